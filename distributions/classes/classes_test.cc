@@ -7,26 +7,13 @@
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "distributions/classes/testing.h"
 #include "distributions/distributions.h"
 #include "gtest/gtest.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::distributions {
 namespace {
-
-Tensor number(double x) { return full(IntVector{}, Scalar(x), DType::kFloat64); }
-Tensor numbers(std::vector<double> x) {
-  const Tensor t = empty(IntVector{static_cast<int64_t>(x.size())}, DType::kFloat64);
-  std::copy(x.begin(), x.end(), t.data<double>());
-  return t;
-}
-double value_of(const Tensor& t) { return t.item<double>(); }
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const ValueError& e) { return e.what(); }
-  return "nothing was thrown";
-}
 
 std::vector<std::shared_ptr<Distribution>> univariate() {
   const Tensor a = number(1.7), b = number(2.4), loc = number(-0.6);
@@ -45,6 +32,10 @@ std::vector<std::shared_ptr<Distribution>> univariate() {
           std::make_shared<Uniform>(loc, a),
           std::make_shared<Pareto>(a, number(7)),
           std::make_shared<Weibull>(a, b),
+          std::make_shared<GeneralizedPareto>(loc, a, number(-0.3)),
+          std::make_shared<GeneralizedPareto>(loc, a, number(0.1)),
+          std::make_shared<ContinuousBernoulli>(Probs{number(0.3)}),
+          std::make_shared<ContinuousBernoulli>(Probs{number(0.5002)}),
           std::make_shared<Bernoulli>(Probs{number(0.3)}),
           std::make_shared<Binomial>(number(7), Probs{number(0.3)}),
           std::make_shared<NegativeBinomial>(number(7), Probs{number(0.3)}),
@@ -91,7 +82,7 @@ TEST(Distributions, QuantilesInvertTheDistributionFunction) {
       ++checked;
     } catch (const NotImplementedError&) {}
   }
-  EXPECT_EQ(checked, 7);
+  EXPECT_EQ(checked, 11);
 }
 
 TEST(Distributions, ShapesBroadcast) {

@@ -1,8 +1,10 @@
 #include "distributions/classes/composed.h"
 
+#include <algorithm>
 #include <cmath>
+#include <typeinfo>
 
-#include "distributions/all_ops.h"
+#include "distributions/classes/family_functions.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::distributions {
@@ -43,6 +45,11 @@ std::shared_ptr<Distribution> Independent::expand(IntList batch_shape) const {
   return std::make_shared<Independent>(base_->expand(full), count_, validate_);
 }
 
+bool Transform::same_as(const Transform& other) const { return typeid(*this) == typeid(other); }
+bool AffineTransform::same_as(const Transform& other) const {
+  const auto* affine = dynamic_cast<const AffineTransform*>(&other);
+  return affine && affine->loc_ == loc_ && affine->scale_ == scale_;
+}
 Tensor AffineTransform::operator()(const Tensor& x) const { return x * scale_ + loc_; }
 Tensor AffineTransform::inverse(const Tensor& y) const { return (y - loc_) / scale_; }
 Tensor AffineTransform::log_abs_det_jacobian(const Tensor& x, const Tensor&) const {
@@ -51,8 +58,12 @@ Tensor AffineTransform::log_abs_det_jacobian(const Tensor& x, const Tensor&) con
 Tensor ExpTransform::operator()(const Tensor& x) const { return exp(x); }
 Tensor ExpTransform::inverse(const Tensor& y) const { return log(y); }
 Tensor ExpTransform::log_abs_det_jacobian(const Tensor& x, const Tensor&) const { return x; }
-Tensor SigmoidTransform::operator()(const Tensor& x) const { return sigmoid(x); }
-Tensor SigmoidTransform::inverse(const Tensor& y) const { return log(y) - log1p(neg(y)); }
+// Kept within (0, 1), where the inverse is finite.
+Tensor SigmoidTransform::operator()(const Tensor& x) const { return clamp(sigmoid(x), tiny_of(x), 1 - epsilon_of(x)); }
+Tensor SigmoidTransform::inverse(const Tensor& y) const {
+  const Tensor inner = clamp(y, tiny_of(y), 1 - epsilon_of(y));
+  return log(inner) - log1p(neg(inner));
+}
 Tensor SigmoidTransform::log_abs_det_jacobian(const Tensor& x, const Tensor&) const {
   return neg(softplus_of(x) + softplus_of(neg(x)));
 }
@@ -89,6 +100,10 @@ Tensor TransformedDistribution::log_prob_of(const Tensor& value) const {
   const Tensor density = base_->log_prob(y);
   return logs.defined() ? density - logs : density;
 }
+bool TransformedDistribution::same_transforms(const TransformedDistribution& other) const {
+  return std::equal(transforms_.begin(), transforms_.end(), other.transforms_.begin(), other.transforms_.end(),
+                    [](const auto& one, const auto& two) { return one->same_as(*two); });
+}
 bool TransformedDistribution::increasing() const {
   bool up = true;
   for (const auto& transform : transforms_) up = up == transform->increasing();
@@ -108,27 +123,6 @@ Tensor TransformedDistribution::icdf_of(const Tensor& probability) const {
 }
 std::shared_ptr<Distribution> TransformedDistribution::expand(IntList batch_shape) const {
   return std::make_shared<TransformedDistribution>(base_->expand(batch_shape), transforms_, validate_);
-}
-
-Tensor kl_divergence(const Distribution& p, const Distribution& q) {
-  if (const auto* a = dynamic_cast<const Univariate*>(&p)) {
-    const auto* b = dynamic_cast<const Univariate*>(&q);
-    if (b && &a->family() == &b->family() && a->family().kl)
-      return a->family().kl(a->parameters().data(), b->parameters().data());
-  } else if (const auto* c = dynamic_cast<const Categorical*>(&p)) {
-    if (const auto* d = dynamic_cast<const Categorical*>(&q)) return _dist_categorical_kl(c->logits(), d->logits());
-  } else if (const auto* e = dynamic_cast<const Dirichlet*>(&p)) {
-    if (const auto* f = dynamic_cast<const Dirichlet*>(&q))
-      return _dist_dirichlet_kl(e->concentration(), f->concentration());
-  } else if (const auto* m = dynamic_cast<const MultivariateNormal*>(&p)) {
-    if (const auto* n = dynamic_cast<const MultivariateNormal*>(&q))
-      return _dist_multivariate_normal_kl(m->loc(), m->scale_tril(), n->loc(), n->scale_tril());
-  } else if (const auto* i = dynamic_cast<const Independent*>(&p)) {
-    const auto* j = dynamic_cast<const Independent*>(&q);
-    if (j && i->count_ == j->count_) return i->summed(kl_divergence(*i->base_, *j->base_));
-  }
-  TESSERA_CHECK_NOT_IMPLEMENTED(false, "No KL(p || q) is implemented for p type ", p.name(), " and q type ", q.name());
-  __builtin_unreachable();
 }
 
 }  // namespace tessera::distributions

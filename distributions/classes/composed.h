@@ -1,4 +1,4 @@
-// Distributions made of others: batches as vectors, images under transforms; and divergences.
+// Distributions made of others: batches as vectors, images under transforms.
 #pragma once
 
 #include <memory>
@@ -19,6 +19,8 @@ class Independent : public Distribution {
   bool is_discrete() const override { return base_->is_discrete(); }
   const Distribution& base() const { return *base_; }
   int64_t reinterpreted_batch_ndims() const { return count_; }
+  // Sums over the joined dimensions.
+  Tensor summed(const Tensor& x) const;
   Tensor entropy() const override { return summed(base_->entropy()); }
   Tensor mean() const override { return base_->mean(); }
   Tensor mode() const override { return base_->mode(); }
@@ -31,9 +33,6 @@ class Independent : public Distribution {
   void check_value(const Tensor& value) const override { check_shape(value); }
 
  private:
-  friend Tensor kl_divergence(const Distribution& p, const Distribution& q);
-  Tensor summed(const Tensor& x) const;
-
   std::shared_ptr<const Distribution> base_;
   int64_t count_;
 };
@@ -47,6 +46,8 @@ class Transform {
   // log |dy / dx|.
   virtual Tensor log_abs_det_jacobian(const Tensor& x, const Tensor& y) const = 0;
   virtual bool increasing() const { return true; }
+  // Whether the other one is the same map.
+  virtual bool same_as(const Transform& other) const;
 };
 class AffineTransform : public Transform {
  public:
@@ -55,6 +56,7 @@ class AffineTransform : public Transform {
   Tensor inverse(const Tensor& y) const override;
   Tensor log_abs_det_jacobian(const Tensor& x, const Tensor& y) const override;
   bool increasing() const override { return scale_ > 0; }
+  bool same_as(const Transform& other) const override;
 
  private:
   double loc_, scale_;
@@ -81,6 +83,9 @@ class TransformedDistribution : public Distribution {
 
   std::string name() const override { return "TransformedDistribution(" + base_->name() + ")"; }
   bool has_rsample() const override { return base_->has_rsample(); }
+  const Distribution& base() const { return *base_; }
+  // Whether both are made by the same transforms in the same order.
+  bool same_transforms(const TransformedDistribution& other) const;
   std::shared_ptr<Distribution> expand(IntList batch_shape) const override;
 
  protected:
@@ -96,9 +101,5 @@ class TransformedDistribution : public Distribution {
   std::shared_ptr<const Distribution> base_;
   std::vector<std::shared_ptr<const Transform>> transforms_;
 };
-
-// KL(p | q) of two distributions of one family, of shape p.batch_shape() broadcast with q's.
-// Error("NotImplementedError") for others.
-Tensor kl_divergence(const Distribution& p, const Distribution& q);
 
 }  // namespace tessera::distributions

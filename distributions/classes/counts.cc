@@ -8,12 +8,6 @@
 namespace tessera::distributions {
 namespace {
 
-// log(p / (1 - p)), p no nearer to 0 and 1 than the dtype's precision, as documented.
-Tensor logits_of(const Tensor& probs) {
-  const double epsilon = epsilon_of(probs);
-  const Tensor p = clamp(probs, epsilon, 1 - epsilon);
-  return log(p) - log1p(neg(p));
-}
 Tensor checked(const char* distribution, const Probs& probs, bool validate) {
   if (validate) check_parameter(distribution, "probs", probs.value, kUnitInterval);
   return logits_of(probs.value);
@@ -42,6 +36,22 @@ const Family kBernoulli{.name = "Bernoulli",
                             },
                         .entropy = of_parameters<_dist_bernoulli_entropy>,
                         .kl = of_pairs<_dist_bernoulli_kl>};
+// Moments of continuous Bernoulli numbers: around probs = 1/2, where the formulas are 0 / 0, by their series.
+Tensor near_half(const Tensor& probs) { return lt(abs(probs.detach() - 0.5), 0.001); }
+Tensor continuous_mean(const Tensor* p) {
+  const Tensor probs = sigmoid(p[0]), near = near_half(probs), x = probs - 0.5, safe = masked_fill(probs, near, 0.25);
+  const Tensor far = safe / (safe * 2 - 1) + reciprocal(log1p(neg(safe)) - log(safe));
+  return where(near, (square(x) * (16.0 / 45) + 1.0 / 3) * x + 0.5, far);
+}
+Tensor continuous_variance(const Tensor* p) {
+  const Tensor probs = sigmoid(p[0]), near = near_half(probs), safe = masked_fill(probs, near, 0.25);
+  const Tensor odds = log1p(neg(safe)) - log(safe), squared = square(probs - 0.5);
+  const Tensor far = safe * (safe - 1) / square(1 - safe * 2) + reciprocal(square(odds));
+  return where(near, 1.0 / 12 - (1.0 / 15 - squared * (128.0 / 945)) * squared, far);
+}
+Tensor continuous_entropy(const Tensor* p) {
+  return continuous_bernoulli_log_normalizer(p[0]) - continuous_mean(p) * p[0];
+}
 const Family kContinuousBernoulli{
     .name = "ContinuousBernoulli",
     .parameters = kLogits,
@@ -51,6 +61,9 @@ const Family kContinuousBernoulli{
     .log_prob = of_value<_dist_continuous_bernoulli_log_prob>,
     .draw = [](const Tensor* p,
                const Generator& g) { return _dist_continuous_bernoulli_icdf(uniform_like(p[0], g), p[0]); },
+    .mean = continuous_mean,
+    .variance = continuous_variance,
+    .entropy = continuous_entropy,
     .cdf = of_value<_dist_continuous_bernoulli_cdf>,
     .icdf = of_value<_dist_continuous_bernoulli_icdf>};
 const Family kBinomial{
@@ -67,6 +80,8 @@ const Family kBinomial{
     .mode = [](const Tensor* p) { return minimum(floor((p[0] + 1) * sigmoid(p[1])), p[0]); },
     .kl =
         [](const Tensor* p, const Tensor* q) {
+          TESSERA_CHECK_NOT_IMPLEMENTED(!any(lt(p[0], q[0])).item<bool>(),
+                                        "KL between Binomials where q.total_count > p.total_count is not implemented");
           const Tensor divergence = p[0] * _dist_bernoulli_kl(p[1], q[1]);
           const Tensor more = gt(p[0], q[0]);
           return masked_fill(divergence, more, std::numeric_limits<double>::infinity());
@@ -113,7 +128,24 @@ const Family kPoisson{.name = "Poisson",
                       .mode = [](const Tensor* p) { return floor(p[0]); },
                       .kl = of_pairs<_dist_poisson_kl>};
 
+constexpr Parameter kRelaxedParameters[] = {{"temperature", &kPositive}, {"logits", &kReal}};
+const Family kLogitRelaxedBernoulli{.name = "LogitRelaxedBernoulli",
+                                    .parameters = kRelaxedParameters,
+                                    .support = &kReal,
+                                    .discrete = false,
+                                    .reparametrized = true,
+                                    .log_prob = of_value<_dist_logit_relaxed_bernoulli_log_prob>,
+                                    .draw = [](const Tensor* p, const Generator& g) {
+                                      const Tensor noise = logits_of(uniform_like(p[1], g));
+                                      return (noise + logits_of(sigmoid(p[1]))) / p[0];
+                                    }};
+
 }  // namespace
+
+LogitRelaxedBernoulli::LogitRelaxedBernoulli(const Tensor& temperature, const Probs& probs, bool validate)
+    : Univariate(kLogitRelaxedBernoulli, {temperature, checked("LogitRelaxedBernoulli", probs, validate)}, validate) {}
+LogitRelaxedBernoulli::LogitRelaxedBernoulli(const Tensor& temperature, const Logits& logits, bool validate)
+    : Univariate(kLogitRelaxedBernoulli, {temperature, logits.value}, validate) {}
 
 Bernoulli::Bernoulli(const Probs& probs, bool validate)
     : Univariate(kBernoulli, {checked("Bernoulli", probs, validate)}, false) {

@@ -313,6 +313,68 @@ const Family kWeibull{
     .cdf = of_value<_dist_weibull_cdf>,
     .icdf = of_value<_dist_weibull_icdf>};
 
+// The parameter r of the wrapped Cauchy distribution from which von Mises angles are proposed (Best and Fisher, 1979).
+Tensor envelope_of(const Tensor& k) {
+  const Tensor tau = sqrt(square(k) * 4 + 1) + 1, rho = (tau - sqrt(tau * 2)) / (k * 2);
+  return where(lt(k, 1e-5), reciprocal(k) + k, (square(rho) + 1) / (rho * 2));
+}
+// Angles around 0: rounds of proposals for all elements until each had one accepted; it keeps its last one.
+Tensor accepted_angles(const Tensor& k, const Generator& g) {
+  const Tensor r = envelope_of(k);
+  IntVector three{3};
+  three.insert(three.end(), k.sizes().begin(), k.sizes().end());
+  Tensor angles = zeros_like(k), done = lt(angles, 0);
+  while (!all(done).item<bool>()) {
+    const std::vector<Tensor> u = unbind(new_empty(k, three).uniform_(0, 1, g), 0);
+    const Tensor turn = cos(u[0] * kPi), cosine = (r * turn + 1) / (r + turn), c = k * (r - cosine);
+    const Tensor accepted = logical_or(gt(c * (2 - c) - u[1], 0), ge(log(c / u[1]) + 1 - c, 0));
+    angles = where(accepted, sign(u[2] - 0.5) * acos(cosine), angles);
+    done = logical_or(done, accepted);
+  }
+  return angles;
+}
+constexpr Parameter kVonMisesParameters[] = {{"loc", &kReal}, {"concentration", &kPositive}};
+const Family kVonMises{.name = "VonMises",
+                       .parameters = kVonMisesParameters,
+                       .support = &kReal,
+                       .discrete = false,
+                       .reparametrized = false,
+                       .log_prob = of_value<_dist_von_mises_log_prob>,
+                       .draw =
+                           [](const Tensor* p, const Generator& g) {
+                             const Tensor loc = to(p[0], DType::kFloat64), k = contiguous(to(p[1], DType::kFloat64));
+                             return to(remainder(accepted_angles(k, g) + kPi + loc, 2 * kPi) - kPi, p[0].dtype());
+                           },
+                       .mean = parameter_itself<0>,
+                       .variance = [](const Tensor* p) { return 1 - special_i1e(p[1]) / special_i0e(p[1]); },
+                       .mode = parameter_itself<0>};
+constexpr Parameter kGeneralizedParetoParameters[] = {
+    {"loc", &kReal}, {"scale", &kPositive}, {"concentration", &kReal}};
+const Family kGeneralizedPareto{
+    .name = "GeneralizedPareto",
+    .parameters = kGeneralizedParetoParameters,
+    .support = &kReal,
+    .discrete = false,
+    .reparametrized = true,
+    .log_prob = of_value<_dist_generalized_pareto_log_prob>,
+    .draw = [](const Tensor* p,
+               const Generator& g) { return _dist_generalized_pareto_icdf(uniform_like(p[0], g), p[0], p[1], p[2]); },
+    .mean = [](const Tensor* p) { return where(ge(p[2], 1), infs(p[2]), p[0] + p[1] / (1 - p[2])); },
+    .variance =
+        [](const Tensor* p) {
+          const Tensor finite = square(p[1]) / (square(1 - p[2]) * (1 - p[2] * 2));
+          return where(ge(p[2], 0.5), infs(p[2]), finite);
+        },
+    .mode = parameter_itself<0>,
+    .entropy = [](const Tensor* p) { return log(p[1]) + p[2] + 1; },
+    .cdf = of_value<_dist_generalized_pareto_cdf>,
+    .icdf = of_value<_dist_generalized_pareto_icdf>,
+    .inside =
+        [](const Tensor& x, const Tensor* p) {
+          const Tensor end = where(lt(p[2], 0), p[0] - p[1] / p[2], infs(p[2]));
+          return logical_and(ge(x, p[0]), le(x, end));
+        }};
+
 }  // namespace
 
 #define TESSERA_TWO_PARAMETERS(Name)                                   \
@@ -335,6 +397,7 @@ TESSERA_TWO_PARAMETERS(Kumaraswamy)
 TESSERA_TWO_PARAMETERS(FisherSnedecor)
 TESSERA_TWO_PARAMETERS(Pareto)
 TESSERA_TWO_PARAMETERS(Weibull)
+TESSERA_TWO_PARAMETERS(VonMises)
 
 Chi2::Chi2(const Tensor& df, bool validate) : Gamma(df * 0.5, full_like(df, 0.5), false) {
   if (validate) check_parameter("Chi2", "df", df, kPositive);
@@ -343,6 +406,9 @@ Tensor Chi2::df() const { return concentration() * 2; }
 
 StudentT::StudentT(const Tensor& df, const Tensor& loc, const Tensor& scale, bool validate)
     : Univariate(kStudentT, {df, loc, scale}, validate) {}
+
+GeneralizedPareto::GeneralizedPareto(const Tensor& loc, const Tensor& scale, const Tensor& concentration, bool validate)
+    : Univariate(kGeneralizedPareto, {loc, scale, concentration}, validate) {}
 
 Uniform::Uniform(const Tensor& low, const Tensor& high, bool validate) : Univariate(kUniform, {low, high}, validate) {
   TESSERA_CHECK_VALUE(!validate || all(lt(low, high)).item<bool>(), "Uniform is not defined when low>= high");

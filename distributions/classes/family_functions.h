@@ -29,6 +29,19 @@ inline Tensor gamma_numbers(const Tensor& concentration, const Tensor& rate, con
   return clamp_min(_standard_gamma(concentration, g) / rate, tiny_of(concentration));
 }
 
+// log(p / (1 - p)), p no nearer to 0 and 1 than the dtype's precision, as documented.
+inline Tensor logits_of(const Tensor& probs) {
+  const double epsilon = epsilon_of(probs);
+  const Tensor p = clamp(probs, epsilon, 1 - epsilon);
+  return log(p) - log1p(neg(p));
+}
+// log of the integral of exp(logits * x) over [0, 1]: log(expm1(logits) / logits), near 0 its series.
+inline Tensor continuous_bernoulli_log_normalizer(const Tensor& logits) {
+  const Tensor near = lt(abs(logits.detach()), 0.02), size = abs(masked_fill(logits, near, 1));
+  const Tensor far = clamp_min(logits, 0) + log(neg(expm1(neg(size))) / size), squared = square(logits);
+  return where(near, logits / 2 + squared / 24 - square(squared) / 2880, far);
+}
+
 // Functions of a table, by operators that take value and parameters.
 template <auto kOp>
 Tensor of_value(const Tensor& value, const Tensor* p) {

@@ -102,6 +102,8 @@ TESSERA_TWO_PARAMETERS(Kumaraswamy, concentration1, concentration0)
 TESSERA_TWO_PARAMETERS(FisherSnedecor, df1, df2)
 TESSERA_TWO_PARAMETERS(Pareto, scale, alpha)
 TESSERA_TWO_PARAMETERS(Weibull, scale, concentration)
+// Angles in radians; draws lie in [-pi, pi). variance: the circular one.
+TESSERA_TWO_PARAMETERS(VonMises, loc, concentration)
 #undef TESSERA_TWO_PARAMETERS
 #undef TESSERA_ONE_PARAMETER
 
@@ -114,6 +116,12 @@ class Chi2 : public Gamma {
 class StudentT : public Univariate {
  public:
   StudentT(const Tensor& df, const Tensor& loc, const Tensor& scale, bool validate = default_validate_args());
+};
+// Excesses over loc: up to loc - scale / concentration where concentration is negative.
+class GeneralizedPareto : public Univariate {
+ public:
+  GeneralizedPareto(const Tensor& loc, const Tensor& scale, const Tensor& concentration,
+                    bool validate = default_validate_args());
 };
 // Of [low, high).
 class Uniform : public Univariate {
@@ -146,6 +154,12 @@ class NegativeBinomial : public Univariate {
  public:
   NegativeBinomial(const Tensor& total_count, const Probs& probs, bool validate = default_validate_args());
   NegativeBinomial(const Tensor& total_count, const Logits& logits, bool validate = default_validate_args());
+};
+// The log odds of RelaxedBernoulli: logistic noise around logits, divided by temperature.
+class LogitRelaxedBernoulli : public Univariate {
+ public:
+  LogitRelaxedBernoulli(const Tensor& temperature, const Probs& probs, bool validate = default_validate_args());
+  LogitRelaxedBernoulli(const Tensor& temperature, const Logits& logits, bool validate = default_validate_args());
 };
 // Failures before the first success.
 class Geometric : public Univariate {

@@ -1,13 +1,12 @@
 #include "distributions/classes/vectors.h"
 
 #include "distributions/all_ops.h"
+#include "distributions/classes/vector_functions.h"
 #include "linalg/all_ops.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/promotion.h"
 
 namespace tessera::distributions {
-namespace {
-
 IntVector without_last(const Tensor& x, size_t count) {
   return IntVector(x.sizes().begin(), x.sizes().end() - static_cast<std::ptrdiff_t>(count));
 }
@@ -22,11 +21,17 @@ const Tensor& with_dimensions(const Tensor& x, int64_t least, const char* what) 
   return x;
 }
 
+void check_shares(const char* distribution, const Tensor& probs) {
+  if (!(kNonNegative.check(probs) && all(gt(sum(probs, IntVector{-1}), 0)).item<bool>()))
+    refuse_parameter(distribution, "probs", probs, "Simplex()");
+}
+
+namespace {
+
 Tensor normalised(const Tensor& logits) { return logits - logsumexp(logits, IntVector{-1}, true); }
 Tensor log_of_shares(const Probs& probs, bool validate) {
   const Tensor& p = with_dimensions(probs.value, 1, "probs");
-  if (validate && !(kNonNegative.check(p) && all(gt(sum(p, IntVector{-1}), 0)).item<bool>()))
-    refuse_parameter("Categorical", "probs", p, "Simplex()");
+  if (validate) check_shares("Categorical", p);
   const double epsilon = p.dtype() == DType::kFloat64 ? std::numeric_limits<double>::epsilon()
                                                       : static_cast<double>(std::numeric_limits<float>::epsilon());
   return log(clamp(p / sum(p, IntVector{-1}, true), epsilon, 1 - epsilon));
@@ -100,26 +105,43 @@ std::shared_ptr<Distribution> Dirichlet::expand(IntList batch_shape) const {
   return copy;
 }
 
+Tensor solve_lower(const Tensor& factor, const Tensor& columns) {
+  const Tensor row = select(factor, -1, 0), other = select(columns, -1, 0);
+  const IntVector full = broadcast_shapes({&row, &other});
+  return linalg_solve_triangular(tessera::expand(factor, joined(full, factor.sizes().last(1))),
+                                 tessera::expand(columns, joined(full, columns.sizes().last(1))), /*upper=*/false);
+}
+Tensor half_log_det(const Tensor& factor) { return sum(log(diagonal(factor, 0, -2, -1)), IntVector{-1}); }
+
 namespace {
 
-Tensor factor_of(const char* parameter, const Tensor& matrix, bool validate) {
+Tensor factor_of(const char* distribution, const char* parameter, const Tensor& matrix, bool validate) {
   with_dimensions(matrix, 2, parameter);
   const auto [factor, info] = linalg_cholesky_ex(matrix);
   if (validate && !all(eq(info, 0)).item<bool>())
-    refuse_parameter("MultivariateNormal", parameter, matrix, "PositiveDefinite()");
+    refuse_parameter(distribution, parameter, matrix, "PositiveDefinite()");
   return factor;
-}
-// L of a precision matrix P: with the factor of P read from its end, whose inverse is triangular the same way.
-Tensor factor_of_inverse(const Tensor& precision, bool validate) {
-  const IntVector both{-2, -1};
-  const Tensor factor = factor_of("precision_matrix", precision, validate);
-  const Tensor reversed = linalg_cholesky(flip(precision, both));
-  const Tensor inverse = transpose(flip(reversed, both), -2, -1);
-  const Tensor one = expand_as(eye(factor.sizes().back(), factor.dtype(), std::nullopt, factor.device()), factor);
-  return linalg_solve_triangular(inverse, one, /*upper=*/false, /*left=*/true, false);
 }
 
 }  // namespace
+
+Tensor scale_tril_of(const char* distribution, const Covariance& covariance, bool validate) {
+  return factor_of(distribution, "covariance_matrix", covariance.value, validate);
+}
+// L of a precision matrix P: with the factor of P read from its end, whose inverse is triangular the same way.
+Tensor scale_tril_of(const char* distribution, const Precision& precision, bool validate) {
+  const IntVector both{-2, -1};
+  const Tensor factor = factor_of(distribution, "precision_matrix", precision.value, validate);
+  const Tensor reversed = linalg_cholesky(flip(precision.value, both));
+  const Tensor inverse = transpose(flip(reversed, both), -2, -1);
+  return solve_lower(inverse, eye(factor.sizes().back(), factor.dtype(), std::nullopt, factor.device()));
+}
+Tensor scale_tril_of(const char* distribution, const ScaleTril& scale_tril, bool validate) {
+  const Tensor& L = with_dimensions(scale_tril.value, 2, "scale_tril");
+  if (validate && !(all(eq(L, tril(L))).item<bool>() && kPositive.check(diagonal(L, 0, -2, -1))))
+    refuse_parameter(distribution, "scale_tril", L, "LowerCholesky()");
+  return L;
+}
 
 MultivariateNormal::MultivariateNormal(const Tensor& loc, const Tensor& scale_tril, bool validate, int)
     : Distribution({}, to_vector(with_dimensions(loc, 1, "loc").sizes().last(1)), validate) {
@@ -136,21 +158,17 @@ MultivariateNormal::MultivariateNormal(const Tensor& loc, const Tensor& scale_tr
   if (validate) check_parameter("MultivariateNormal", "loc", loc, kReal);
 }
 MultivariateNormal::MultivariateNormal(const Tensor& loc, const Covariance& covariance, bool validate)
-    : MultivariateNormal(loc, factor_of("covariance_matrix", covariance.value, validate), validate, 0) {}
+    : MultivariateNormal(loc, scale_tril_of("MultivariateNormal", covariance, validate), validate, 0) {}
 MultivariateNormal::MultivariateNormal(const Tensor& loc, const Precision& precision, bool validate)
-    : MultivariateNormal(loc, factor_of_inverse(precision.value, validate), validate, 0) {}
+    : MultivariateNormal(loc, scale_tril_of("MultivariateNormal", precision, validate), validate, 0) {}
 MultivariateNormal::MultivariateNormal(const Tensor& loc, const ScaleTril& scale_tril, bool validate)
-    : MultivariateNormal(loc, scale_tril.value, validate, 0) {
-  const Tensor& L = scale_tril.value;
-  if (validate && !(all(eq(L, tril(L))).item<bool>() && kPositive.check(diagonal(L, 0, -2, -1))))
-    refuse_parameter("MultivariateNormal", "scale_tril", L, "LowerCholesky()");
-}
+    : MultivariateNormal(loc, scale_tril_of("MultivariateNormal", scale_tril, validate), validate, 0) {}
 Tensor MultivariateNormal::covariance_matrix() const { return matmul(scale_tril_, transpose(scale_tril_, -2, -1)); }
 Tensor MultivariateNormal::precision_matrix() const { return cholesky_inverse(scale_tril_); }
 Tensor MultivariateNormal::variance() const { return sum(square(scale_tril_), IntVector{-1}); }
 Tensor MultivariateNormal::entropy() const {
   const double n = static_cast<double>(event_shape_[0]);
-  return sum(log(diagonal(scale_tril_, 0, -2, -1)), IntVector{-1}) + n * 1.4189385332046727;
+  return half_log_det(scale_tril_) + n * 1.4189385332046727;
 }
 Tensor MultivariateNormal::draw(const IntVector& sample_shape, const Generator& generator) const {
   const Tensor noise = new_empty(loc_.detach(), full_shape(sample_shape)).normal_(0, 1, generator);
