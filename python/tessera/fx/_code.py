@@ -3,15 +3,12 @@
 import dataclasses
 import enum
 import math
-import operator
 import re
 import typing
 
 import tessera
 from tessera.fx._names import INFIX, Namespace, qualified_name, shown_module
 from tessera.fx.node import Node, type_text
-
-_ASSIGNED_ONCE = {operator.getitem, getattr, *INFIX}
 
 
 @dataclasses.dataclass

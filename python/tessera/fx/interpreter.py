@@ -1,5 +1,6 @@
 """Running a graph node by node, and rewriting it by doing so."""
 
+from tessera.fx import traceback as fx_traceback
 from tessera.fx.graph import Graph
 from tessera.fx.graph_module import GraphModule
 from tessera.fx.node import map_aggregate, map_arg
@@ -87,8 +88,6 @@ class Interpreter:
 
     def run_node(self, n):
         """The value of one node: calls the method of its op with its target and its arguments' values."""
-        from tessera.fx import traceback as fx_traceback
-
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         with fx_traceback.set_current_meta(n):
             return getattr(self, n.op)(n.target, args, kwargs)

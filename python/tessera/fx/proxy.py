@@ -9,6 +9,7 @@ import traceback
 import types
 
 import tessera
+from tessera.fx import traceback as fx_traceback
 from tessera.fx.node import Node, base_types, map_aggregate
 
 __all__ = [
@@ -69,8 +70,6 @@ class TracerBase:
             self.node_name_to_scope[node.name] = (self.scope.module_path, self.scope.module_type)
         if self.module_stack:
             node.meta["nn_module_stack"] = dict(self.module_stack)
-        from tessera.fx import traceback as fx_traceback
-
         if fx_traceback.has_preserved_node_meta():
             for key, value in fx_traceback.get_current_meta().items():
                 node.meta.setdefault(key, value)

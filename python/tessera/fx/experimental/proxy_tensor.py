@@ -10,6 +10,7 @@ from tessera.fx._symbolic_trace import Tracer
 from tessera.fx.graph import Graph
 from tessera.fx.graph_module import GraphModule
 from tessera.fx.interpreter import Interpreter
+from tessera.fx.passes.shape_prop import _extract_tensor_metadata
 from tessera.fx.proxy import Proxy
 from tessera.nn import Module
 from tessera.utils import _pytree as pytree
@@ -74,8 +75,6 @@ class PythonKeyTracer(Tracer):
         if isinstance(value, tessera.Tensor):
             self._made[id(value)] = self._places[_place(value)] = (value, proxy)
             if "val" not in proxy.node.meta:
-                from tessera.fx.passes.shape_prop import _extract_tensor_metadata
-
                 proxy.node.meta["tensor_meta"] = _extract_tensor_metadata(value)
                 proxy.node.meta["val"] = value
         elif isinstance(value, (tuple, list)):
