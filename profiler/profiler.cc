@@ -100,7 +100,7 @@ void emit_operator(const Emitter* emitter, const OpHeader& op, DispatchKeySet be
 }
 
 // add(Tensor, Scalar), which is nothing but a call of add(Tensor, Tensor): one event, that of the call.
-bool only_forwards(const OpHeader& op) { return op.info->rule[0] == 'S' && op.info->rule[1] == 'C'; }
+bool only_forwards(const OpHeader& op) { return op.info->rule()[0] == 'S' && op.info->rule()[1] == 'C'; }
 
 void record_operator(void*, const OpHeader& op, DispatchKeySet keys, const Value* args, size_t n, Value* rets, size_t) {
   const DispatchKeySet below = keys - DispatchKeySet(DispatchKey::kProfiler);

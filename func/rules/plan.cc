@@ -71,11 +71,11 @@ const WrittenRule* find_written(std::string_view name, std::string_view overload
 }
 
 Family derived_family(const Plan& p, const OpInfo& info) {
-  const std::string_view rule = info.rule, module = info.python_module;
+  const std::string_view rule = info.rule(), module = info.python_module();
   if (starts_with(rule, "POINTWISE")) return Family::kPointwise;
   if (starts_with(rule, "COMPOSITE") || starts_with(rule, "SCALAR_OVERLOAD"))
     return has_role(p, Role::kGenerator) ? Family::kRandom : Family::kDecompose;
-  if (std::strstr(info.source, "/random.textproto") || has_role(p, Role::kGenerator)) return Family::kRandom;
+  if (std::strstr(info.source(), "/random.textproto") || has_role(p, Role::kGenerator)) return Family::kRandom;
   if (num_tensors(p) == 0) return Family::kFactory;
   const std::string_view name = p.schema.base_name();
   if (ends_with(name, "_like") || starts_with(name, "new_")) return Family::kLike;
@@ -95,7 +95,7 @@ const OpHeader* related(const OpHeader& op, const Plan& p, const std::string& na
   if (!find) return nullptr;
   const OpHeader* found = find(op.overload[0] ? str_cat(name, ".", op.overload) : name);
   if (!found || !found->info || found->mutable_args) return nullptr;
-  return parse_schema(found->info->schema).arguments.size() == p.schema.arguments.size() ? found : nullptr;
+  return parse_schema(found->info->schema()).arguments.size() == p.schema.arguments.size() ? found : nullptr;
 }
 
 void find_relatives(const OpHeader& op, Plan& p) {
@@ -108,7 +108,7 @@ Plan make_plan(const OpHeader& op) {
   TESSERA_CHECK(op.info, "'", op.name,
                 "' has no schema here: link the registry of its library to use it in transforms");
   Plan p;
-  p.schema = parse_schema(op.info->schema);
+  p.schema = parse_schema(op.info->schema());
   for (const SchemaArgument& a : p.schema.arguments) p.roles.push_back(role_of(a));
   p.is_view = op.flags & kIsView;
   find_relatives(op, p);
@@ -188,12 +188,12 @@ const Plan& plan_of(const OpHeader& op) {
   {
     std::shared_lock lock(mutex);
     const auto at = known->find(&op);
-    if (at != known->end() && at->second.info == op.info && (!op.info || at->second.schema == op.info->schema))
+    if (at != known->end() && at->second.info == op.info && (!op.info || at->second.schema == op.info->schema()))
       return *at->second.plan;
   }
   const Plan* made = new Plan(make_plan(op));
   std::unique_lock lock(mutex);
-  (*known)[&op] = {op.info, op.info->schema, made};
+  (*known)[&op] = {op.info, op.info->schema(), made};
   return *made;
 }
 

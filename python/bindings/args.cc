@@ -176,8 +176,8 @@ const char* kind_name(ParamKind k) {
   return "object";
 }
 
-ParsePlan::ParsePlan(const OpInfo& info) : info_(&info), schema_(parse_schema(info.schema)) {
-  TESSERA_CHECK(schema_.arguments.size() <= kMaxArgs, info.schema, ": too many arguments");
+ParsePlan::ParsePlan(const OpInfo& info) : info_(&info), schema_(parse_schema(info.schema())) {
+  TESSERA_CHECK(schema_.arguments.size() <= kMaxArgs, info.schema(), ": too many arguments");
   bool has_dtype = false;
   for (size_t i = 0; i < schema_.arguments.size(); ++i) {
     const SchemaArgument& a = schema_.arguments[i];

@@ -124,9 +124,9 @@ const Tensor& tensor_arg(const char* function, const char* name, PyObject* o) {
 const OpInfo* NamedOp::find(size_t num_args, size_t num_results) {
   const OpInfo* info = find_op(name_);
   TESSERA_CHECK_NOT_IMPLEMENTED(info, "no linked library has the operator ", name_);
-  const FunctionSchema schema = parse_schema(info->schema);
+  const FunctionSchema schema = parse_schema(info->schema());
   TESSERA_CHECK(schema.arguments.size() == num_args && schema.returns.size() == num_results, "the operator ", name_,
-                " has another signature here: ", info->schema);
+                " has another signature here: ", info->schema());
   info_.store(info, std::memory_order_release);
   return info;
 }

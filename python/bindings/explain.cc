@@ -36,10 +36,10 @@ PyObject* describe(const OpInfo& info, DispatchKeySet from_tensors) {
   Ref d = Ref::steal(check(PyDict_New()));
   const DispatchKeySet keys = DispatchKeySet::from_bits(
       (from_tensors.bits() | info.op->forced_keys | thread_state.included) & ~thread_state.excluded);
-  put(d, "schema", info.schema);
-  put(d, "rule", info.rule);
-  put(d, "source", info.source);
-  put(d, "tags", info.tags);
+  put(d, "schema", info.schema());
+  put(d, "rule", info.rule());
+  put(d, "source", info.source());
+  put(d, "tags", info.tags());
   put(d, "simd", cpu::simd_level_name());
   put(d, "keys", key_names(keys));
   put(d, "keys_of_tensors", key_names(from_tensors));
@@ -77,7 +77,7 @@ PyObject* py_explain(PyObject*, PyObject* const* given, Py_ssize_t n, PyObject*)
         put(d, "tried", tried);
         return d.release();
       }
-      check(PyList_Append(tried.get(), to_python_string(overload->info().schema).get()));
+      check(PyList_Append(tried.get(), to_python_string(overload->info().schema()).get()));
     }
     throw TypeError("no overload of this operator takes these arguments");
   });
@@ -90,8 +90,8 @@ PyObject* py_operator_table(PyObject*, PyObject*) {
     Ref list = Ref::steal(check(PyList_New(0)));
     for (const OpInfo* i : all_ops()) {
       Ref row =
-          Ref::steal(check(Py_BuildValue("(ssssssssss)", i->schema, i->python_module, i->python_name, i->rule,
-                                         i->source, i->gradients, i->constants, i->numbers, i->tags, i->forward)));
+          Ref::steal(check(Py_BuildValue("(ssssssssss)", i->schema(), i->python_module(), i->python_name(), i->rule(),
+                                         i->source(), i->gradients(), i->constants(), i->numbers(), i->tags(), i->forward())));
       check(PyList_Append(list.get(), row.get()));
     }
     return list.release();

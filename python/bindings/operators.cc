@@ -315,8 +315,8 @@ PyObject* function_doc(PyObject* self, void*) {
              o->plan().python_signature(f->is_method, has_out);
     }
     for (auto& o : *f->overloads)
-      if (o->info().doc && o->info().doc[0]) {
-        doc += std::string("\n\n") + o->info().doc;
+      if (o->info().doc() && o->info().doc()[0]) {
+        doc += std::string("\n\n") + o->info().doc();
         break;
       }
     return to_python_string(doc).release();
@@ -541,8 +541,8 @@ void init_operators(PyObject* module) {
   std::unordered_map<std::string, Group> groups;
   std::vector<std::string> order;
   for (const OpInfo* i : all_ops()) {
-    if (!i->python_name || !i->python_name[0] || !i->variants) continue;
-    const std::string key = std::string(i->python_module) + "/" + i->python_name;
+    if (!i->python_name() || !i->python_name()[0] || !i->variants) continue;
+    const std::string key = std::string(i->python_module()) + "/" + i->python_name();
     auto [it, fresh] = groups.try_emplace(key);
     if (fresh) order.push_back(key);
     if (i->variants & kFunction) it->second.function.push_back(i);

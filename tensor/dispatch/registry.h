@@ -14,24 +14,47 @@ namespace tessera {
 
 enum OpVariant : uint8_t { kFunction = 1, kMethod = 2 };
 
-// Constant data, one for each op object (each overload, in-place and out= form has its own).
+// What is written about an op.
+enum class OpText : uint8_t {
+  kSchema,        // whole: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+  kTags,          // space-separated
+  kPythonName,    // "add", "add_"; the out= form belongs to "add"
+  kPythonModule,  // "" (tessera.), "nn" (tessera._C._nn.), "linalg", "fft", "special" ...
+  kDoc,           // first line of the documentation
+  kRule,          // "POINTWISE add" and so on: what tessera.explain prints
+  kSource,        // "tensor/ops/tables/arithmetic.textproto:12"
+  kGradients,     // "": not differentiable; "*": through the ops that it calls; "self other=0": of these arguments, the
+                  // second one's always 0; "self!": not implemented, asking raises
+  kConstants,     // "1 2": the results that have no derivative although they are floats
+  kForward,  // where the rule of forward mode comes from: "derived", "written" or "fallback" (twice through the
+             // gradient); "": not differentiable, or through the ops that it calls
+  kNumbers,  // the floating numbers that it takes: "both", "real" or "complex"
+  kNumTexts
+};
+inline constexpr int kNumOpTexts = static_cast<int>(OpText::kNumTexts);
+
+// Constant data, one for each op object (each overload, in-place and out= form has its own). Its texts lie one after
+// the other in a pool that the ops of a table share, by offsets: a pointer to each would be a relocation to be stored
+// in the file and done at every start, and thousands of ops have eleven texts.
 struct OpInfo {
   const OpHeader* op;
-  const char* schema;  // whole: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
   const Adapter* adapter;
-  const char* tags;           // space-separated
-  const char* python_name;    // "add", "add_"; the out= form belongs to "add"
-  const char* python_module;  // "" (tessera.), "nn" (tessera._C._nn.), "linalg", "fft", "special" ...
-  uint8_t variants;           // OpVariant: as a function of python_module, as a Tensor method
-  const char* doc;            // first line of the documentation
-  const char* rule;           // "POINTWISE add" and so on: what tessera.explain prints
-  const char* source;         // "tensor/ops/tables/arithmetic.textproto:12"
-  const char* gradients;      // "": not differentiable; "*": through the ops that it calls; "self other=0": of these
-                              // arguments, the second one's always 0; "self!": not implemented, asking raises
-  const char* constants;      // "1 2": the results that have no derivative although they are floats
-  const char* forward;  // where the rule of forward mode comes from: "derived", "written" or "fallback" (twice through
-                        // the gradient); "": not differentiable, or through the ops that it calls
-  const char* numbers;  // the floating numbers that it takes: "both", "real" or "complex"
+  const char* pool;
+  uint8_t variants;  // OpVariant: as a function of python_module, as a Tensor method
+  uint32_t offsets[kNumOpTexts];
+
+  const char* text(OpText which) const { return pool + offsets[static_cast<int>(which)]; }
+  const char* schema() const { return text(OpText::kSchema); }
+  const char* tags() const { return text(OpText::kTags); }
+  const char* python_name() const { return text(OpText::kPythonName); }
+  const char* python_module() const { return text(OpText::kPythonModule); }
+  const char* doc() const { return text(OpText::kDoc); }
+  const char* rule() const { return text(OpText::kRule); }
+  const char* source() const { return text(OpText::kSource); }
+  const char* gradients() const { return text(OpText::kGradients); }
+  const char* constants() const { return text(OpText::kConstants); }
+  const char* forward() const { return text(OpText::kForward); }
+  const char* numbers() const { return text(OpText::kNumbers); }
 };
 
 // The ops of one library, sorted by name; each library's registry target defines one (registry_core(),

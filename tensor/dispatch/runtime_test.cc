@@ -287,7 +287,7 @@ TEST(Boxed, AnInPlaceKernelReturnsItsArgument) {
   EXPECT_EQ(t.data<float>()[0], 2.5f);
 }
 
-const OpInfo composite_info = {.op = &composite, .schema = "", .adapter = &kAdapter<Sig>};
+const OpInfo composite_info = {.op = &composite, .adapter = &kAdapter<Sig>, .pool = ""};
 
 // Calls what is below the layer that it stands for, boxed.
 void pass_on(void* context, const OpHeader& op, DispatchKeySet keys, const Value* args, size_t, Value* rets, size_t) {

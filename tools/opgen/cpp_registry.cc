@@ -1,5 +1,8 @@
 // The constant data that Python, boxed calls and the documentation read.
 #include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -78,7 +81,26 @@ const char* numbers_text(const Op& op) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-std::string info(const OpForm& f, const Family& family, const Library& library) {
+// The texts of a file, each once, and where in the pool they begin.
+class TextPool {
+ public:
+  uint32_t offset(const std::string& text) {
+    const auto [at, is_new] = offsets_.emplace(text, size_);
+    if (is_new) {
+      size_ += static_cast<uint32_t>(text.size()) + 1;
+      absl::StrAppend(&lines_, "    ", cpp_string(text), "\"\\0\"\n");
+    }
+    return at->second;
+  }
+  std::string definition() const { return absl::StrCat("constexpr char kTexts[] =\n", lines_, "    ;\n"); }
+
+ private:
+  std::map<std::string, uint32_t> offsets_;
+  std::string lines_;
+  uint32_t size_ = 0;
+};
+
+std::string info(const OpForm& f, const Family& family, const Library& library, TextPool* pool) {
   const Entry& e = *f.entry;
   const Entry& computing = computing_entry(e, library);
   FunctionSchema s = f.schema;
@@ -90,14 +112,16 @@ std::string info(const OpForm& f, const Family& family, const Library& library) 
   if (f.python_function) variants.push_back("kFunction");
   if (f.python_method) variants.push_back("kMethod");
   std::sort(tags.begin(), tags.end());
-  return absl::StrCat("extern const OpInfo ", f.id, ";\nconstinit const OpInfo ", f.id, " = {&op::", f.id, ", ",
-                      cpp_string(s.str()), ", &kAdapter<decltype(op::", f.id, ")::Signature>, ",
-                      cpp_string(absl::StrJoin(tags, " ")), ", ", cpp_string(f.python_name), ", ",
-                      cpp_string(e.op.python_module()), ", ", variants.empty() ? "0" : absl::StrJoin(variants, " | "),
-                      ", ", cpp_string(first_line(e.op.doc())), ", ", cpp_string(rule_text(e)), ", ",
-                      cpp_string(absl::StrCat(e.path, ":", e.line)), ", ", cpp_string(gradients_text(e, computing)),
-                      ", ", cpp_string(constants_text(computing.op)), ", ", cpp_string(forward_text(e)), ", ",
-                      cpp_string(numbers_text(computing.op)), "};\n");
+  std::vector<uint32_t> offsets;  // in the order of OpText
+  for (const std::string& text : std::initializer_list<std::string>{
+           s.str(), absl::StrJoin(tags, " "), f.python_name, e.op.python_module(), first_line(e.op.doc()), rule_text(e),
+           absl::StrCat(e.path, ":", e.line), gradients_text(e, computing), constants_text(computing.op),
+           forward_text(e), numbers_text(computing.op)})
+    offsets.push_back(pool->offset(text));
+  return absl::StrCat("extern const OpInfo ", f.id, ";\nconstinit const OpInfo ", f.id, " = {&op::", f.id,
+                      ", &kAdapter<decltype(op::", f.id, ")::Signature>, kTexts, ",
+                      variants.empty() ? "0" : absl::StrJoin(variants, " | "), ", {", absl::StrJoin(offsets, ", "),
+                      "}};\n");
 }
 
 }  // namespace
@@ -110,10 +134,12 @@ void generate_registry(const Library& library, Files* files) {
         all.emplace_back(absl::StrCat(family.table.op_namespace(), "::", f.schema.name, ".", f.schema.overload), f.id);
     for (int i = 0; i < library.shards; ++i) {
       std::string infos;
-      for (const OpForm* f : shard(family, i, library.shards)) infos += info(*f, family, library);
+      TextPool pool;
+      for (const OpForm* f : shard(family, i, library.shards)) infos += info(*f, family, library, &pool);
       (*files)[absl::StrCat(family.name, "_registry_", i, ".cc")] =
           absl::StrCat(file_comment(family.path), "#include \"", library.package, "/", family.name,
-                       "_ops.h\"\n#include \"tensor/dispatch/registry.h\"\n\nnamespace tessera::op_info {\n\n", infos,
+                       "_ops.h\"\n#include \"tensor/dispatch/registry.h\"\n\nnamespace tessera::op_info {\nnamespace {\n", pool.definition(),
+                       "}  // namespace\n\n", infos,
                        "\n}  // namespace tessera::op_info\n");
     }
   }

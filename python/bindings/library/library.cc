@@ -24,7 +24,7 @@ namespace {
 // to it.
 struct DynamicOp : OpHeader {
   AnyKernel kernels[kNumSlots] = {};
-  std::string name_text, overload_text, schema_text, tags_text;
+  std::string name_text, overload_text, texts;
   OpInfo info_data{};
   FunctionSchema schema;
   bool alive = true;
@@ -139,7 +139,7 @@ const OpInfo& require_op(PyObject* name) {
 const FunctionSchema& schema_of(const OpInfo& info) {
   static auto* known = new std::unordered_map<const OpInfo*, std::unique_ptr<FunctionSchema>>;
   auto& s = (*known)[&info];
-  if (!s) s = std::make_unique<FunctionSchema>(parse_schema(info.schema));
+  if (!s) s = std::make_unique<FunctionSchema>(parse_schema(info.schema()));
   return *s;
 }
 
@@ -158,8 +158,6 @@ PyObject* py_define(PyObject*, PyObject* args) {
                   " arguments, got ", op->schema.arguments.size());
     op->name_text = op->schema.name;
     op->overload_text = op->schema.overload;
-    op->schema_text = op->schema.str();
-    op->tags_text = tags;
     op->name = op->name_text.c_str();
     op->overload = op->overload_text.c_str();
     op->info = &op->info_data;
@@ -173,19 +171,19 @@ PyObject* py_define(PyObject*, PyObject* args) {
       out = out || (a.kwarg_only && a.name == "out");
     }
     if (out) op->flags |= kIsOut;
-    op->info_data = {op.get(),
-                     op->schema_text.c_str(),
-                     &g_dynamic_adapter,
-                     op->tags_text.c_str(),
-                     "",
-                     "",
-                     0,
-                     "",
-                     "",
-                     "torch.library",
-                     "*",
-                     "",
-                     "both"};
+    OpInfo& info = op->info_data;
+    info = {op.get(), &g_dynamic_adapter};
+    op->texts.assign(1, '\0');  // offset 0: nothing written
+    for (const auto& [which, written] : std::initializer_list<std::pair<OpText, std::string>>{
+             {OpText::kSchema, op->schema.str()},
+             {OpText::kTags, tags},
+             {OpText::kSource, "torch.library"},
+             {OpText::kGradients, "*"},
+             {OpText::kNumbers, "both"}}) {
+      info.offsets[static_cast<int>(which)] = static_cast<uint32_t>(op->texts.size());
+      op->texts.append(written).push_back('\0');
+    }
+    info.pool = op->texts.c_str();
     packets()[op->name_text].push_back(&op->info_data);
     dynamic_ops()[qualified] = op.release();
     return to_python_string(qualified).release();
@@ -388,13 +386,13 @@ bool wrap_numbers(Overload& o, FlatArgs* a, std::vector<Ref>* made) {
 }
 [[noreturn]] void throw_mismatch(Overload& o, const FlatArgs& a) {
   throw Error(str_cat(o.plan().schema().name, "() was called with arguments that don't fit its schema: got (",
-                      type_list(a), ").\nDeclaration: ", o.info().schema));
+                      type_list(a), ").\nDeclaration: ", o.info().schema()));
 }
 // As schemas have it: lists stay lists, several results are a plain tuple.
 PyObject* run(Overload& o, const DispatchKeySet* keys, const Value* values) {
   Value rets[kMaxArgs];
   const size_t count = o.plan().schema().returns.size();
-  TESSERA_CHECK(count <= kMaxArgs, o.info().schema, ": too many results");
+  TESSERA_CHECK(count <= kMaxArgs, o.info().schema(), ": too many results");
   o.info().adapter->call(*o.info().op, keys, values, rets);
   if (count == 0) return none();
   if (count == 1) return to_python(rets[0]);
@@ -437,10 +435,10 @@ PyObject* op_fits(PyObject* self, PyObject* args, PyObject* kwargs) {
   });
 }
 PyObject* get_schema_text(PyObject* self, void*) {
-  return guarded([&] { return to_python_string(overload_of(self).info().schema).release(); });
+  return guarded([&] { return to_python_string(overload_of(self).info().schema()).release(); });
 }
 PyObject* get_tags_text(PyObject* self, void*) {
-  return guarded([&] { return to_python_string(overload_of(self).info().tags).release(); });
+  return guarded([&] { return to_python_string(overload_of(self).info().tags()).release(); });
 }
 PyObject* get_is_view(PyObject* self, void*) { return to_python((overload_of(self).info().op->flags & kIsView) != 0); }
 
@@ -538,7 +536,7 @@ PyObject* py_parse_schema(PyObject*, PyObject* text) {
 PyObject* py_get_schema(PyObject*, PyObject* name) {
   return guarded([&] {
     static constinit MadeOnce make;
-    Ref text = to_python_string(require_op(name).schema);
+    Ref text = to_python_string(require_op(name).schema());
     return check(PyObject_CallOneArg(make.get([] { return ops_function("FunctionSchema"); }), text.get()));
   });
 }

@@ -87,7 +87,7 @@ TEST(Toys, RegistryListsThemSorted) {
   ASSERT_NE(it, ops.end());
   const OpInfo& info = **it;
   EXPECT_STREQ(info.op->name, "toy::toy_add_");
-  EXPECT_STREQ(info.schema, "toy::toy_add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)");
+  EXPECT_STREQ(info.schema(), "toy::toy_add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)");
   EXPECT_EQ(info.op->mutable_args, 1u);
   EXPECT_EQ(info.op->info, &info);
   // A boxed call.
