@@ -163,14 +163,4 @@ Tensor cast_for(const Tensor& t, DeviceType device, DType dtype) {
   return copy;
 }
 
-namespace internal {
-
-void refuse(const char* name, DeviceType device) {
-  throw Error(str_cat(name, ": not in a region of autocast for '", device_type_name(device),
-                      "': its gradients do not fit into float16. Compute the logits, and the loss of them, such as "
-                      "binary_cross_entropy_with_logits, or leave autocast for it: autocast(enabled=False) around the "
-                      "call, with inputs in float32"));
-}
-
-}  // namespace internal
 }  // namespace tessera::amp

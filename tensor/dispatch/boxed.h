@@ -1,10 +1,12 @@
 // From boxed values to typed calls and back: one template, instantiated once per distinct C++ signature (not per op).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "tensor/dispatch/op.h"
 #include "tensor/dispatch/value.h"
@@ -186,45 +188,55 @@ struct Result<std::tuple<T...>> {
   static std::tuple<T...> take(Value* in, const Tensor*) { return take_all(in, std::index_sequence_for<T...>()); }
 };
 
-inline const Tensor* as_tensor_arg(const Tensor& t) { return &t; }
-template <class T>
-const Tensor* as_tensor_arg(const T&) {
-  return nullptr;
+// Arguments on their way into a boxed kernel.
+class LentArguments {
+ public:
+  explicit LentArguments(Arguments arguments);
+  const Value* data() const { return more_.empty() ? few_ : more_.data(); }
+
+ private:
+  static constexpr size_t kFew = 12;
+  Value few_[kFew];
+  std::vector<Value> more_;  // all of them, where they are many
+};
+// The last argument that op writes, as in-place and out= forms return it.
+const Tensor* written_argument(const OpHeader& op, Arguments arguments);
+
+// Calls the boxed kernel that ctx stands for: one function for each type of result.
+template <class R>
+[[gnu::noinline]] R call_boxed_kernel_at(CallContext ctx, Arguments arguments) {
+  const LentArguments lent(arguments);
+  if constexpr (std::is_void_v<R>) {
+    call_boxed_kernel(ctx, lent.data(), arguments.count, nullptr, 0);
+  } else {
+    Value rets[Result<R>::kCount];
+    call_boxed_kernel(ctx, lent.data(), arguments.count, rets, Result<R>::kCount);
+    return Result<R>::take(rets, written_argument(*ctx.op, arguments));
+  }
 }
+
+// The keys of an ordinary call of op.
+DispatchKeySet keys_of_call(const OpHeader& op, const Value* args, size_t num_args);
 
 template <class Sig>
 struct Boxing;
 template <class R, class... A>
 struct Boxing<R(A...)> {
   template <size_t... I>
-  static R invoke(const Op<R(A...)>& op, const DispatchKeySet* keys, const Value* args, std::index_sequence<I...>) {
-    return keys ? op.redispatch(*keys, Unbox<std::remove_cvref_t<A>>::get(args[I])...)
-                : op.call(Unbox<std::remove_cvref_t<A>>::get(args[I])...);
+  static R invoke(const OpHeader& header, const DispatchKeySet* keys, const Value* args, std::index_sequence<I...>) {
+    const auto& op = static_cast<const Op<R(A...)>&>(header);
+    return op.redispatch(keys ? *keys : keys_of_call(header, args, sizeof...(A)),
+                         Unbox<std::remove_cvref_t<A>>::get(args[I])...);
   }
   static void call(const OpHeader& header, const DispatchKeySet* keys, const Value* args, Value* rets) {
-    const auto& op = static_cast<const Op<R(A...)>&>(header);
     if constexpr (std::is_void_v<R>)
-      invoke(op, keys, args, std::index_sequence_for<A...>());
+      invoke(header, keys, args, std::index_sequence_for<A...>());
     else
-      Result<R>::put(invoke(op, keys, args, std::index_sequence_for<A...>()), rets);
+      Result<R>::put(invoke(header, keys, args, std::index_sequence_for<A...>()), rets);
   }
   static R trampoline(CallContext ctx, A... a) {
-    const Value args[sizeof...(A) + 1] = {lend(a)..., Value()};
-    if constexpr (std::is_void_v<R>) {
-      call_boxed_kernel(ctx, args, sizeof...(A), nullptr, 0);
-    } else {
-      Value rets[Result<R>::kCount];
-      call_boxed_kernel(ctx, args, sizeof...(A), rets, Result<R>::kCount);
-      const Tensor* written = nullptr;
-      int i = 0;
-      (
-          [&] {
-            if (ctx.op->mutable_args >> i++ & 1)
-              if (const Tensor* t = as_tensor_arg(a)) written = t;
-          }(),
-          ...);
-      return Result<R>::take(rets, written);
-    }
+    const void* at[] = {&a..., nullptr};
+    return call_boxed_kernel_at<R>(ctx, {kKindsOf<A...>, at, sizeof...(A)});
   }
 };
 

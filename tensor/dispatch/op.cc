@@ -1,5 +1,6 @@
 #include "tensor/dispatch/op.h"
 
+#include <algorithm>
 #include <string>
 
 #include "tensor/dispatch/runtime_state.h"
@@ -24,6 +25,36 @@ namespace {
 }
 
 }  // namespace
+
+namespace internal {
+
+PlainArguments::PlainArguments(Arguments arguments, uint32_t mutable_args) {
+  for (size_t i = 0; i < arguments.count; ++i) {
+    const bool writes = mutable_args >> i & 1;
+    const Tensor* single = arguments.get_if<Tensor>(i);
+    if (single && writes) written_ = single;
+    const TensorList tensors = arguments.tensors(i);
+    const auto has_bits = [](const Tensor& t) { return t.defined() && (t.is_conj() || t.is_neg()); };
+    if (std::none_of(tensors.begin(), tensors.end(), has_bits)) continue;
+    Copies& c = copies_.emplace_back(Copies{tensors, {}, writes});
+    for (const Tensor& t : tensors) c.plain.push_back(has_bits(t) ? materialize_bits(t) : t);
+    c.list = c.plain;
+    if (single)
+      arguments.at[i] = c.plain.data();
+    else if (arguments.get_if<TensorList>(i))
+      arguments.at[i] = &c.list;
+    else
+      arguments.at[i] = &c.optional_list.emplace(c.list);
+  }
+}
+
+void PlainArguments::finish() const {
+  for (const Copies& c : copies_)
+    for (size_t i = 0; c.is_written && i < c.plain.size(); ++i)
+      if (!c.plain[i].is_same(c.originals[i])) write_back(c.originals[i], c.plain[i]);
+}
+
+}  // namespace internal
 
 AnyKernel resolve_kernel(const OpHeader& op, DispatchKeySet& keys) {
   const internal::Found found = internal::find_kernel(op, keys, [](DispatchKey) {});

@@ -5,14 +5,16 @@
 // kernels can be added and removed for any key.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <optional>
-#include <span>
-#include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tensor/core/tensor.h"
+#include "tensor/dispatch/arguments.h"
 
 namespace tessera {
 
@@ -105,37 +107,25 @@ inline DispatchKeySet keys_of_arg(const T&) {
 
 Tensor materialize_bits(const Tensor& t);  // resolve_conj + resolve_neg
 void write_back(const Tensor& original, const Tensor& resolved);
-// Holds arguments whose lazy bits were materialised for one call.
-template <class T>
-struct Materialized {
-  const T& value;
-  explicit Materialized(const T& v) : value(v) {}
-  const T& get() const { return value; }
-  void finish(bool) const {}
-};
-template <>
-struct Materialized<Tensor> {
-  const Tensor& original;
-  Tensor resolved;
-  explicit Materialized(const Tensor& t)
-      : original(t), resolved(t.defined() && (t.is_conj() || t.is_neg()) ? materialize_bits(t) : t) {}
-  const Tensor& get() const { return resolved; }
-  void finish(bool written) const {
-    if (written && !resolved.is_same(original)) write_back(original, resolved);
-  }
-};
-template <>
-struct Materialized<TensorList> {
-  TensorList original;
-  std::vector<Tensor> resolved;
-  explicit Materialized(TensorList l) : original(l) {
-    for (const Tensor& t : l) resolved.push_back(Materialized<Tensor>(t).resolved);
-  }
-  TensorList get() const { return resolved; }
-  void finish(bool written) const {
-    for (size_t i = 0; written && i < resolved.size(); ++i)
-      if (!resolved[i].is_same(original[i])) write_back(original[i], resolved[i]);
-  }
+// Arguments whose lazy bits are materialised for one call: in place of tensors that have some, `arguments` gets the
+// addresses of plain copies.
+class PlainArguments {
+ public:
+  PlainArguments(Arguments arguments, uint32_t mutable_args);
+  void finish() const;  // after the call: what was written goes back into the originals
+  // What an in-place or out= form returns, the last argument that it writes; `none` where it writes none.
+  const Tensor& written(const Tensor& none) const { return written_ ? *written_ : none; }
+
+ private:
+  struct Copies {
+    TensorList originals;
+    std::vector<Tensor> plain;
+    bool is_written;
+    TensorList list{};  // of plain: the argument in their place
+    std::optional<TensorList> optional_list{};
+  };
+  std::deque<Copies> copies_;
+  const Tensor* written_ = nullptr;
 };
 
 }  // namespace internal
@@ -175,44 +165,26 @@ struct Op<R(A...)> : OpHeader {
 
   [[gnu::cold, gnu::noinline]] R with_materialized_bits(DispatchKeySet keys, A... args) const {
     constexpr DispatchKeySet bits = DispatchKeySet(DispatchKey::kConjugate) | DispatchKey::kNegative;
-    return materialize_then(
-        [&](auto&&... m) -> R {
-          if constexpr (std::is_void_v<R>) {
-            redispatch(keys - bits, m.get()...);
-            finish_all(m...);
-          } else {
-            R r = redispatch(keys - bits, m.get()...);
-            finish_all(m...);
-            if constexpr (std::is_same_v<R, const Tensor&>)
-              return returned(r, args...);
-            else
-              return r;
-          }
-        },
-        internal::Materialized<std::remove_cvref_t<A>>(args)...);
+    const void* at[] = {&args..., nullptr};
+    const internal::PlainArguments plain({internal::kKindsOf<A...>, at, sizeof...(A)}, mutable_args);
+    if constexpr (std::is_void_v<R>) {
+      redispatch_at(keys - bits, at, std::index_sequence_for<A...>());
+      plain.finish();
+    } else {
+      R r = redispatch_at(keys - bits, at, std::index_sequence_for<A...>());
+      plain.finish();
+      if constexpr (std::is_same_v<R, const Tensor&>)
+        return plain.written(r);
+      else
+        return r;
+    }
   }
-  template <class F, class... M>
-  static R materialize_then(F f, M&&... m) {
-    return f(m...);
-  }
-  template <class... M>
-  void finish_all(const M&... m) const {
-    int i = 0;
-    (m.finish(mutable_args >> i++ & 1), ...);
-  }
-  // In-place and out forms return the argument that they wrote.
-  const Tensor& returned(const Tensor& fallback, const A&... args) const {
-    const Tensor* found = &fallback;
-    int i = 0;
-    (
-        [&] {
-          if constexpr (std::is_same_v<std::remove_cvref_t<A>, Tensor>) {
-            if (mutable_args >> i & 1) found = &args;
-          }
-          ++i;
-        }(),
-        ...);
-    return *found;
+
+ public:
+  // redispatch() with arguments given by their addresses.
+  template <size_t... I>
+  R redispatch_at(DispatchKeySet keys, const void* const* at, std::index_sequence<I...>) const {
+    return dispatch(keys, internal::argument_at<A>(at[I])...);
   }
 };
 
