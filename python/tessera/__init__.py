@@ -121,6 +121,8 @@ for _name in (
     _lazy_names[_name] = "_settings"
 for _name in ("sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sum"):
     _lazy_names[_name] = "_symbolic"
+for _name in ("gru", "lstm", "rnn_relu", "rnn_tanh"):
+    _lazy_names[_name] = _lazy_names[_name + "_cell"] = "nn._recurrent"
 for _name in ("eig", "lstsq", "matrix_rank", "solve", "symeig"):
     _lazy_names[_name] = "_linalg_utils"
 for _kind in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"):

@@ -3,8 +3,9 @@
 load("@python//:defs.bzl", "EXT_SUFFIX")
 load("@rules_cc//cc:defs.bzl", "cc_binary")
 
-# The linker must not make one of functions with the same code (--icf): GCC puts what a function does when it throws into a section of its own, which begins with the
-# function's stack frame. Such parts of different functions have the same code and different frames, and a throw through the wrong one ends the process.
+# The linker makes one of functions with the same code. It may since GCC leaves what a function does when it throws in the function (.bazelrc): parts
+# of different functions could have the same code and different stack frames, and a throw through the wrong one would end the process.
+_JOIN_EQUAL = ["-Wl,--icf=all"]
 
 def static_program(name, linkopts = [], **kwargs):
     """A stripped program that needs no shared library, and NAME_symbols, the same with its symbols, for a test or a person to look into."""
@@ -12,15 +13,15 @@ def static_program(name, linkopts = [], **kwargs):
         "//tools/bazel:sanitizer": [],
         "//conditions:default": ["-static"],
     })
-    cc_binary(name = name, linkopts = linkopts + ["-Wl,-s"] + static, **kwargs)
-    cc_binary(name = name + "_symbols", linkopts = linkopts + static, **kwargs)
+    cc_binary(name = name, linkopts = linkopts + _JOIN_EQUAL + ["-Wl,-s"] + static, **kwargs)
+    cc_binary(name = name + "_symbols", linkopts = linkopts + _JOIN_EQUAL + static, **kwargs)
 
 def python_extension(name, deps = [], linkopts = [], **kwargs):
     """The extension module NAME of the interpreter @python, as a file NAME.cpython-3xx-....so; it exports PyInit_* alone. NAME is an alias of it."""
     cc_binary(
         name = name + EXT_SUFFIX,
         linkshared = True,
-        linkopts = linkopts + ["-Wl,-s", "-Wl,--wrap=__gxx_personality_v0", "-Wl,--version-script=$(location //tools/bazel:python_extension.lds)"],
+        linkopts = linkopts + _JOIN_EQUAL + ["-Wl,-s", "-Wl,--wrap=__gxx_personality_v0", "-Wl,--version-script=$(location //tools/bazel:python_extension.lds)"],
         deps = deps + ["//python/bindings:thread_end", "//tools/bazel:python_extension.lds", "@python//:headers"],
         **kwargs
     )

@@ -1,9 +1,9 @@
 """Recurrent layers and cells."""
 
-import itertools
 import warnings
 
 import tessera
+from tessera.nn import _recurrent
 from tessera.nn import functional as F
 from tessera.nn.parameter import Parameter
 
@@ -26,123 +26,6 @@ def apply_permutation(tensor, permutation, dim=1):
         stacklevel=2,
     )
     return _apply_permutation(tensor, permutation, dim)
-
-
-# ---- one step of each kind: (projected input, state, weights) -> state; a state is a tuple whose first tensor is the
-# output -----------------------------
-
-
-def _rnn_step(activation):
-    def step(x, state, w_hh, b_hh, w_hr):
-        return (activation(x + F.linear(state[0], w_hh, b_hh)),)
-
-    return step
-
-
-def _lstm_step(x, state, w_hh, b_hh, w_hr):
-    h, c = state
-    i, f, g, o = (x + F.linear(h, w_hh, b_hh)).chunk(4, -1)
-    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-    h = o.sigmoid() * c.tanh()
-    return (h if w_hr is None else F.linear(h, w_hr)), c
-
-
-def _gru_step(x, state, w_hh, b_hh, w_hr):
-    h = state[0]
-    x_r, x_z, x_n = x.chunk(3, -1)
-    h_r, h_z, h_n = F.linear(h, w_hh, b_hh).chunk(3, -1)
-    z = (x_z + h_z).sigmoid()
-    n = (x_n + (x_r + h_r).sigmoid() * h_n).tanh()
-    return ((h - n) * z + n,)
-
-
-_STEPS = {
-    "RNN_TANH": _rnn_step(tessera.tanh),
-    "RNN_RELU": _rnn_step(tessera.relu),
-    "LSTM": _lstm_step,
-    "GRU": _gru_step,
-}
-_GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
-# What the operator computes in.
-_ARITHMETIC = {
-    tessera.float32: tessera.float32,
-    tessera.float64: tessera.float64,
-    tessera.float16: tessera.float32,
-    tessera.bfloat16: tessera.float32,
-}
-_KINDS = {"LSTM": 0, "GRU": 1, "RNN_TANH": 2, "RNN_RELU": 3}  # of the operator _rnn_layer
-
-
-def _by_operator(mode, gates, steps, state, w_hh, b_hh, reverse):
-    """`steps` steps of as many sequences each; gates: the projected rows, step by step. Returns (outputs as rows, the
-    state behind the last one).
-    """
-    out, h, c, _, _ = tessera._rnn_layer(
-        gates.unflatten(0, (steps, -1)),
-        state[0],
-        state[1] if len(state) > 1 else None,
-        w_hh,
-        b_hh,
-        _KINDS[mode],
-        reverse,
-        for_backward=tessera.is_grad_enabled(),
-    )
-    return out.flatten(0, 1), (h, c)[: len(state)]
-
-
-def _by_steps(mode, gates, steps, state, w_hh, b_hh, reverse, w_hr):
-    """The same for devices, dtypes and projections that the operator does not know."""
-    step, outputs = _STEPS[mode], []
-    for piece in reversed(gates.chunk(steps)) if reverse else gates.chunk(steps):
-        state = step(piece, state, w_hh, b_hh, w_hr)
-        outputs.append(state[0])
-    return tessera.cat(outputs[::-1] if reverse else outputs), state
-
-
-def _run_direction(mode, x, batch_sizes, start, weights, reverse):
-    """One layer in one direction over time-major rows.
-
-    x: (sum of batch_sizes, input), the rows of step t after those of t - 1, sequences sorted by falling length. start:
-        states (N, .). Returns the outputs in the same layout and the last state of each sequence.
-    """
-    w_ih, w_hh, b_ih, b_hh, w_hr = weights
-    arithmetic = _ARITHMETIC.get(w_hh.dtype)
-    fits = x.dtype == w_hh.dtype or tessera.is_autocast_enabled("cpu")
-    whole = w_hr is None and x.device.type == "cpu" and arithmetic is not None and fits
-    if whole and mode != "GRU" and b_hh is not None:  # one bias for both
-        b_ih, b_hh = None, b_ih + b_hh
-    gates, start = F.linear(x, w_ih, b_ih), tuple(start)
-    # Under autocast the products of the input are in a lower precision, and so is the result; the steps are not.
-    dtype = x.dtype if mode == "GRU" else gates.dtype
-    if whole and {dtype, gates.dtype, w_hh.dtype} != {arithmetic}:
-        gates, w_hh, *start = (t.to(arithmetic) for t in (gates, w_hh, *start))
-        b_hh = None if b_hh is None else b_hh.to(arithmetic)
-    # Neighbouring steps of as many sequences are taken together.
-    runs = [(n, len(list(same))) for n, same in itertools.groupby(batch_sizes)]
-    pieces = gates.split([n * steps for n, steps in runs])
-    outputs = [None] * len(runs)
-    finished = []  # states of the sequences that ended, the shortest first
-    state = tuple(s[:0] for s in start) if reverse else tuple(start)
-    for k in range(len(runs) - 1, -1, -1) if reverse else range(len(runs)):
-        (n, steps), have = runs[k], state[0].shape[0]
-        if n > have:
-            state = (
-                tuple(tessera.cat([s, first[have:n]]) for s, first in zip(state, start))
-                if have
-                else tuple(first[:n] for first in start)
-            )
-        elif n < have:
-            finished.append(tuple(s[n:] for s in state))
-            state = tuple(s[:n] for s in state)
-        if whole:
-            outputs[k], state = _by_operator(mode, pieces[k], steps, state, w_hh, b_hh, reverse)
-        else:
-            outputs[k], state = _by_steps(mode, pieces[k], steps, state, w_hh, b_hh, reverse, w_hr)
-    if finished:
-        finished.append(state)
-        state = tuple(tessera.cat([part[i] for part in reversed(finished)]) for i in range(len(state)))
-    out = outputs[0] if len(outputs) == 1 else tessera.cat(outputs)
-    return (out.to(dtype), tuple(s.to(dtype) for s in state)) if whole else (out, state)
 
 
 @layer(
@@ -179,7 +62,7 @@ class RNNBase(Module):
             (layers <= 0, "num_layers must be greater than zero"),
             (projected < 0, "proj_size should be a positive integer or zero to disable projections"),
             (projected >= hidden, "proj_size has to be smaller than hidden_size"),
-            (self.mode not in _GATES, f"Unrecognized RNN mode: {self.mode}"),
+            (self.mode not in _recurrent.GATES, f"Unrecognized RNN mode: {self.mode}"),
         ):
             if wrong:
                 raise ValueError(message)
@@ -188,7 +71,7 @@ class RNNBase(Module):
         self.reset_parameters()
 
     def _make_weights(self, device, dtype):
-        rows = _GATES[self.mode] * self.hidden_size
+        rows = _recurrent.GATES[self.mode] * self.hidden_size
         out = self.proj_size or self.hidden_size
         directions = 2 if self.bidirectional else 1
         self._all_weights = []
@@ -292,20 +175,10 @@ class RNNBase(Module):
         outputs and the last states.
         """
         directions = 2 if self.bidirectional else 1
-        last = []
-        for level in range(self.num_layers):
-            outs = []
-            for d in range(directions):
-                k = level * directions + d
-                out, state = _run_direction(
-                    self.mode, x, batch_sizes, [s[k] for s in states], self._weights_of(k), d == 1
-                )
-                outs.append(out)
-                last.append(state)
-            x = outs[0] if directions == 1 else tessera.cat(outs, -1)
-            if self.dropout and level < self.num_layers - 1:
-                x = F.dropout(x, self.dropout, self.training)
-        return x, tuple(tessera.stack([s[i] for s in last]) for i in range(len(states)))
+        weights = [self._weights_of(k) for k in range(self.num_layers * directions)]
+        return _recurrent.run_layers(
+            self.mode, x, batch_sizes, states, weights, directions, self.dropout if self.training else 0.0
+        )
 
     def _zeros(self, input, shape):
         return tessera.zeros(shape, dtype=input.dtype, device=input.device)
@@ -479,7 +352,7 @@ class RNNCellBase(Module):
                 raise RuntimeError(f"Input batch size {x.size(0)} doesn't match hidden batch size {h.size(0)}")
             if h.size(1) != self.hidden_size:
                 raise RuntimeError(f"hidden has inconsistent hidden_size: got {h.size(1)}, expected {self.hidden_size}")
-        out = _STEPS[mode](F.linear(x, self.weight_ih, self.bias_ih), hx, self.weight_hh, self.bias_hh, None)
+        out = _recurrent.STEPS[mode](F.linear(x, self.weight_ih, self.bias_ih), hx, self.weight_hh, self.bias_hh, None)
         return out if batched else tuple(h.squeeze(0) for h in out)
 
 
