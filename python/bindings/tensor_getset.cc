@@ -60,7 +60,7 @@ template <Layout L>
 PyObject* has_layout(const Tensor& t) {
   return to_python(t.layout() == L);
 }
-PyObject* get_is_quantized(const Tensor& t) { return to_python(category_of(t.dtype()) == Category::kQuantized); }
+PyObject* get_is_quantized(const Tensor& t) { return to_python(is_quantized(t.dtype())); }
 PyObject* get_is_nested(const Tensor& t) {
   return to_python((t.keys() & (DispatchKeySet(DispatchKey::kNestedTensorCPU) | DispatchKey::kNestedTensorCUDA |
                                 DispatchKey::kNestedTensorMeta))

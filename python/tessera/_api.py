@@ -8,6 +8,11 @@ def is_tensor(obj):
     return isinstance(obj, tessera.Tensor)
 
 
+def get_device(input):
+    """The number of the device that holds `input`; -1 for the CPU."""
+    return input.get_device()
+
+
 def is_storage(obj):
     """True if `obj` is a typed or untyped storage."""
     from tessera.storage import TypedStorage, UntypedStorage
@@ -116,3 +121,8 @@ def _star_names():
 
 
 _public_names = _star_names()
+
+
+# What PyTorch is built with, as old programs ask for it; here factorisations and transforms are the library's own.
+has_lapack = has_spectral = True
+has_mkl = has_openmp = False

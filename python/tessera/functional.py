@@ -36,6 +36,7 @@ __all__ = [
     "tensordot",
     "unique",
     "unique_consecutive",
+    "segment_reduce",
     "unravel_index",
 ]
 
@@ -610,3 +611,48 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
             f"norm(): input dtype should be either floating point or complex. Got {input.dtype} instead."
         )
     return _C._linalg.linalg_vector_norm(input, 2 if p is None or p == "fro" else p, dim, keepdim, dtype=dtype, out=out)
+
+
+def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
+    """Reduces neighbouring pieces of `data` along an axis, each to one element.
+
+    Args:
+        data: tensor of floats.
+        reduce: "sum", "mean", "max", "min" or "prod".
+        lengths: int64 (*data.shape[:axis], S), how many elements each piece has; their sum is data.shape[axis].
+        offsets: in its place (*data.shape[:axis], S + 1), where pieces begin, and where the last one ends.
+        indices: not supported, as in PyTorch.
+        unsafe: the lengths are not checked.
+        initial: joins each reduction. Without one, an empty piece is 0, nan, -inf, inf and 1.
+
+    Returns data with S elements along `axis`. RuntimeError for arguments that do not fit.
+    """
+    kinds = {"sum": ("sum", 0.0), "mean": ("sum", 0.0), "max": ("amax", -tessera.inf), "min": ("amin", tessera.inf)}
+    kinds["prod"] = ("prod", 1.0)
+    if reduce not in kinds:
+        raise RuntimeError(f"segment_reduce(): 'reduce' must be one of {', '.join(kinds)}, got {reduce!r}")
+    if indices is not None:
+        raise RuntimeError("segment_reduce(): indices based reduction is not supported yet; give lengths or offsets")
+    if (lengths is None) == (offsets is None):
+        raise RuntimeError("segment_reduce(): expected one of lengths and offsets")
+    axis += data.dim() if axis < 0 else 0
+    ends = lengths.cumsum(-1) if offsets is None else offsets[..., 1:]
+    counts = lengths if offsets is None else offsets.diff()
+    if counts.dim() != axis + 1 or counts.shape[:-1] != data.shape[:axis]:
+        raise RuntimeError(
+            f"segment_reduce(): pieces along axis {axis} of data of {list(data.shape)} have lengths of "
+            f"{[*data.shape[:axis], 'S']}, got {list(counts.shape)}"
+        )
+    n, pieces = data.shape[axis], counts.shape[-1]
+    if not unsafe and counts.numel() and bool(((counts < 0).any() | (ends[..., -1] != n).any())):
+        raise RuntimeError(f"segment_reduce(): expected lengths of at least 0 that sum to {n}, got {counts.tolist()}")
+    where = tessera.searchsorted(ends.contiguous(), tessera.arange(n).expand(*ends.shape[:-1], n).contiguous(), right=True)
+    where = where.reshape(*where.shape, *(1,) * (data.dim() - axis - 1)).expand(data.shape)
+    kind, start = kinds[reduce]
+    shape = (*data.shape[:axis], pieces, *data.shape[axis + 1 :])
+    made = data.new_full(shape, start if initial is None else initial)
+    made = made.scatter_reduce(axis, where, data, kind, include_self=True)
+    if reduce != "mean":
+        return made
+    counts = counts.reshape(*counts.shape, *(1,) * (data.dim() - axis - 1))
+    return made / (counts if initial is None else counts + (counts == 0))

@@ -33,6 +33,27 @@ constexpr DTypeInfo kInfo[kNumDTypes] = {
     {"qint8", nullptr, 1, Category::kQuantized, true},
     {"qint32", nullptr, 4, Category::kQuantized, true},
     {"quint4x2", nullptr, 1, Category::kQuantized, false},
+    {"quint2x4", nullptr, 1, Category::kQuantized, false},
+    {"bits1x8", nullptr, 1, Category::kQuantized, false},
+    {"bits2x4", nullptr, 1, Category::kQuantized, false},
+    {"bits4x2", nullptr, 1, Category::kQuantized, false},
+    {"bits8", nullptr, 1, Category::kQuantized, false},
+    {"bits16", nullptr, 2, Category::kQuantized, false},
+    {"float4_e2m1fn_x2", nullptr, 1, Category::kFloat, true},
+    {"uint1", nullptr, 1, Category::kQuantized, false},
+    {"uint2", nullptr, 1, Category::kQuantized, false},
+    {"uint3", nullptr, 1, Category::kQuantized, false},
+    {"uint4", nullptr, 1, Category::kQuantized, false},
+    {"uint5", nullptr, 1, Category::kQuantized, false},
+    {"uint6", nullptr, 1, Category::kQuantized, false},
+    {"uint7", nullptr, 1, Category::kQuantized, false},
+    {"int1", nullptr, 1, Category::kQuantized, true},
+    {"int2", nullptr, 1, Category::kQuantized, true},
+    {"int3", nullptr, 1, Category::kQuantized, true},
+    {"int4", nullptr, 1, Category::kQuantized, true},
+    {"int5", nullptr, 1, Category::kQuantized, true},
+    {"int6", nullptr, 1, Category::kQuantized, true},
+    {"int7", nullptr, 1, Category::kQuantized, true},
 };
 
 constexpr const char* kTypeNames[kNumDTypes] = {
@@ -40,7 +61,7 @@ constexpr const char* kTypeNames[kNumDTypes] = {
     "Long",           "UInt16",        "UInt32",      "UInt64",          "Half",
     "BFloat16",       "Float",         "Double",      "ComplexHalf",     "ComplexFloat",
     "ComplexDouble",  "Float8_e4m3fn", "Float8_e5m2", "Float8_e4m3fnuz", "Float8_e5m2fnuz",
-    "Float8_e8m0fnu", "QUInt8",        "QInt8",       "QInt32",          "QUInt4x2"};
+    "Float8_e8m0fnu", "QUInt8",        "QInt8",       "QInt32",          "QUInt4x2", "QUInt2x4", "Bits1x8", "Bits2x4", "Bits4x2", "Bits8", "Bits16", "Float4_e2m1fn_x2", "UInt1", "UInt2", "UInt3", "UInt4", "UInt5", "UInt6", "UInt7", "Int1", "Int2", "Int3", "Int4", "Int5", "Int6", "Int7"};
 
 constexpr bool is_wide_unsigned(DType t) { return t == DType::kUInt16 || t == DType::kUInt32 || t == DType::kUInt64; }
 
@@ -68,7 +89,7 @@ const DTypeInfo& dtype_info(DType t) { return kInfo[static_cast<int>(t)]; }
 const char* type_name_of(DType t) { return kTypeNames[static_cast<int>(t)]; }
 
 bool is_signed(DType t) {
-  TESSERA_CHECK(category_of(t) != Category::kQuantized, "isSignedType not supported for quantized types");
+  TESSERA_CHECK(!is_quantized(t), "isSignedType not supported for quantized types");
   return dtype_info(t).is_signed;
 }
 
@@ -108,7 +129,8 @@ DType promote_types(DType a, DType b) {
                 "promoteTypes with quantized numbers is not handled yet; figure out what the correct rules should be, "
                 "offending types: ",
                 type_name_of(a), " ", type_name_of(b));
-  TESSERA_CHECK(!is_float8(a) && !is_float8(b), "Promotion for Float8 Types is not supported, attempted to promote ",
+  TESSERA_CHECK(!is_float8(a) && !is_float8(b) && !is_storage_only(a) && !is_storage_only(b),
+                "Promotion for Float8 Types is not supported, attempted to promote ",
                 type_name_of(a), " and ", type_name_of(b));
   if (is_wide_unsigned(a) || is_wide_unsigned(b)) {
     if (ca >= Category::kFloat) return a;

@@ -39,12 +39,34 @@ enum class DType : uint8_t {
   kQInt8,
   kQInt32,
   kQUInt4x2,
+  // Below: storage only. Their elements are copied and seen as bytes, and computed with nowhere.
+  kQUInt2x4,
+  kBits1x8,
+  kBits2x4,
+  kBits4x2,
+  kBits8,
+  kBits16,
+  kFloat4_e2m1fn_x2,
+  kUInt1,
+  kUInt2,
+  kUInt3,
+  kUInt4,
+  kUInt5,
+  kUInt6,
+  kUInt7,
+  kInt1,
+  kInt2,
+  kInt3,
+  kInt4,
+  kInt5,
+  kInt6,
+  kInt7,
 };
-inline constexpr int kNumDTypes = 25;
+inline constexpr int kNumDTypes = 46;
 // Dtypes with an index below this one have ordinary arithmetic somewhere; kernel tables are this long.
 inline constexpr int kNumComputeDTypes = 16;
 
-// Categories in promotion order: a higher category wins.
+// Categories in promotion order: a higher category wins. kQuantized: no arithmetic of its own.
 enum class Category : uint8_t { kBool = 0, kInt = 1, kFloat = 2, kComplex = 3, kQuantized = 4 };
 
 struct DTypeInfo {
@@ -56,14 +78,8 @@ struct DTypeInfo {
 };
 
 const DTypeInfo& dtype_info(DType t);
-inline constexpr uint8_t kDTypeSizes[kNumDTypes] = {1, 1, 1,  2, 4, 8, 2, 4, 8, 2, 2, 4, 8,
-                                                    4, 8, 16, 1, 1, 1, 1, 1, 1, 1, 4, 1};
-inline constexpr Category kDTypeCategories[kNumDTypes] = {
-    Category::kBool,    Category::kInt,       Category::kInt,       Category::kInt,       Category::kInt,
-    Category::kInt,     Category::kInt,       Category::kInt,       Category::kInt,       Category::kFloat,
-    Category::kFloat,   Category::kFloat,     Category::kFloat,     Category::kComplex,   Category::kComplex,
-    Category::kComplex, Category::kFloat,     Category::kFloat,     Category::kFloat,     Category::kFloat,
-    Category::kFloat,   Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized};
+inline constexpr uint8_t kDTypeSizes[kNumDTypes] = {1, 1, 1, 2, 4, 8, 2, 4, 8, 2, 2, 4, 8, 4, 8, 16, 1, 1, 1, 1, 1, 1, 1, 4, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+inline constexpr Category kDTypeCategories[kNumDTypes] = {Category::kBool, Category::kInt, Category::kInt, Category::kInt, Category::kInt, Category::kInt, Category::kInt, Category::kInt, Category::kInt, Category::kFloat, Category::kFloat, Category::kFloat, Category::kFloat, Category::kComplex, Category::kComplex, Category::kComplex, Category::kFloat, Category::kFloat, Category::kFloat, Category::kFloat, Category::kFloat, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kFloat, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized};
 inline constexpr int64_t item_size(DType t) { return kDTypeSizes[static_cast<int>(t)]; }
 inline constexpr Category category_of(DType t) { return kDTypeCategories[static_cast<int>(t)]; }
 inline constexpr bool is_floating_point(DType t) { return category_of(t) == Category::kFloat; }
@@ -72,6 +88,9 @@ inline constexpr bool is_integral(DType t, bool include_bool) {
   return category_of(t) == Category::kInt || (include_bool && t == DType::kBool);
 }
 inline constexpr bool is_float8(DType t) { return t >= DType::kFloat8_e4m3fn && t <= DType::kFloat8_e8m0fnu; }
+inline constexpr bool is_quantized(DType t) { return t >= DType::kQUInt8 && t <= DType::kQUInt2x4; }
+// Has no arithmetic and no conversions: sub-byte integers, bits, packed numbers.
+inline constexpr bool is_storage_only(DType t) { return t >= DType::kQUInt4x2; }
 inline constexpr bool is_reduced_float(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
 inline const char* name_of(DType t) { return dtype_info(t).name; }
 bool is_signed(DType t);

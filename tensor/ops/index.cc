@@ -564,6 +564,18 @@ Tensor masked_scatter_copy(const Tensor& self, const Tensor& mask, const Tensor&
   masked_scatter_inplace(r, mask, source);
   return r;
 }
+Tensor nonzero_static_meta(const Tensor& self, SymInt size, int64_t) {
+  TESSERA_CHECK(size.guard_int() >= 0, "nonzero_static: 'size' must be a non-negative integer, got ", size.guard_int());
+  const int64_t sizes[2] = {size.guard_int(), self.dim()};
+  return empty_tensor(sizes, {}, DType::kInt64, self.device());
+}
+Tensor nonzero_static_kernel(const Tensor& self, SymInt size, int64_t fill_value) {
+  const Tensor out = nonzero_static_meta(self, size, fill_value), found = nonzero(self);
+  const int64_t n = std::min(found.size(0), out.size(0));
+  fill_(out, fill_value);
+  copy_(narrow(out, 0, 0, n), narrow(found, 0, 0, n));
+  return out;
+}
 Tensor nonzero_kernel(const Tensor& self) {
   Strided in(self);
   const int64_t n = TESSERA_ON(self.device(), run_count_nonzero)(self.sizes(), in), rank = self.dim();

@@ -223,6 +223,36 @@ void count_nonzero_kernel(const Tensor& self, IntList dim, const Tensor& out) {
   reduce_into(cpu::ReduceKind::kCountNonzero, self.dtype(), self, reduce_mask(self, dim), false, out);
 }
 
+OutputSpec hash_tensor_meta(const Tensor& self, IntList dim, bool keepdim, int64_t mode) {
+  TESSERA_CHECK(mode == 0, "hash_tensor: unknown mode ", mode, ", 0 (exclusive or) is the one that there is");
+  TESSERA_CHECK_NOT_IMPLEMENTED(!self.is_complex(), "hash_tensor is not implemented for complex numbers");
+  return spec_of(self, reduce_mask(self, dim), keepdim, DType::kUInt64);
+}
+void hash_tensor_kernel(const Tensor& self, IntList dim, bool keepdim, int64_t, const Tensor& out) {
+  const Tensor wide = to(self, self.is_floating_point() ? DType::kFloat64 : DType::kInt64).contiguous();
+  const Tensor hash = zeros(out.sizes(), DType::kUInt64);
+  const uint64_t mask = reduce_mask(self, dim);
+  const auto rank = static_cast<size_t>(self.dim());
+  IntVector step(rank, 0), at(rank, 0);  // in the result; of the element
+  for (size_t d = rank, kept = hash.sizes().size(); d-- > 0;) {
+    const bool reduced = mask >> d & 1;
+    if (keepdim || !reduced) --kept;
+    if (!reduced) step[d] = hash.strides()[kept];
+  }
+  const auto* bits = static_cast<const uint64_t*>(wide.data_ptr());
+  auto* r = static_cast<uint64_t*>(hash.data_ptr());
+  for (int64_t i = 0, n = wide.numel(), place = 0; i < n; ++i) {
+    r[place] ^= bits[i];
+    for (size_t d = rank; d-- > 0;) {
+      place += step[d];
+      if (++at[d] < self.sizes()[d]) break;
+      place -= step[d] * self.sizes()[d];
+      at[d] = 0;
+    }
+  }
+  copy_(out, hash);
+}
+
 // --- spread ---
 
 OutputSpec spread_meta(const Tensor& self, std::optional<IntList> dim, const std::optional<Scalar>&, bool keepdim) {

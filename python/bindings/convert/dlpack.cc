@@ -58,9 +58,10 @@ DLDataType code_of(DType t) {
                                                         : 14;
     return {code, 8, 1};
   }
+  if (category_of(t) == Category::kQuantized || is_storage_only(t))
+    throw BufferError("QUInt/QInt types are not supported by dlpack");
   if (is_complex(t)) return {kComplex, bits, 1};
   if (is_floating_point(t)) return {kFloat, bits, 1};
-  if (category_of(t) == Category::kQuantized) throw BufferError("QUInt/QInt types are not supported by dlpack");
   return {dtype_info(t).is_signed ? kInt : kUInt, bits, 1};
 }
 
@@ -68,7 +69,7 @@ DType dtype_of(const DLDataType& d) {
   if (d.lanes == 1)
     for (int i = 0; i < kNumDTypes; ++i) {
       const auto t = static_cast<DType>(i);
-      if (category_of(t) == Category::kQuantized) continue;
+      if (category_of(t) == Category::kQuantized || is_storage_only(t)) continue;
       const DLDataType c = code_of(t);
       if (c.code == d.code && c.bits == d.bits) return t;
     }

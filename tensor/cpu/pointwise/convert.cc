@@ -291,7 +291,7 @@ void convert(DType to, void* dst, DType from, const void* src, int64_t n) {
     return;
   }
   for (const DType t : {from, to})
-    TESSERA_CHECK_NOT_IMPLEMENTED(t != DType::kQUInt4x2, "\"copy_\" not implemented for '", type_name_of(t), "'");
+    TESSERA_CHECK_NOT_IMPLEMENTED(!is_storage_only(t), "\"copy_\" not implemented for '", type_name_of(t), "'");
   if (is_complex(from) && is_complex(to)) return convert(to_real(to), dst, to_real(from), src, 2 * n);
   if (is_complex(from) && to == DType::kBool)
     return complex_to_bool(static_cast<uint8_t*>(dst), from, static_cast<const char*>(src), n);

@@ -164,7 +164,7 @@ void copy_strided(std::span<const int64_t> shape, const Operand& dst, const Oper
   conj = conj && is_complex(src.dtype);
   neg = neg && src.dtype != DType::kBool;
   for (const DType t : {dst.dtype, src.dtype}) {
-    TESSERA_CHECK_NOT_IMPLEMENTED(t != DType::kQUInt4x2 || dst.dtype == src.dtype, "\"copy_\" not implemented for '",
+    TESSERA_CHECK_NOT_IMPLEMENTED(!is_storage_only(t) || dst.dtype == src.dtype, "\"copy_\" not implemented for '",
                                   type_name_of(t), "'");
   }
   if (src.host) {
