@@ -505,6 +505,7 @@ PyObject* py_make_wrapper(PyObject*, PyObject* const* args, Py_ssize_t n, PyObje
     if (a[6] && a[6] != Py_None && is_layout(a[6])) impl->set_layout(unwrap_layout(a[6]));
     Tensor t(std::move(impl));
     if (bool_arg("_make_wrapper_subclass", "requires_grad", a[9], false)) t.requires_grad_(true);
+    t.impl()->set_key(DispatchKey::kPython, true);  // where operators find that there are no data
     return wrap_as(cls, std::move(t));
   });
 }

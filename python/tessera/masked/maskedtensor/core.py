@@ -1,9 +1,9 @@
 """MaskedTensor: data with a mask that says which elements are there.
 
 It is a tensor subclass without memory of its own. Operators come to `__torch_dispatch__`, below autograd, and are
-served by the kind that a table gives them: elementwise ones work on the data and keep the mask, those that move elements
-work on both. Reductions are taken above autograd, by the functions of `tessera.masked`, because the gradient of a sum has
-the mask of what was summed.
+served by the kind that a table gives them: elementwise ones work on the data and keep the mask, those that move
+elements work on both. Reductions are taken above autograd, by the functions of `tessera.masked`, because the gradient
+of a sum has the mask of what was summed.
 """
 
 import warnings
