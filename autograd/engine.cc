@@ -383,6 +383,7 @@ variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradi
                            const BackwardOptions& options) {
   TaskLease lease;
   Task& task = *lease;
+  const ExcludeKeys nameless{DispatchKeySet(DispatchKey::kNamed)};  // gradients have no names
   task.options = options;
   task.captured.resize(options.accumulate ? 0 : inputs.size());
   task.whole = options.accumulate && inputs.empty() && pass_is_whole();
@@ -392,6 +393,7 @@ variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradi
   for (size_t i = 0; i < roots.size(); ++i) {
     const Edge& r = roots[i];
     Tensor g = std::move(gradients[i]);
+    if (g.defined() && g.keys().has(DispatchKey::kNamed)) g = Tensor(g.impl()->shallow_copy(/*shares_version=*/true));
     if (r.input_nr < r.node->outputs().size()) g = validated(r.node->outputs()[r.input_nr], std::move(g), *r.node, i);
     add_to_buffer(task.states.get(r.node.get()), r.input_nr, std::move(g));
   }

@@ -1,3 +1,4 @@
+#include "python/bindings/convert/names.h"
 #include "python/bindings/indexing.h"
 
 #include <vector>
@@ -371,6 +372,8 @@ PyObject* tensor_getitem(PyObject* self, PyObject* index) {
       Ref f = Ref::steal(check(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), "__getitem__")));
       return call_torch_function(f.get(), args, 2, nullptr);
     }
+    if (unwrap(self).keys().has(DispatchKey::kNamed)) [[unlikely]]
+      return named_getitem(self, index);
     return wrap(get(unwrap(self), index));
   });
 }

@@ -11,6 +11,7 @@
 #include "python/bindings/explain.h"
 #include "python/bindings/func/func.h"
 #include "python/bindings/library/library.h"
+#include "python/bindings/convert/names.h"
 #include "python/bindings/operators.h"
 #include "python/bindings/profiler/profiler.h"
 #include "python/bindings/pytree/pytree.h"
@@ -64,6 +65,7 @@ void init(PyObject* module) {
   init_archive(module);
   init_tensor_type(module);
   init_operators(module);
+  init_names(module);
   add_functions(module, creation_functions());
   add_functions(module, core_functions());
   add_functions(module, autocast_functions());

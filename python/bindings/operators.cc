@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "python/bindings/convert/tensor_convert.h"
+#include "python/bindings/convert/names.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/torch_function.h"
 #include "python/bindings/types.h"
@@ -258,6 +259,7 @@ PyObject* call_function(PyObject* callable, PyObject* const* args, size_t nargsf
     if (PyObject* r = try_overloads(f, args, n, kwnames, &found); found) return r;
     if (takes_numbers(f))
       if (PyObject* r = try_with_numbers(f, args, n, kwnames, &found); found) return r;
+    if (PyObject* r = call_with_names(callable, args, n, kwnames)) return r;
     throw_no_match(f, args, n, kwnames);
   } catch (...) {
     translate_current_exception();

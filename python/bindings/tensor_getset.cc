@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "autograd/variable.h"
+#include "python/bindings/convert/names.h"
 #include "python/bindings/autograd/autograd.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/tensor_type.h"
@@ -67,15 +68,10 @@ PyObject* get_is_nested(const Tensor& t) {
                        .bits() != 0);
 }
 PyObject* get_false(const Tensor&) { return to_python(false); }
-PyObject* get_names(const Tensor& t) {
-  const ExtraMeta* extra = t.impl()->extra();
-  Ref r = Ref::steal(check(PyTuple_New(t.dim())));
-  for (int64_t i = 0; i < t.dim(); ++i) {
-    const bool named =
-        extra && static_cast<size_t>(i) < extra->names.size() && !extra->names[static_cast<size_t>(i)].empty();
-    PyTuple_SET_ITEM(r.get(), i, named ? to_python_string(extra->names[static_cast<size_t>(i)]).release() : none());
-  }
-  return r.release();
+PyObject* get_names(const Tensor& t) { return names_of_tensor(t); }
+void set_names(const Tensor& t, PyObject* value) {
+  if (!value) throw TypeError("can't delete names: assign None instead");
+  give_names(t, value);
 }
 PyObject* get_cdata(const Tensor& t) { return PyLong_FromVoidPtr(t.impl()); }
 
@@ -215,7 +211,7 @@ Attribute g_attributes[] = {
     {"_base", get_base, nullptr},
     {"data", get_data, set_data},
     {"name", get_name, nullptr},
-    {"names", get_names, nullptr},
+    {"names", get_names, set_names},
     {"_cdata", get_cdata, nullptr},
     {"T", get_t, nullptr},
     {"mT", get_mt, nullptr},

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "autograd/variable.h"
+#include "python/bindings/convert/names.h"
 #include "python/bindings/args.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/core_functions.h"
@@ -41,7 +42,7 @@ PyObject* py_size(PyObject* self, CallArgs call) {
   PyObject* a[1];
   read_args({"size", {"dim"}, 1, 0}, call, a);
   if (!a[0] || a[0] == Py_None) return wrap_size(t.sizes());
-  const int64_t d = int_arg("size", "dim", 1, a[0]);
+  const int64_t d = dim_arg("size", t, a[0]);
   TESSERA_CHECK_INDEX(t.dim() > 0, "Dimension specified as ", d, " but tensor has no dimensions");
   return PyLong_FromLongLong(t.size(d));
 }
@@ -51,7 +52,7 @@ PyObject* py_stride(PyObject* self, CallArgs call) {
   PyObject* a[1];
   read_args({"stride", {"dim"}, 1, 0}, call, a);
   if (!a[0] || a[0] == Py_None) return tuple_of(t.strides());
-  const int64_t d = int_arg("stride", "dim", 1, a[0]);
+  const int64_t d = dim_arg("stride", t, a[0]);
   TESSERA_CHECK_INDEX(t.dim() > 0, "Dimension specified as ", d, " but tensor has no dimensions");
   return PyLong_FromLongLong(t.stride(d));
 }
@@ -504,6 +505,7 @@ PyObject* py_make_wrapper(PyObject*, PyObject* const* args, Py_ssize_t n, PyObje
     if (a[6] && a[6] != Py_None && is_layout(a[6])) impl->set_layout(unwrap_layout(a[6]));
     Tensor t(std::move(impl));
     if (bool_arg("_make_wrapper_subclass", "requires_grad", a[9], false)) t.requires_grad_(true);
+    t.impl()->set_key(DispatchKey::kPython, true);  // where operators find that there are no data
     return wrap_as(cls, std::move(t));
   });
 }

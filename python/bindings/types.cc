@@ -173,6 +173,13 @@ PyObject* as_size(PyObject* tuple) {
   Ref t = Ref::steal(tuple);
   return PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(SizeType), t.get(), nullptr);
 }
+// A Size that may hold symbols: whoever makes them answers for what they are.
+PyObject* py_symbolic_size(PyObject*, PyObject* sizes) {
+  Ref args = Ref::steal(PyTuple_Pack(1, sizes));
+  return args ? PyTuple_Type.tp_new(SizeType, args.get(), nullptr) : nullptr;
+}
+PyMethodDef g_size_functions[] = {{"_symbolic_size", py_symbolic_size, METH_O, nullptr},
+                                  {nullptr, nullptr, 0, nullptr}};
 PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   Ref self = Ref::steal(PyTuple_Type.tp_new(type, args, kwargs));
   if (!self) return nullptr;
@@ -501,6 +508,7 @@ void init_size(PyObject* module) {
                          {0, nullptr}};
   PyType_Spec spec = {g_size_name.c_str(), 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
   SizeType = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
+  check(PyModule_AddFunctions(module, g_size_functions));
   PyModule_AddObjectRef(module, "Size", reinterpret_cast<PyObject*>(SizeType));
 }
 }  // namespace

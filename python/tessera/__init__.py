@@ -65,6 +65,7 @@ _lazy_names = {
     "Generator": "_C",
     "GradScaler": "amp.grad_scaler",
     "autocast": "amp.autocast_mode",
+    "align_tensors": "_named",
     "cond": "_api",
     "Event": "accelerator._streams",
     "Stream": "accelerator._streams",

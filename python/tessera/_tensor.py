@@ -145,6 +145,8 @@ def __deepcopy__(self, memo):
         if type(self) is not tessera.Tensor:
             result = result.as_subclass(type(self)) if type(result) is not type(self) else result
         result.requires_grad_(self.requires_grad)
+        if self.has_names():
+            result.names = self.names
         if self.grad is not None:
             result.grad = copy.deepcopy(self.grad, memo)
         memo[id(self)] = result
@@ -329,6 +331,43 @@ def polygamma(self, n):
     return tessera.polygamma(n, self)
 
 
+def rename(self, *names, **rename_map):
+    """A view whose dimensions have other names: a name or None for each, or new names by old ones; `rename(None)` drops
+    all of them.
+    """
+    from tessera import _named
+
+    return _named.rename(self, *names, **rename_map)
+
+
+def rename_(self, *names, **rename_map):
+    """`rename` of the tensor itself."""
+    from tessera import _named
+
+    return _named.rename_(self, *names, **rename_map)
+
+
+def refine_names(self, *names):
+    """A view with names where there were none; "..." stands for the dimensions that are not mentioned."""
+    from tessera import _named
+
+    return _named.refine_names(self, *names)
+
+
+def align_to(self, *names):
+    """A view with the dimensions in the order of `names`, and dimensions of size 1 for those that are new."""
+    from tessera import _named
+
+    return _named.align_to(self, *names)
+
+
+def align_as(self, other):
+    """`align_to` with the names of `other`."""
+    from tessera import _named
+
+    return _named.align_as(self, other)
+
+
 _METHODS = (
     __repr__,
     __format__,
@@ -350,9 +389,14 @@ _METHODS = (
     __dlpack_device__,
     register_hook,
     register_post_accumulate_grad_hook,
+    align_as,
+    align_to,
     lu,
     norm,
     polygamma,
+    refine_names,
+    rename,
+    rename_,
     unique,
     unique_consecutive,
     where,

@@ -362,7 +362,7 @@ def _str_intern(tensor, tensor_contents=None):
     plain = cls is tessera.Tensor or cls.__name__ == "Parameter"
     prefix = "tensor(" if plain else f"{cls.__name__}("
     indent = len(prefix)
-    shown, tangent = _tangent(tensor)
+    shown, tangent = _tangent(tensor.rename(None) if tensor.has_names() else tensor)
     values = shown.detach() if shown.requires_grad else shown
     suffixes = []
     if tensor.is_meta or _shows_device(tensor.device):

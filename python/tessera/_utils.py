@@ -293,8 +293,14 @@ def _reduce_tensor(tensor):
 def reduce_tensor_ex(tensor, protocol):
     """`Tensor.__reduce_ex__`: plain tensors as they are, subclasses and tensors with attributes through their type.
 
-    Raises: RuntimeError for a tensor that is not a leaf of the graph only when it is deep-copied, never here.
+    Raises: RuntimeError for a tensor with named dimensions. One that is not a leaf of the graph is refused when it is
+    deep-copied, never here.
     """
+    if tensor.has_names():
+        raise RuntimeError(
+            "NYI: Named tensors don't support serialization. Please drop names via `tensor = tensor.rename(None)` "
+            "before serialization."
+        )
     state = _get_obj_state(tensor)
     function, args = _reduce_tensor(tensor)
     if type(tensor) is tessera.Tensor and not state:

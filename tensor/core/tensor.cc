@@ -174,7 +174,7 @@ Tensor empty_from(const OutputSpec& spec) { return empty_tensor(spec.sizes, spec
 namespace {
 IntrusivePtr<TensorImpl> start_view(const Tensor& t, DType dtype) {
   TensorImpl& src = *t.impl();
-  auto v = make_tensor_impl(src.storage(), dtype, src.device(), src.keys() - kAutogradKeys);
+  auto v = make_tensor_impl(src.storage(), dtype, src.device(), src.keys() - kAutogradKeys - DispatchKey::kNamed);
   v->set_own_version(src.own_version());
   v->set_inference(src.is_inference());
   const auto& base = src.view_base();

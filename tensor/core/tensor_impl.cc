@@ -141,7 +141,8 @@ void TensorImpl::set_requires_grad(bool b) {
 }
 
 IntrusivePtr<TensorImpl> TensorImpl::shallow_copy(bool shares_version) const {
-  auto r = make_tensor_impl(storage_, dtype_, device_, keys_ - kAutogradKeys - DispatchKey::kForward);
+  auto r =
+      make_tensor_impl(storage_, dtype_, device_, keys_ - kAutogradKeys - DispatchKey::kForward - DispatchKey::kNamed);
   r->shape_ = shape_;
   r->numel_ = numel_;
   r->contiguous_ = contiguous_;
@@ -156,6 +157,7 @@ IntrusivePtr<TensorImpl> TensorImpl::shallow_copy(bool shares_version) const {
   if (extra_) {
     r->extra_ = std::make_unique<ExtraMeta>(*extra_);
     r->extra_->forward_grads = {};
+    r->extra_->names.clear();
   }
   return r;
 }
@@ -163,8 +165,11 @@ IntrusivePtr<TensorImpl> TensorImpl::shallow_copy(bool shares_version) const {
 void TensorImpl::take_contents_of(const TensorImpl& other) {
   const DispatchKeySet autograd = keys_ & kAutogradKeys;
   storage_ = other.storage_;
-  keys_ = (other.keys_ - kAutogradKeys - DispatchKey::kForward) | autograd;
-  if (extra_) extra_->forward_grads = {};  // the tangent was of other contents
+  keys_ = (other.keys_ - kAutogradKeys - DispatchKey::kForward - DispatchKey::kNamed) | autograd;
+  if (extra_) {  // the tangent and the names were of other contents
+    extra_->forward_grads = {};
+    extra_->names.clear();
+  }
   dtype_ = other.dtype_;
   device_ = other.device_;
   layout_ = other.layout_;

@@ -9,6 +9,7 @@
 #include "python/bindings/convert/numpy.h"
 #include "python/bindings/convert/storage.h"
 #include "python/bindings/convert/tensor_convert.h"
+#include "python/bindings/convert/names.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"
 #include "tensor/core/device_hooks.h"
@@ -53,8 +54,8 @@ Tensor tensor_over_cuda_array(PyObject* o) {
 // --- functions ---
 
 PyObject* py_tensor(PyObject*, CallArgs call) {
-  PyObject* a[5];
-  read_args({"tensor", {"data", "dtype", "device", "requires_grad", "pin_memory"}, 1, 1}, call, a);
+  PyObject* a[6];
+  read_args({"tensor", {"data", "dtype", "device", "requires_grad", "pin_memory", "names"}, 1, 1}, call, a);
   const auto dtype = dtype_arg("tensor", a[1]);
   const auto device = device_arg("tensor", a[2]);
   const bool requires_grad = bool_arg("tensor", "requires_grad", a[3], false);
@@ -76,6 +77,7 @@ PyObject* py_tensor(PyObject*, CallArgs call) {
     g_alias.call(&arg, 1, &result, 1);
     t = result.take_tensor();
   }
+  if (a[5] && a[5] != Py_None) give_names(t, a[5]);
   return wrap(std::move(t));
 }
 

@@ -1,0 +1,279 @@
+"""Named dimensions: the methods of Tensor that rename and align, and the calls that mention names where an operator
+takes places. How names go through operators is told in C++ (named/rules.cc).
+"""
+
+import tessera
+from tessera import _C
+
+_FACTORIES = frozenset(("empty", "full", "new_empty", "ones", "rand", "randn", "zeros"))
+# The operators that take a name wherever they take the place of a dimension.
+_TAKE_NAMES = frozenset(
+    name + form
+    for name in (
+        "all any argsort cat concat concatenate cummax cummin cumprod cumsum diagonal gather index_add index_copy "
+        "index_fill index_select kthvalue linalg_vector_norm log_softmax logcumsumexp logsumexp max mean median min "
+        "mode nanmedian prod scatter scatter_add select softmax sort squeeze std std_mean sum transpose unbind var "
+        "var_mean"
+    ).split()
+    for form in ("", "_")
+)
+_PLACES = ("dim", "dims", "dim0", "dim1", "dim2", "axis")
+
+
+def _text(tensor):
+    return f"Tensor{list(tensor.names)}"
+
+
+def _plain(tensor):
+    """The same memory, history and sizes without names."""
+    return rename(tensor, None)
+
+
+def _is_name(value):
+    return isinstance(value, str) or (
+        isinstance(value, (tuple, list)) and bool(value) and all(isinstance(item, str) for item in value)
+    )
+
+
+def _to_place(tensor, value):
+    if isinstance(value, str):
+        return _C._dim_by_name(tensor, value)
+    return [_C._dim_by_name(tensor, name) for name in value]
+
+
+def call(function, args, kwargs):
+    """What an operator's callable does with arguments that none of its overloads takes: those with names.
+
+    Returns NotImplemented where the operator takes no names.
+    """
+    name = function.__name__
+    if name in _FACTORIES and "names" in kwargs:
+        names = kwargs.pop("names")
+        result = function(*args, **kwargs)
+        _C._set_names(result, names)
+        return result
+    if name == "flatten":
+        return _flatten(*args, **kwargs)
+    if name == "unflatten":
+        return _unflatten(*args, **kwargs)
+    if name not in _TAKE_NAMES or not args:
+        return NotImplemented
+    first = args[0][0] if isinstance(args[0], (tuple, list)) and args[0] else args[0]
+    if not isinstance(first, tessera.Tensor):
+        return NotImplemented
+    places = [_to_place(first, a) if _is_name(a) else a for a in args]
+    by_name = {k: _to_place(first, v) if k in _PLACES and _is_name(v) else v for k, v in kwargs.items()}
+    if all(a is b for a, b in zip(args, places)) and all(by_name[k] is kwargs[k] for k in kwargs):
+        return NotImplemented
+    return function(*places, **by_name)
+
+
+def getitem(tensor, index):
+    """`tensor[index]` with integers, slices, None and ...: a dimension that stays keeps its name.
+
+    Raises: RuntimeError for indices that are tensors or sequences.
+    """
+    parts = index if isinstance(index, tuple) else (index,)
+    names = list(tensor.names)
+    given = sum(1 for part in parts if part is not None and part is not Ellipsis)
+    kept = []
+    for part in parts:
+        if part is None:
+            kept.append(None)
+        elif part is Ellipsis:
+            skipped = len(names) - given
+            kept += names[:skipped]
+            del names[:skipped]
+        elif isinstance(part, slice):
+            kept += names[:1]
+            del names[:1]
+            given -= 1
+        elif isinstance(part, (tessera.Tensor, tuple, list, bool)) and not (
+            isinstance(part, tessera.Tensor) and part.dim() == 0 and part.dtype is not tessera.bool
+        ):
+            raise RuntimeError(
+                "indexing with tensors or sequences is not yet supported with named tensors. Please drop names via "
+                "`tensor = tensor.rename(None)`, index the unnamed tensor, and set names on the result."
+            )
+        else:
+            del names[:1]
+            given -= 1
+    result = _plain(tensor)[index]
+    _C._set_names(result, tuple(kept + names) or None)
+    return result
+
+
+def has_names(self):
+    """Whether any dimension has a name."""
+    return any(name is not None for name in self.names)
+
+
+def _expanded(given, names):
+    """`given` with the one "..." in it replaced by the names that it stands for, by place."""
+    given = [Ellipsis if name == "..." else name for name in given]
+    if Ellipsis not in given:
+        return given
+    if given.count(Ellipsis) > 1:
+        raise RuntimeError(f"expected at most one '...' among the names, got {tuple(given)}")
+    at = given.index(Ellipsis)
+    behind = len(given) - at - 1
+    return given[:at] + list(names[at : len(names) - behind]) + given[at + 1 :]
+
+
+def _given(names):
+    """Names given one by one or as one sequence."""
+    return tuple(names[0]) if len(names) == 1 and isinstance(names[0], (tuple, list)) else names
+
+
+def _new_names(tensor, names, mapping, method):
+    if names and mapping:
+        raise RuntimeError(f"{method}: expected either names by position or a map of old to new names, got both")
+    if not names and not mapping:
+        raise RuntimeError(f"{method}: expected names, a map of old to new names, or None to drop all of them")
+    if mapping:
+        for old in mapping:
+            if old not in tensor.names:
+                raise RuntimeError(
+                    f"{method}: Tried to rename dim '{old}' to dim '{mapping[old]}' in {_text(tensor)} but dim "
+                    f"'{old}' does not exist"
+                )
+        return tuple(mapping.get(name, name) for name in tensor.names)
+    names = _given(names)
+    return None if names == (None,) and tensor.dim() != 1 else tuple(_expanded(names, tensor.names))
+
+
+def rename(self, *names, **rename_map):
+    """A view whose dimensions have other names.
+
+    Args:
+        names: a name or None for each dimension, "..." for those that keep theirs; a single None drops all names.
+        rename_map: new names by old names.
+
+    Raises: RuntimeError for both kinds of arguments or none, for a name that is not there, is no identifier, or is
+    given twice.
+    """
+    new = _new_names(self, names, rename_map, "rename")
+    result = _C.alias(self)
+    _C._set_names(result, new)
+    return result
+
+
+def rename_(self, *names, **rename_map):
+    """`rename` of the tensor itself."""
+    _C._set_names(self, _new_names(self, names, rename_map, "rename_"))
+    return self
+
+
+def refine_names(self, *names):
+    """A view with names where there were none.
+
+    Args:
+        names: a name or None for each dimension; one "..." stands for those not mentioned. A dimension that has a name
+            keeps it: its own name must be given.
+
+    Raises: RuntimeError where a name differs from the one that is there, or the number of names from that of
+    dimensions.
+    """
+    new = _expanded(_given(names), self.names)
+    if len(new) != self.dim():
+        raise RuntimeError(
+            f"refine_names: cannot coerce {_text(self)} to Tensor{new} because they have a different number of dims "
+            f"({self.dim()} and {len(new)} respectively)."
+        )
+    for at, (old, name) in enumerate(zip(self.names, new)):
+        if old is not None and old != name:
+            reason = (
+                f"'{old}' is different from '{name}'" if name is not None else f"'{old}' is more specific than None"
+            )
+            raise RuntimeError(
+                f"refine_names: cannot coerce {_text(self)} to Tensor{new} because {reason} at index {at}"
+            )
+    result = _C.alias(self)
+    _C._set_names(result, tuple(new) or None)
+    return result
+
+
+def _aligned(tensor, names, method):
+    if None in tensor.names:
+        raise RuntimeError(f"{method}: all dims of the input must be named, got {_text(tensor)}")
+    for name in tensor.names:
+        if name not in names:
+            raise RuntimeError(
+                f"{method}: cannot align {_text(tensor)} to Tensor{list(names)} because dim '{name}' is not among them"
+            )
+    if len(set(names)) != len(names):
+        raise RuntimeError(f"{method}: a name was given twice in {list(names)}")
+    result = _plain(tensor).permute([tensor.names.index(name) for name in names if name in tensor.names])
+    for at, name in enumerate(names):
+        if name not in tensor.names:
+            result = result.unsqueeze(at)
+    _C._set_names(result, tuple(names) or None)
+    return result
+
+
+def align_to(self, *names):
+    """A view with the dimensions in the order of `names`, and dimensions of size 1 for those that are new.
+
+    Args:
+        names: all names of the tensor and any others; one "..." stands for the tensor's names that are not mentioned,
+            in their order.
+
+    Raises: RuntimeError for a tensor with a dimension that has no name, and for one that `names` leave out.
+    """
+    names = [Ellipsis if name == "..." else name for name in _given(names)]
+    if names.count(Ellipsis) > 1:
+        raise RuntimeError(f"align_to: expected at most one '...' among the names, got {tuple(names)}")
+    if None in names:
+        raise RuntimeError(f"align_to: expected names of all dims, got {tuple(names)}")
+    if Ellipsis in names:
+        at = names.index(Ellipsis)
+        names[at : at + 1] = [name for name in self.names if name not in names]
+    return _aligned(self, names, "align_to")
+
+
+def align_as(self, other):
+    """`align_to` with the names of `other`.
+
+    Raises: RuntimeError as `align_to` does, also where a dimension of `other` has no name.
+    """
+    if None in other.names:
+        raise RuntimeError(f"align_as: all dims of `other` must be named, got {_text(other)}")
+    return _aligned(self, other.names, "align_as")
+
+
+def align_tensors(*tensors):
+    """The tensors, each aligned to the names of the one with the most dimensions."""
+    tensors = _given(tensors)
+    longest = max(tensors, key=lambda tensor: tensor.dim())
+    return tuple(align_as(tensor, longest) for tensor in tensors)
+
+
+def _flatten(tensor, dims=None, out_dim=None, *more, start_dim=None, end_dim=None):
+    """flatten(dims, out_dim) and flatten(start_dim, end_dim, out_dim)."""
+    if more or start_dim is not None:
+        start_dim, end_dim = (dims, out_dim) if start_dim is None else (start_dim, end_dim)
+        out_dim = more[0] if more else out_dim
+        first, last = (_to_place(tensor, d) if isinstance(d, str) else d % tensor.dim() for d in (start_dim, end_dim))
+        places = list(range(first, last + 1))
+    else:
+        places = [_to_place(tensor, d) if isinstance(d, str) else d for d in dims]
+    if not places:
+        raise RuntimeError("flatten(tensor, dims, out_dim): dims cannot be empty")
+    if places != list(range(places[0], places[0] + len(places))):
+        names = [tensor.names[place] for place in places]
+        raise RuntimeError(f"flatten(tensor, dims, out_dim): dims {names} must be consecutive in {_text(tensor)}")
+    names = tensor.names
+    result = _plain(tensor).flatten(places[0], places[-1])
+    _C._set_names(result, names[: places[0]] + (out_dim,) + names[places[-1] + 1 :])
+    return result
+
+
+def _unflatten(tensor, dim, sizes):
+    """unflatten(dim, [(name, size), ...])."""
+    place = _to_place(tensor, dim) if isinstance(dim, str) else dim % max(tensor.dim(), 1)
+    if not all(isinstance(item, (tuple, list)) and len(item) == 2 for item in sizes):
+        raise RuntimeError(f"unflatten: expected pairs of a name and a size for a named dimension, got {sizes}")
+    names = tensor.names
+    result = _plain(tensor).unflatten(place, [size for _, size in sizes])
+    _C._set_names(result, names[:place] + tuple(name for name, _ in sizes) + names[place + 1 :])
+    return result

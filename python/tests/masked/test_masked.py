@@ -1,0 +1,132 @@
+"""Masked tensors and reductions under a mask, against NumPy's masked arrays and gradients of dense code."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import tessera
+from tessera import masked
+from tessera.masked import MaskedTensor, as_masked_tensor, masked_tensor
+
+pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of MaskedTensors", "ignore:It is not recommended")
+DATA = tessera.arange(6.0).reshape(2, 3)
+MASK = tessera.tensor([[True, False, True], [False, False, True]])
+
+
+def make(**options):
+    return masked_tensor(DATA.clone(), MASK, **options)
+
+
+def numbers(result):
+    return result.to_tensor(-1).tolist()
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "prod", "var", "std", "argmax", "argmin"])
+@pytest.mark.parametrize("dim", [None, 0, 1])
+def test_reductions_agree_with_numpy(name, dim):
+    x = tessera.randn(5, 7, dtype=tessera.float64, generator=tessera.Generator().manual_seed(1))
+    mask = tessera.rand(5, 7, generator=tessera.Generator().manual_seed(2)) < 0.7
+    reference = np.ma.masked_array(x.numpy(), ~mask.numpy())
+    options = {"ddof": 1} if name in ("var", "std") else {}
+    want = np.asarray(getattr(reference, name)(axis=dim, **options), dtype=np.float64)
+    np.testing.assert_allclose(getattr(masked, name)(x, dim, mask=mask).numpy(), want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("mask", [None, tessera.tensor([True, False, True])])
+def test_a_mask_broadcasts_and_may_be_left_out(mask):
+    want = DATA.sum(1) if mask is None else DATA[:, [0, 2]].sum(1)
+    assert masked.sum(DATA, 1, mask=mask).tolist() == want.tolist()
+
+
+def test_gradients_are_those_of_the_elements_that_count():
+    for function in (masked.sum, masked.mean, masked.amax, masked.logsumexp, masked.var, masked.norm):
+        x = DATA.double().clone().add_(1).requires_grad_()
+        mask = tessera.tensor([[True, False, True], [True, True, False]])
+        function(x, dim=1, mask=mask).sum().backward()
+        y = DATA.double().clone().add_(1).requires_grad_()
+        rows = [function(y[0, [0, 2]], dim=0), function(y[1, :2], dim=0)]
+        sum(rows).backward()
+        tessera.testing.assert_close(x.grad, y.grad)
+
+
+@pytest.mark.parametrize(
+    "call, error",
+    [
+        (lambda: masked.sum(DATA, 5), IndexError),
+        (lambda: masked.sum(DATA, (0, 0)), RuntimeError),
+        (lambda: masked.sum(DATA, 1, mask=tessera.ones(3, 2, 3, dtype=tessera.bool)), IndexError),
+        (lambda: masked.sum(DATA, 1, mask=tessera.ones(4, dtype=tessera.bool)), RuntimeError),
+        (lambda: masked.mean(DATA.int(), 1), ValueError),
+        (lambda: masked.median(DATA.int(), 1, mask=tessera.zeros(2, 3, dtype=tessera.bool)), ValueError),
+        (lambda: masked.sum([1.0, 2.0]), TypeError),
+        (lambda: masked_tensor(DATA, MASK.float()), TypeError),
+        (lambda: masked_tensor(DATA, MASK[0]), ValueError),
+        (lambda: masked_tensor(DATA, MASK[:, :2]), ValueError),
+        (lambda: masked_tensor([1.0], MASK), TypeError),
+        (lambda: masked_tensor(DATA.to(tessera.complex64), MASK), TypeError),
+        (lambda: make() + masked_tensor(DATA, ~MASK), ValueError),
+        (lambda: tessera.relu(make()), TypeError),
+        (lambda: make()[0, 1].item(), ValueError),
+    ],
+)
+def test_bad_input(call, error):
+    with pytest.raises(error):
+        call()
+
+
+def test_elements_that_are_not_there_are_printed_as_dashes():
+    assert repr(make()) == (
+        "MaskedTensor(\n  [\n    [  0.0000,       --,   2.0000],\n    [      --,       --,   5.0000]\n  ]\n)"
+    )
+    assert repr(make()[0, 1]) == "MaskedTensor(--, False)"
+    assert (
+        repr(masked_tensor(tessera.tensor([1, 2]), tessera.tensor([True, False])))
+        == "MaskedTensor(\n  [1,       --]\n)"
+    )
+
+
+@pytest.mark.parametrize(
+    "function, want",
+    [
+        (lambda m: m + 1, [[1, -1, 3], [-1, -1, 6]]),
+        (lambda m: 1 - m, [[1, -1, -1], [-1, -1, -4]]),
+        (lambda m: m**2, [[0, -1, 4], [-1, -1, 25]]),
+        (lambda m: m.clamp(0, 1), [[0, -1, 1], [-1, -1, 1]]),
+        (lambda m: m.add_(m), [[0, -1, 4], [-1, -1, 10]]),
+        (lambda m: m.t(), [[0, -1], [-1, -1], [2, 5]]),
+        (lambda m: m.reshape(3, 2), [[0, -1], [2, -1], [-1, 5]]),
+        (lambda m: m[:, 2], [2, 5]),
+        (lambda m: tessera.stack([m[0], m[1]]), [[0, -1, 2], [-1, -1, 5]]),
+        (lambda m: m.unbind()[1], [-1, -1, 5]),
+        (lambda m: m.to(tessera.float64), [[0, -1, 2], [-1, -1, 5]]),
+        (lambda m: m.where(MASK, DATA), [[0, 1, 2], [3, 4, 5]]),
+        (lambda m: m.amax(1), [2, 5]),
+        (lambda m: m.mean(0), [0, -1, 3.5]),
+        (lambda m: m.all(1), [0, 1]),
+        (copy.deepcopy, [[0, -1, 2], [-1, -1, 5]]),
+        (lambda m: pickle.loads(pickle.dumps(m)), [[0, -1, 2], [-1, -1, 5]]),
+    ],
+)
+def test_operators_keep_what_is_there(function, want):
+    result = function(make())
+    assert isinstance(result, MaskedTensor)
+    assert numbers(result if result.dtype is not tessera.bool else result.int()) == want
+
+
+def test_gradients_have_the_mask_and_reach_what_the_data_came_from():
+    x = masked_tensor(tessera.tensor([-1.0, 4.0, 9.0]), tessera.tensor([False, True, True]), requires_grad=True)
+    (x.sqrt() * x).sum().backward()
+    assert isinstance(x.grad, MaskedTensor) and numbers(x.grad) == [-1.0, 3.0, 4.5]
+    softmax = masked_tensor(tessera.tensor([1.0, 2.0, 3.0]), tessera.tensor([True, False, True]), requires_grad=True)
+    (softmax.softmax(0) * masked_tensor(tessera.tensor([1.0, 9.0, 0.0]), softmax.get_mask())).sum().backward()
+    dense = tessera.tensor([1.0, 3.0], requires_grad=True)
+    dense.softmax(0)[0].backward()
+    tessera.testing.assert_close(softmax.grad.get_data()[[0, 2]], dense.grad)
+    d = DATA.clone().requires_grad_()
+    (as_masked_tensor(d, MASK) * 2).sum().backward()
+    assert d.grad.to_tensor(0).tolist() == MASK.mul(2.0).tolist()
+    e = DATA.clone().requires_grad_()
+    as_masked_tensor(e, MASK).to_tensor(7.0).sum().backward()
+    assert e.grad.to_tensor(0).tolist() == MASK.float().tolist()

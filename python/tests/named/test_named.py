@@ -1,0 +1,133 @@
+"""Named dimensions: rules of operators, methods that rename and align, and what is refused."""
+
+import copy
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+import tessera
+
+pytestmark = pytest.mark.filterwarnings("ignore:Named tensors")
+
+
+def zeros(*size, names):
+    return tessera.zeros(*size, names=names)
+
+
+X = ("N", "C")
+
+
+@pytest.mark.parametrize(
+    "function, names",
+    [
+        (lambda x: x.abs(), X),
+        (lambda x: x.permute(1, 0), ("C", "N")),
+        (lambda x: x.unsqueeze(1), ("N", None, "C")),
+        (lambda x: x.expand(4, 2, 3), (None, "N", "C")),
+        (lambda x: x.diagonal(), (None,)),
+        (lambda x: x.movedim(0, 1), ("C", "N")),
+        (lambda x: x.sum(), ()),
+        (lambda x: x.sum(("N",), keepdim=True), X),
+        (lambda x: x.norm(2, "N"), ("C",)),
+        (lambda x: x.max("N", True)[1], X),
+        (lambda x: tessera.var_mean(x, "C")[0], ("N",)),
+        (lambda x: x.squeeze("N"), (None, None)),  # not of size 1
+        (lambda x: x.sort("N")[1], X),
+        (lambda x: x.T, ("C", "N")),
+        (lambda x: x[0], ("C",)),
+        (lambda x: x[:, None, 1:], ("N", None, "C")),
+        (lambda x: x[..., 0], ("N",)),
+        (lambda x: tessera.where(x > 0, x, x), X),
+        (lambda x: tessera.zeros_like(x), X),
+        (lambda x: x.new_zeros(2, 3), (None, None)),
+        (lambda x: x.masked_select(x > 0), (None,)),
+        (lambda x: tessera.addmm(x, tessera.zeros(2, 2), tessera.zeros(2, 3)), X),
+        (lambda x: x.nonzero(), (None, None)),
+        (lambda x: x.to(tessera.int64), X),
+        (lambda x: x.normal_(), X),
+        (lambda x: x.resize_(2, 3), X),
+        (lambda x: tessera.zeros(2, 3).copy_(x), X),
+        (lambda x: tessera.nn.functional.linear(x, zeros(4, 3, names=("out", "in"))), ("N", "out")),
+        (lambda x: x.unflatten("C", (("a", 3), ("b", 1))), ("N", "a", "b")),
+        (lambda x: x.flatten(0, 1, "all"), ("all",)),
+        (lambda x: x.flatten("N", "C", "all"), ("all",)),
+        (lambda x: x.align_to("D", ...), ("D", "N", "C")),
+        (lambda x: tessera.align_tensors(x, zeros(3, names=("C",)))[1], X),
+        (copy.deepcopy, X),
+    ],
+)
+def test_results_have_the_names_of_the_rule(function, names):
+    assert function(zeros(2, 3, names=X)).names == names
+
+
+def test_names_live_in_the_key_and_go_with_it():
+    t = zeros(2, 3, names=X)
+    assert t.has_names() and (t.size("C"), t.stride("N")) == (3, 3)
+    t.names = None
+    assert not t.has_names() and (t + t).names == (None, None)
+
+
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda x: x.view(3, 2), RuntimeError, "not yet supported with named tensors"),
+        (lambda x: x.reshape(6), RuntimeError, "not yet supported with named tensors"),
+        (lambda x: x.sgn(), RuntimeError, "not yet supported with named tensors"),
+        (lambda x: x[tessera.tensor([0])], RuntimeError, "not yet supported with named tensors"),
+        (lambda x: x.resize_(3, 2), RuntimeError, "to other sizes"),
+        (lambda x: x.sum("H"), RuntimeError, r"Name 'H' not found in Tensor\['N', 'C'\]"),
+        (lambda x: x.size("H"), RuntimeError, "not found"),
+        (lambda x: x.narrow("N", 0, 1), TypeError, "narrow"),
+        (lambda x: x.argmax("N"), TypeError, "argmax"),
+        (lambda x: x + "N", TypeError, "unsupported operand"),
+        (lambda x: x.mm(zeros(3, 4, names=("A", "N"))), RuntimeError, "duplicate names"),
+        (lambda x: pickle.dumps(x), RuntimeError, "serialization"),
+        (lambda x: tessera.empty(2, names="N"), TypeError, "names"),
+        (lambda x: tessera.empty(2, names=(1,)), TypeError, "dimension 0"),
+        (lambda x: tessera.arange(2, names=("N",)), TypeError, "arange"),
+        (lambda x: x.rename(), RuntimeError, "rename"),
+        (lambda x: x.align_to("N", None), RuntimeError, "align_to"),
+        (lambda x: x.refine_names(..., ...), RuntimeError, "at most one"),
+    ],
+)
+def test_what_is_refused(call, error, message):
+    x = zeros(2, 3, names=X)
+    with pytest.raises(error, match=message):
+        call(x)
+    assert x.names == X
+
+
+def test_a_refused_result_leaves_out_as_it_was():
+    out = tessera.full((2, 3), 7.0, names=("A", "B"))
+    with pytest.raises(RuntimeError, match="differ from the names of out="):
+        tessera.abs(zeros(2, 3, names=X), out=out)
+    assert out.names == ("A", "B") and out.rename(None).eq(7).all()
+
+
+def test_gradients_have_no_names_even_of_named_ones():
+    w = tessera.ones(3, names=("D",), requires_grad=True)
+    w.backward(tessera.ones(3, names=("D",)))
+    (w * 2).abs().backward(tessera.ones(3, names=("C",)))
+    assert w.grad.names == (None,) and w.grad.tolist() == [3.0] * 3
+
+
+def test_views_share_memory_and_history():
+    w = tessera.ones(2, 3, requires_grad=True)
+    w.refine_names("N", "C").align_to("C", "N").rename(N="B").sum("B").sum().backward()
+    assert w.grad.eq(1).all()
+    base = tessera.zeros(2, 3)
+    base.refine_names("N", "C").align_to("C", "N").rename(None)[0].add_(1)
+    assert base.tolist() == [[1, 0, 0], [1, 0, 0]]
+
+
+def test_the_warning_comes_once():
+    program = (
+        "import warnings, tessera\n"
+        "with warnings.catch_warnings(record=True) as seen:\n"
+        "    warnings.simplefilter('always')\n"
+        "    tessera.zeros(2, names=('N',)); tessera.zeros(2).refine_names('N')\n"
+        "assert [str(w.message)[:13] for w in seen] == ['Named tensors'], seen\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
