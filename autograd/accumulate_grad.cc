@@ -53,7 +53,10 @@ void AccumulateGrad::dispose() {
   last ? Node::dispose() : release();
 }
 
-Tensor add_gradients(const Tensor& a, const Tensor& b) { return tessera::add(a, b); }
+// A sparse tensor is added to a dense one, not the other way round.
+Tensor add_gradients(const Tensor& a, const Tensor& b) {
+  return a.layout() != Layout::kStrided && b.layout() == Layout::kStrided ? tessera::add(b, a) : tessera::add(a, b);
+}
 
 namespace {
 bool same_layout(const Tensor& a, const Tensor& b) {
@@ -67,6 +70,8 @@ Tensor first_gradient(const Tensor& leaf, const Tensor& grad, bool may_steal) {
   constexpr DispatchKeySet wrapped = DispatchKeySet(DispatchKey::kPython) | kTransformedKeys;
   if (grad.keys().has_any(wrapped)) [[unlikely]]
     return grad_mode_enabled() ? tessera::clone(grad) : detached(grad);
+  if (grad.layout() != Layout::kStrided)
+    return grad_mode_enabled() || grad.impl()->use_count() > 1 ? tessera::clone(grad) : detached(grad);
   const bool keeps_strides = leaf.is_non_overlapping_and_dense();
   const bool fits =
       keeps_strides ? same_layout(leaf, grad) && grad.is_non_overlapping_and_dense() : grad.is_contiguous();
@@ -84,8 +89,8 @@ void AccumulateGrad::add(AutogradMeta& m, Tensor&& grad) const {
     m.grad = first_gradient(variable_, grad,
                             grad.impl()->use_count() <= 1 && grad.storage() && grad.storage()->use_count() <= 1)
                  .impl_ptr();
-  } else if (grad_mode_enabled()) {
-    m.grad = tessera::add(Tensor(m.grad), grad).impl_ptr();
+  } else if (grad_mode_enabled() || Tensor(m.grad).layout() != Layout::kStrided) {
+    m.grad = add_gradients(Tensor(m.grad), grad).impl_ptr();
   } else {
     tessera::add_(Tensor(m.grad), grad);
   }

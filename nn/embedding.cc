@@ -7,6 +7,7 @@
 #include "nn/cpu/embedding.h"
 #include "tensor/cpu/index/index_simd.h"
 #include "nn/engine/embedding.h"
+#include "tensor/core/sparse.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/index_extra.h"
 #include "tensor/ops/result_memory.h"
@@ -23,10 +24,20 @@ void check_indices(const Tensor& indices, const char* op) {
       type_name_of(indices.dtype()), " instead (while checking arguments for ", op, ")");
 }
 
+// A COO tensor with the rows of `grad` at those of the table that they were taken from.
+Tensor embedding_rows_gradient(const Tensor& grad, const Tensor& indices, int64_t rows, int64_t padding_idx) {
+  Tensor at = reshape(to(indices, DType::kInt64), {-1}), values = grad;
+  if (padding_idx >= 0) {
+    const Tensor kept = reshape(nonzero(ne(at, Scalar(padding_idx))), {-1});
+    at = index_select(at, 0, kept);
+    values = index_select(values, 0, kept);
+  }
+  return sparse::make_coo(IntVector{rows, grad.size(-1)}, unsqueeze(at, 0), values, false);
+}
+
 }  // namespace
 
-Tensor embedding_rows(const Tensor& weight, const Tensor& indices, SymInt, bool, bool sparse) {
-  options::check_gradient_layout("embedding", "sparse", sparse, weight);
+Tensor embedding_rows(const Tensor& weight, const Tensor& indices, SymInt, bool, bool) {
   TESSERA_CHECK(weight.dim() == 2, "'weight' must be 2-D, but got ", weight.dim(), "-D");
   check_indices(indices, "embedding");
   const Tensor rows = index_select(weight, 0, reshape(indices, {-1}));
@@ -36,7 +47,12 @@ Tensor embedding_rows(const Tensor& weight, const Tensor& indices, SymInt, bool,
 }
 
 Tensor embedding_backward_composite(const Tensor& grad, const Tensor& indices, SymInt num_weights, SymInt padding_idx,
-                                    bool scale_grad_by_freq, bool) {
+                                    bool scale_grad_by_freq, bool sparse) {
+  if (sparse && !(grad_mode_enabled() && grad.requires_grad())) {  // whose gradient would be needed: dense
+    TESSERA_CHECK(!scale_grad_by_freq, "embedding_backward: scale_grad_by_freq not supported with sparse gradients");
+    return embedding_rows_gradient(reshape(grad, IntVector{indices.numel(), grad.size(-1)}), indices,
+                                   num_weights.guard_int(), padding_idx.guard_int());
+  }
   if (!grad.is_complex()) return embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq);
   // Rows of twice as many numbers.
   const Tensor table = embedding_dense_backward(flatten(view_as_real(resolve_conj(grad)), -2, -1), indices, num_weights,
@@ -190,7 +206,6 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_meta(const Tensor& wei
                                                                const Tensor& offsets, bool, int64_t mode, bool sparse,
                                                                const Tensor& per_sample_weights,
                                                                bool include_last_offset, int64_t) {
-  options::check_gradient_layout("embedding_bag", "sparse", sparse, weight);
   check_bags(weight, indices, offsets, mode, per_sample_weights);
   TESSERA_CHECK(!include_last_offset || offsets.numel() >= 1,
                 "include_last_offset: number of offset should be at least 1");

@@ -29,7 +29,7 @@ Tensor rows_of_bags(const Tensor& of_bags, const Tensor& offset2bag) {
 
 Tensor embedding_bag_backward(const Tensor& grad, const Tensor& indices, const Tensor& offset2bag,
                               const Tensor& bag_size, const Tensor& max_indices, int64_t num_weights,
-                              bool scale_grad_by_freq, int64_t mode, const Tensor& per_sample_weights,
+                              bool scale_grad_by_freq, int64_t mode, bool sparse, const Tensor& per_sample_weights,
                               int64_t padding_idx) {
   if (mode == 2) {
     const Tensor g = masked_fill(grad, unsqueeze(eq(bag_size, Scalar(0)), 1), Scalar(0));
@@ -40,7 +40,7 @@ Tensor embedding_bag_backward(const Tensor& grad, const Tensor& indices, const T
   if (g.sizes()[0] == 0) return zeros({num_weights, grad.sizes()[1]}, grad.dtype(), std::nullopt, grad.device());
   Tensor rows = rows_of_bags(g, offset2bag);
   if (per_sample_weights.defined()) rows = mul(rows, unsqueeze(per_sample_weights, 1));
-  return embedding_dense_backward(rows, indices, num_weights, padding_idx, scale_grad_by_freq);
+  return embedding_backward(rows, indices, num_weights, padding_idx, scale_grad_by_freq, sparse);
 }
 Tensor embedding_bag_weights_backward(const Tensor& grad, const Tensor& weight, const Tensor& indices,
                                       const Tensor& offset2bag, int64_t padding_idx) {

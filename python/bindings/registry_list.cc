@@ -10,6 +10,7 @@
 #include "linalg/linalg_registry.h"
 #include "func/copies/copies_registry.h"
 #include "signal/signal_registry.h"
+#include "sparse/sparse_registry.h"
 #include "special/special_registry.h"
 #include "tensor/dispatch/registry.h"
 #include "tensor/ops/ops_registry.h"
@@ -19,7 +20,7 @@ namespace tessera {
 OpInfoList all_registered_ops() {
   static const auto* all = [] {
     auto* list = new std::vector<const OpInfo*>;
-    for (OpInfoList library : {registry_ops(), registry_nn_ops(), registry_optim_ops(), registry_special(),
+    for (OpInfoList library : {registry_ops(), registry_nn_ops(), registry_optim_ops(), registry_special(), registry_sparse(),
                                registry_fft(), registry_linalg(), registry_signal(), registry_copies(),
                                registry_foreach(), registry_distribution_ops(), registry_amp_ops()})
       list->insert(list->end(), library.begin(), library.end());

@@ -11,6 +11,7 @@
 #include "python/bindings/convert/dlpack.h"
 #include "python/bindings/convert/numpy.h"
 #include "python/bindings/convert/storage.h"
+#include "tensor/core/sparse.h"
 #include "python/bindings/convert/tensor_convert.h"
 #include "python/bindings/types.h"
 #include "tensor/core/device_hooks.h"
@@ -46,8 +47,14 @@ PyObject* py_size(PyObject* self, CallArgs call) {
   TESSERA_CHECK_INDEX(t.dim() > 0, "Dimension specified as ", d, " but tensor has no dimensions");
   return PyLong_FromLongLong(t.size(d));
 }
+void check_has_strides(const Tensor& t, const char* what) {
+  TESSERA_CHECK(!sparse::is_compressed(t), "Sparse compressed tensors (layout torch.", layout_name(t.layout()),
+                ") do not have ", what);
+}
 PyObject* py_stride(PyObject* self, CallArgs call) {
   const Tensor& t = unwrap(self);
+  check_has_strides(t, "strides");
+  if (sparse::is_coo(t) && call.n == 0 && !call.kwnames) return tuple_of(IntVector(static_cast<size_t>(t.dim()), 0));
   if (call.n == 0 && !call.kwnames) return tuple_of(t.strides());
   PyObject* a[1];
   read_args({"stride", {"dim"}, 1, 0}, call, a);
@@ -75,12 +82,14 @@ PyObject* py_storage_offset(PyObject* self, CallArgs call) {
 PyObject* py_data_ptr(PyObject* self, CallArgs call) {
   no_args("data_ptr", call);
   const Tensor& t = unwrap(self);
-  if (is_transformed(t)) return PyLong_FromVoidPtr(t.data_ptr());  // an error
+  if (is_transformed(t) || sparse::is_sparse(t)) return PyLong_FromVoidPtr(t.data_ptr());  // an error
   return PyLong_FromVoidPtr(t.storage() && t.storage()->data() ? t.data_ptr() : nullptr);
 }
 PyObject* py_is_contiguous(PyObject* self, CallArgs call) {
   PyObject* a[1];
   read_args({"is_contiguous", {"memory_format"}, 1, 0}, call, a);
+  check_has_strides(unwrap(self), "is_contiguous");
+  if (sparse::is_coo(unwrap(self))) return to_python(false);
   return to_python(
       unwrap(self).is_contiguous(memory_format_arg("is_contiguous", a[0]).value_or(MemoryFormat::kContiguous)));
 }
@@ -97,7 +106,10 @@ bool flag_neg(const Tensor& t) { return t.is_neg(); }
 bool flag_inference(const Tensor& t) { return t.is_inference(); }
 bool flag_view(const Tensor& t) { return t.is_view(); }
 bool flag_false(const Tensor&) { return false; }
-bool flag_shared(const Tensor& t) { return t.is_cuda() || (t.storage() && t.storage()->is_shared_memory()); }
+bool flag_shared(const Tensor& t) {
+  if (sparse::is_sparse(t)) return flag_shared(sparse::members(t).values);
+  return t.is_cuda() || (t.storage() && t.storage()->is_shared_memory());
+}
 bool flag_names(const Tensor& t) {
   const ExtraMeta* e = t.impl()->extra();
   if (!e) return false;
@@ -352,7 +364,13 @@ PyObject* py_untyped_storage(PyObject* self, CallArgs call) {
 PyObject* py_share_memory(PyObject* self, CallArgs call) {
   no_args("share_memory_", call);
   const Tensor& t = unwrap(self);
-  if (t.is_cpu() && t.storage()) share_storage(*t.storage());
+  if (sparse::is_sparse(t)) {
+    const sparse::Members& m = sparse::members(t);
+    for (const Tensor* member : {&m.compressed, &m.plain, &m.values})
+      if (member->defined() && t.is_cpu()) share_storage(*member->storage());
+  } else if (t.is_cpu() && t.storage()) {
+    share_storage(*t.storage());
+  }
   return Py_NewRef(self);
 }
 // The device whose copies pinned memory serves; by default the accelerator.

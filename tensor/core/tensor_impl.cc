@@ -38,6 +38,8 @@ IntrusivePtr<TensorImpl> make_tensor_impl(Storage storage, DType dtype, Device d
 }
 
 void TensorImpl::check_fits_storage() const {
+  TESSERA_CHECK(layout_ == Layout::kStrided, "Cannot access data pointer of Tensor that doesn't have storage: a tensor of layout ",
+                layout_name(layout_), " keeps its elements in members; use .values() or .to_dense()");
   TESSERA_CHECK(!is_transformed(keys_),
                 "Cannot access data pointer of Tensor that doesn't have storage: it is inside of a function transform "
                 "(vmap, grad, jvp ...), where data can be reached by operators alone, not by .numpy(), .tolist() or "
@@ -174,6 +176,8 @@ void TensorImpl::take_contents_of(const TensorImpl& other) {
   device_ = other.device_;
   layout_ = other.layout_;
   offset_ = other.offset_;
+  if (extra_ || (other.extra_ && other.extra_->backend_meta))
+    materialize_extra().backend_meta = other.extra_ ? other.extra_->backend_meta : nullptr;
   set_shape_of(other);
   own_version_ = make_intrusive<VersionCounter>();
   update_autograd_key();

@@ -14,6 +14,10 @@ AnyKernel kernel_function(const OpHeader& op, const RuntimeKernel& k);
 // Whether the fallback k can serve op: nothing tells how to box the arguments of an op without OpInfo.
 bool serves(const RuntimeKernel* k, const OpHeader& op);
 
+// Tensors that are not a window on a storage.
+inline constexpr DispatchKeySet kLayoutKeys =
+    DispatchKeySet::below(DispatchKey::kBackendSelect) - DispatchKeySet::below(DispatchKey::kSparseCPU);
+
 // The end of a call's way. Without a kernel: one of kMaterialised, kNoKernel, or a boxed kernel of an op that has no
 // typed calls (torch.library's).
 struct Found {
@@ -48,6 +52,9 @@ Found find_kernel(const OpHeader& op, DispatchKeySet& keys, Skipped skipped) {
       keys = keys - DispatchKeySet(key);
       continue;
     }
+    // Composites and factories know strided tensors alone: a layout with members of its own says what they do to it.
+    if (kLayoutKeys.has(key))
+      if (const RuntimeKernel* k = fallback_kernel(key); serves(k, op)) return {kernel_function(op, *k), "fallback"};
     if (op.ext) {
       for (DispatchKey alias : {DispatchKey::kCompositeExplicitAutograd, DispatchKey::kCompositeImplicitAutograd})
         if (const RuntimeKernel* k = extension_kernel(op, alias); k && !k->fallthrough)

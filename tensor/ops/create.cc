@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tensor/core/device_hooks.h"
+#include "tensor/core/sparse.h"
 #include "tensor/core/warning.h"
 #include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/engine/functions.h"
@@ -12,6 +13,7 @@
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_extra.h"
 #include "tensor/ops/create_kernels.h"
+#include "tensor/ops/options.h"
 #include "tensor/ops/pointwise.h"
 #include "tensor/ops/promotion.h"
 #include "tensor/ops/result_memory.h"
@@ -110,9 +112,34 @@ Tensor make_filled_like(const Tensor& self, const Scalar& value, std::optional<D
   return r;
 }
 
-Tensor empty_memory_format_kernel(SymIntList size, std::optional<DType> dtype, std::optional<Layout>,
+namespace {
+// Whether a sparse layout is asked for; NotImplementedError for those that there are no tensors of.
+bool wants_sparse(const char* op, std::optional<Layout> layout) {
+  if (!layout || *layout == Layout::kStrided) return false;
+  if (*layout < Layout::kSparseCoo || *layout > Layout::kSparseBsc || !&sparse::empty_of) options::check_layout(op, layout);
+  return true;
+}
+}  // namespace
+
+Tensor zeros_any(SymIntList size, std::optional<DType> dtype, std::optional<Layout> layout,
+                 std::optional<Device> device, std::optional<bool> pin) {
+  if (wants_sparse("zeros", layout))
+    return sparse::empty_of(*layout, size.ints(), factory_dtype(dtype), factory_device(device));
+  return filled<0>(size, dtype, layout, device, pin);
+}
+Tensor zeros_like_any(const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout,
+                      std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+  if (wants_sparse("zeros_like", layout))
+    return sparse::empty_of(*layout, self.sizes(), dtype.value_or(self.dtype()),
+                            factory_device(device ? device : self.device()));
+  return filled_like<0>(self, dtype, layout, device, pin, format);
+}
+
+Tensor empty_memory_format_kernel(SymIntList size, std::optional<DType> dtype, std::optional<Layout> layout,
                                   std::optional<Device> device, std::optional<bool> pin,
                                   std::optional<MemoryFormat> format) {
+  if (wants_sparse("empty", layout))
+    return sparse::empty_of(*layout, size.ints(), factory_dtype(dtype), factory_device(device));
   TESSERA_CHECK(format.value_or(MemoryFormat::kContiguous) != MemoryFormat::kPreserve,
                 "empty(): preserve_format is only for the functions that end in _like");
   return uninitialized(new_tensor(size.ints(), strides_for(format.value_or(MemoryFormat::kContiguous), size.ints()),
@@ -143,8 +170,11 @@ Tensor empty_permuted_kernel(SymIntList size, IntList order, std::optional<DType
   }
   return uninitialized(empty_tensor(size.ints(), strides, factory_dtype(dtype), factory_device(device)));
 }
-Tensor empty_like_kernel(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>,
+Tensor empty_like_kernel(const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout,
                          std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+  if (wants_sparse("empty_like", layout))
+    return sparse::empty_of(*layout, self.sizes(), dtype.value_or(self.dtype()),
+                            factory_device(device ? device : self.device()));
   return uninitialized(like(self, dtype, device, format, pin));
 }
 Tensor full_like_kernel(const Tensor& self, const Scalar& value, std::optional<DType> dtype, std::optional<Layout>,

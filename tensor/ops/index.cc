@@ -80,8 +80,7 @@ void scatter_into(cpu::ScatterMode mode, const Tensor& self, int64_t dim, const 
 
 // --- gather and scatter ---
 
-OutputSpec gather_meta(const Tensor& self, int64_t dim, const Tensor& index, bool sparse_grad) {
-  options::check_gradient_layout("gather", "sparse_grad", sparse_grad, self);
+OutputSpec gather_meta(const Tensor& self, int64_t dim, const Tensor& index, bool) {
   check_gather("gather", self, dim, index, false);
   return OutputSpec(index.sizes(), self.dtype(), self.device());
 }

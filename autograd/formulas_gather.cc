@@ -1,0 +1,23 @@
+#include "autograd/formulas_gather.h"
+
+#include "autograd/formulas_index.h"
+#include "tensor/core/sparse.h"
+
+namespace tessera::autograd::formulas {
+
+Tensor gather_gradient(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& index, bool sparse_grad) {
+  if (!sparse_grad || self.dim() == 0 || (grad_mode_enabled() && grad.requires_grad()))
+    return gather_backward(grad, self, dim, index);
+  // Each element of the gradient at the place that it was taken from.
+  const int64_t along = wrap_dim(dim, self.dim());
+  std::vector<Tensor> places;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    IntVector shape(static_cast<size_t>(self.dim()), 1);
+    shape[static_cast<size_t>(d)] = index.size(d);
+    const Tensor at = d == along ? index : reshape(arange(Scalar(index.size(d)), DType::kInt64), IntList(shape));
+    places.push_back(reshape(expand(at, index.sizes()), {-1}));
+  }
+  return sparse::make_coo(self.sizes(), stack(places), reshape(grad, {-1}), index.numel() == 0);
+}
+
+}  // namespace tessera::autograd::formulas

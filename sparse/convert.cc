@@ -1,0 +1,514 @@
+// Between layouts. Whatever the members hold, no number in them is used as an address before it was checked.
+#include <algorithm>
+
+#include "sparse/all_ops.h"
+#include "sparse/cpu/group.h"
+#include "sparse/kernels.h"
+#include "sparse/sparse_kernels.h"
+
+namespace tessera::kernels {
+namespace {
+
+// The elements of a sparse tensor one by one (of a block layout: block by block where `whole_blocks`).
+struct Elements {
+  Tensor batch, row, column;  // int64 of (n)
+  Tensor values;              // (n, [block, block,] dense...)
+};
+
+void check_inside(const Tensor& places, int64_t size) {
+  const int64_t* p = places.data<int64_t>();
+  bool good = true;
+  for (int64_t i = 0; i < places.numel(); ++i) good &= static_cast<uint64_t>(p[i]) < static_cast<uint64_t>(size);
+  TESSERA_CHECK_INDEX(good, "an index of a sparse tensor is outside of its dimension of size ", size,
+                      "; make it with check_invariants=True to see which");
+}
+
+Tensor cut(const Tensor& t, int64_t begin, int64_t n) { return narrow(t, 0, begin, n); }
+
+// (n, blocks..., dense...) of all matrices of a batch in a row.
+Tensor flat_values(const Tensor& t) {
+  const Members& m = members(t);
+  const int64_t batch = m.compressed.dim() - 1;
+  IntVector sizes{m.plain.numel()};
+  for (int64_t s : m.values.sizes().subspan(static_cast<size_t>(batch + 1))) sizes.push_back(s);
+  return reshape(m.values, IntList(sizes));
+}
+
+struct Counts {
+  int64_t matrices, lines, across;
+};
+Counts counts_of(const Tensor& t) {
+  const auto blocks = blocks_of(t);
+  const int64_t batch = batch_dims(t);
+  const int64_t height = t.sizes()[static_cast<size_t>(batch)] / std::max<int64_t>(1, blocks[0]);
+  const int64_t width = t.sizes()[static_cast<size_t>(batch + 1)] / std::max<int64_t>(1, blocks[1]);
+  const int64_t matrices = product(t.sizes().first(static_cast<size_t>(batch)));
+  return by_rows(t.layout()) ? Counts{matrices, height, width} : Counts{matrices, width, height};
+}
+
+Elements elements_of(const Tensor& t, bool whole_blocks) {
+  const Members& m = members(t);
+  if (is_coo(t)) {
+    TESSERA_CHECK(m.sparse_dim >= 2, "conversion from Sparse to a compressed layout needs 2 sparse dimensions, but the "
+                  "tensor has ", m.sparse_dim);
+    const int64_t batch = m.sparse_dim - 2;
+    const Tensor n = numbers(m.compressed);
+    const Tensor row = contiguous(select(n, 0, batch)), column = contiguous(select(n, 0, batch + 1));
+    check_inside(row, t.size(batch));
+    check_inside(column, t.size(batch + 1));
+    return {flat_places(narrow(n, 0, 0, batch), t.sizes().first(static_cast<size_t>(batch))), row, column, m.values};
+  }
+  const Counts c = counts_of(t);
+  const Tensor pointers = numbers(m.compressed), plain = reshape(numbers(m.plain), {-1});
+  check_inside(plain, c.across);
+  const int64_t nnz = nnz_of(t);
+  const Tensor line = empty_kernel(IntVector{plain.numel()}, DType::kInt64), batch = empty_kernel(line.sizes(), DType::kInt64);
+  for (int64_t b = 0; b < c.matrices; ++b) {
+    const Tensor one = expanded_pointers(reshape(cut(reshape(pointers, {-1}), b * (c.lines + 1), c.lines + 1), {-1}), nnz);
+    std::copy_n(one.data<int64_t>(), nnz, line.data<int64_t>() + b * nnz);
+    std::fill_n(batch.data<int64_t>() + b * nnz, nnz, b);
+  }
+  Elements e{batch, by_rows(t.layout()) ? line : plain, by_rows(t.layout()) ? plain : line, flat_values(t)};
+  if (whole_blocks || !has_blocks(t.layout())) return e;
+  // Each block becomes height * width elements.
+  const auto [height, width] = blocks_of(t);
+  const int64_t n = plain.numel(), inside = height * width;
+  const auto spread = [&](const Tensor& blocks, int64_t size, bool rows) {
+    const Tensor steps = arange(Scalar(inside), DType::kInt64);
+    const Tensor within = rows ? floor_divide(steps, Scalar(width)) : remainder(steps, Scalar(width));
+    return reshape(add(mul(unsqueeze(blocks, 1), Scalar(size)), unsqueeze(within, 0)), {-1});
+  };
+  IntVector sizes{n * inside};
+  for (int64_t s : e.values.sizes().subspan(3)) sizes.push_back(s);
+  return {reshape(expand(unsqueeze(e.batch, 1), IntVector{n, inside}), {-1}), spread(e.row, height, true),
+          spread(e.column, width, false), reshape(e.values, IntList(sizes))};
+}
+
+// Pointers of `lines` lines from sorted line numbers.
+Tensor pointers_of(const int64_t* sorted, int64_t n, int64_t lines) {
+  const Tensor r = empty_kernel(IntVector{lines + 1}, DType::kInt64);
+  int64_t* p = r.data<int64_t>();
+  std::fill_n(p, lines + 1, 0);
+  for (int64_t i = 0; i < n; ++i) ++p[sorted[i] + 1];
+  for (int64_t i = 0; i < lines; ++i) p[i + 1] += p[i];
+  return r;
+}
+
+// A compressed tensor from elements in any order; numbers are checked. Blocks: e.values are whole blocks already if
+// they have the two dimensions.
+Tensor assembled(Layout layout, IntList sizes, int64_t batch, IntList blocks, const Elements& e, bool whole_blocks,
+                 DType index_dtype) {
+  const bool rows = by_rows(layout);
+  const int64_t bh = blocks.empty() ? 1 : blocks[0], bw = blocks.empty() ? 1 : blocks[1];
+  const int64_t height = sizes[static_cast<size_t>(batch)] / bh, width = sizes[static_cast<size_t>(batch + 1)] / bw;
+  const int64_t lines = rows ? height : width, across = rows ? width : height;
+  const int64_t matrices = product(sizes.first(static_cast<size_t>(batch)));
+  Tensor row = e.row, column = e.column;
+  const bool split = !blocks.empty() && !whole_blocks;
+  if (split) {
+    row = floor_divide(row, Scalar(bh));
+    column = floor_divide(column, Scalar(bw));
+  }
+  const Tensor line = rows ? row : column, plain = rows ? column : row;
+  const Tensor stacked = stack(std::vector<Tensor>{e.batch, line, plain});
+  const IntVector space{matrices, lines, across};
+  const Tensor keys = flat_places(stacked, space);
+  const int64_t range = checked_numel(space);
+  Tensor values = e.values, distinct;
+  if (split) {
+    const cpu::Groups g = cpu::group_keys(keys.data<int64_t>(), keys.numel(), std::max<int64_t>(1, range));
+    const int64_t n = static_cast<int64_t>(g.keys.size());
+    distinct = empty_kernel(IntVector{n}, DType::kInt64);
+    std::copy(g.keys.begin(), g.keys.end(), distinct.data<int64_t>());
+    // Where each element's block came to stand, and its place there.
+    const Tensor block = empty_kernel(keys.sizes(), DType::kInt64);
+    for (int64_t k = 0; k < n; ++k)
+      for (int64_t i = g.begins[static_cast<size_t>(k)]; i < g.begins[static_cast<size_t>(k) + 1]; ++i)
+        block.data<int64_t>()[g.ordered ? i : g.order[static_cast<size_t>(i)]] = k;
+    const Tensor inside = add(mul(remainder(e.row, Scalar(bh)), Scalar(bw)), remainder(e.column, Scalar(bw)));
+    const Tensor places = contiguous(add(mul(block, Scalar(bh * bw)), inside));
+    const Grouped sums = grouped(places, std::max<int64_t>(1, n * bh * bw), e.values);
+    IntVector shape{n, bh, bw};
+    for (int64_t s : e.values.sizes().subspan(1)) shape.push_back(s);
+    values = reshape(scattered_rows(sums.rows, sums.keys, n * bh * bw), IntList(shape));
+  } else {
+    const Grouped g = grouped(keys, std::max<int64_t>(1, range), values);
+    distinct = g.keys;
+    values = g.rows;
+  }
+  const Tensor places = indices_of_places(distinct, space);
+  const int64_t total = distinct.numel(), nnz = matrices ? total / matrices : 0;
+  const int64_t* lines_at = places.data<int64_t>() + total;
+  std::vector<Tensor> pointers;
+  int64_t begin = 0;
+  for (int64_t b = 0; b < matrices; ++b) {
+    const int64_t* first = places.data<int64_t>();
+    const int64_t end = std::upper_bound(first + begin, first + total, b) - first;
+    TESSERA_CHECK(end - begin == nnz, "Expect the same number of specified elements per batch.");
+    pointers.push_back(pointers_of(lines_at + begin, nnz, lines));
+    begin = end;
+  }
+  IntVector c = part(sizes, 0, batch), p = c, v = c;
+  c.push_back(lines + 1);
+  p.push_back(nnz);
+  for (int64_t s : values.sizes().subspan(1)) v.push_back(s);
+  v.insert(v.begin() + batch, nnz);
+  const Tensor all = pointers.empty() ? empty_kernel(IntVector{0}, DType::kInt64) : cat(pointers);
+  const Tensor plain_of = contiguous(select(places, 0, 2));
+  return make_compressed(layout, sizes, to(reshape(all, IntList(c)), index_dtype),
+                         to(reshape(plain_of, IntList(p)), index_dtype), reshape(values, IntList(v)));
+}
+
+void check_blocks(const char* function, IntList blocks, IntList sizes, int64_t batch) {
+  TESSERA_CHECK(blocks.size() == 2, function, ": blocksize needs to be a tuple of size 2, but got ", blocks.size());
+  TESSERA_CHECK(blocks[0] > 0 && blocks[1] > 0, function, ": blocksize needs to be positive, but got ",
+                shape_string(blocks));
+  const int64_t h = sizes[static_cast<size_t>(batch)], w = sizes[static_cast<size_t>(batch + 1)];
+  TESSERA_CHECK(h % blocks[0] == 0 && w % blocks[1] == 0, function, ": tensor sparse size (", h, ",", w,
+                ") must be divisible by given blocksize (", blocks[0], ",", blocks[1], ")");
+}
+
+// Which of the leading cells of a strided tensor hold anything but zeros: bool of the first `dims` dimensions.
+Tensor specified(const Tensor& t, int64_t dims) {
+  const Tensor set = ne(t, Scalar(0));
+  IntVector rest;
+  for (int64_t d = dims; d < t.dim(); ++d) rest.push_back(d);
+  return rest.empty() ? set : any(set, IntList(rest), false);
+}
+
+Tensor coo_of_dense(const Tensor& t, int64_t sparse_dim) {
+  TESSERA_CHECK(sparse_dim >= 0 && sparse_dim <= t.dim(), "dense_to_sparse: sparse_dim argument must be in [0,", t.dim(),
+                "] range, but ", sparse_dim, " is given");
+  TESSERA_CHECK(sparse_dim > 0 || t.dim() == 0, "dense_to_sparse: sparse_dim argument must be in >0 when self.dim()>0");
+  if (t.dim() == 0) {
+    const Tensor there = ne(t, Scalar(0));
+    const int64_t n = there.item<bool>() ? 1 : 0;
+    return make_coo(t.sizes(), empty_kernel(IntVector{0, n}, DType::kInt64),
+                    clone(narrow(reshape(t, {1}), 0, 0, n)), true);
+  }
+  const Tensor indices = contiguous(tessera::t(nonzero(specified(t, sparse_dim))));
+  const IntList outer = t.sizes().first(static_cast<size_t>(sparse_dim));
+  IntVector flat{product(outer)};
+  for (int64_t s : t.sizes().subspan(static_cast<size_t>(sparse_dim))) flat.push_back(s);
+  const Tensor values = index_select(reshape(contiguous(t), IntList(flat)), 0, flat_places(indices, outer));
+  return make_coo(t.sizes(), indices, values, true);
+}
+
+Tensor compressed_of_dense(const Tensor& t, Layout layout, IntList blocks, int64_t dense_dim) {
+  const int64_t batch = t.dim() - 2 - dense_dim;
+  TESSERA_CHECK(dense_dim >= 0 && batch >= 0, "dense_to_sparse_", layout_name(layout) + 7,
+                ": a tensor of this layout has two sparse dimensions, but got ", t.dim(), " dimensions, of which ",
+                dense_dim, " dense");
+  const int64_t bh = blocks.empty() ? 1 : blocks[0], bw = blocks.empty() ? 1 : blocks[1];
+  const IntList sizes = t.sizes();
+  const int64_t matrices = product(sizes.first(static_cast<size_t>(batch)));
+  const int64_t h = sizes[static_cast<size_t>(batch)] / bh, w = sizes[static_cast<size_t>(batch + 1)] / bw;
+  IntVector shape{matrices, h, bh, w, bw};
+  for (int64_t s : sizes.subspan(static_cast<size_t>(batch + 2))) shape.push_back(s);
+  // Blocks last, and the compressed dimension before the other one.
+  IntVector order = by_rows(layout) ? IntVector{0, 1, 3, 2, 4} : IntVector{0, 3, 1, 2, 4};
+  for (int64_t d = 5; d < static_cast<int64_t>(shape.size()); ++d) order.push_back(d);
+  const Tensor cells = contiguous(permute(reshape(t, IntList(shape)), IntList(order)));
+  const Tensor places = contiguous(tessera::t(nonzero(specified(cells, 3))));
+  const IntVector space{matrices, cells.size(1), cells.size(2)};
+  IntVector rows{product(space)};
+  if (!blocks.empty()) rows.insert(rows.end(), {bh, bw});
+  for (int64_t s : sizes.subspan(static_cast<size_t>(batch + 2))) rows.push_back(s);
+  const Tensor values = index_select(reshape(cells, IntList(rows)), 0, flat_places(places, space));
+  const Tensor line = contiguous(select(places, 0, 1)), plain = contiguous(select(places, 0, 2));
+  const Elements e{contiguous(select(places, 0, 0)), by_rows(layout) ? line : plain, by_rows(layout) ? plain : line,
+                   values};
+  return assembled(layout, sizes, batch, blocks, e, true, DType::kInt64);
+}
+
+Tensor coo_of_compressed(const Tensor& t) {
+  const Elements e = elements_of(t, false);
+  const int64_t batch = batch_dims(t);
+  std::vector<Tensor> parts{e.row, e.column};
+  if (batch) {
+    const Tensor outer = indices_of_places(e.batch, t.sizes().first(static_cast<size_t>(batch)));
+    for (int64_t d = batch; d-- > 0;) parts.insert(parts.begin(), select(outer, 0, d));
+  }
+  return make_coo(t.sizes(), stack(parts), e.values, t.layout() == Layout::kSparseCsr);
+}
+
+}  // namespace
+
+Tensor expanded_pointers(const Tensor& pointers, int64_t nnz) {
+  const int64_t* p = pointers.data<int64_t>();
+  const int64_t lines = pointers.numel() - 1;
+  bool good = lines >= 0 && p[0] == 0 && p[lines] == nnz;
+  for (int64_t i = 0; i < lines; ++i) good &= p[i] <= p[i + 1];
+  TESSERA_CHECK_INDEX(good, "the compressed indices of a sparse tensor must ascend from 0 to the number of elements, ",
+                      nnz, "; make it with check_invariants=True to see where they do not");
+  const Tensor r = empty_kernel(IntVector{nnz}, DType::kInt64);
+  for (int64_t i = 0; i < lines; ++i) std::fill_n(r.data<int64_t>() + p[i], p[i + 1] - p[i], i);
+  return r;
+}
+
+Tensor flat_places(const Tensor& indices, IntList sizes) {
+  const Tensor n = numbers(indices);
+  const int64_t dims = n.size(0), nnz = n.size(1);
+  const Tensor r = empty_kernel(IntVector{nnz}, DType::kInt64);
+  int64_t* p = r.data<int64_t>();
+  std::fill_n(p, nnz, 0);
+  checked_numel(sizes);
+  for (int64_t d = 0; d < dims; ++d) {
+    const int64_t* in = n.data<int64_t>() + d * nnz;
+    const int64_t size = sizes[static_cast<size_t>(d)];
+    bool good = true;
+    for (int64_t k = 0; k < nnz; ++k) {
+      good &= static_cast<uint64_t>(in[k]) < static_cast<uint64_t>(size);
+      p[k] = static_cast<int64_t>(static_cast<uint64_t>(p[k]) * static_cast<uint64_t>(size) +
+                                  static_cast<uint64_t>(in[k]));
+    }
+    TESSERA_CHECK_INDEX(good, "an index of a sparse tensor is outside of its dimension ", d, " of size ", size,
+                        "; make it with check_invariants=True to see which");
+  }
+  return r;
+}
+
+Tensor indices_of_places(const Tensor& places, IntList sizes) {
+  const int64_t n = places.numel(), dims = static_cast<int64_t>(sizes.size());
+  const Tensor r = empty_kernel(IntVector{dims, n}, DType::kInt64);
+  const int64_t* in = places.data<int64_t>();
+  int64_t* out = r.data<int64_t>();
+  if (dims == 1) {
+    std::copy_n(in, n, out);
+    return r;
+  }
+  if (dims == 0) return r;
+  // From the last dimension to the first. Numbers that fit 32 bits divide in a fraction of the time.
+  Tensor left = clone(places);
+  int64_t* rest = left.data<int64_t>();
+  for (int64_t d = dims; d-- > 0;) {
+    const int64_t size = std::max<int64_t>(1, sizes[static_cast<size_t>(d)]);
+    int64_t* o = out + d * n;
+    const bool small = product(sizes.first(static_cast<size_t>(d + 1))) <= INT32_MAX;
+    for (int64_t k = 0; k < n; ++k) {
+      const int64_t q = small ? static_cast<uint32_t>(rest[k]) / static_cast<uint32_t>(size) : rest[k] / size;
+      o[k] = rest[k] - q * size;
+      rest[k] = q;
+    }
+  }
+  return r;
+}
+
+Tensor scattered_rows(const Tensor& rows, const Tensor& places, int64_t total) {
+  IntVector sizes{total};
+  for (int64_t s : rows.sizes().subspan(1)) sizes.push_back(s);
+  const Tensor r = make_filled(sizes, Scalar(0), rows.dtype(), Device());
+  check_inside(places, total);
+  const Tensor from = contiguous(rows);
+  const int64_t bytes = product(rows.sizes().subspan(1)) * rows.item_size();
+  const char* in = static_cast<const char*>(from.data_ptr());
+  char* out = static_cast<char*>(r.data_ptr());
+  const int64_t* at = places.data<int64_t>();
+  for (int64_t k = 0; k < places.numel(); ++k) {
+    if (bytes == 4)
+      std::memcpy(out + at[k] * 4, in + k * 4, 4);
+    else if (bytes == 8)
+      std::memcpy(out + at[k] * 8, in + k * 8, 8);
+    else
+      std::memcpy(out + at[k] * bytes, in + k * bytes, static_cast<size_t>(bytes));
+  }
+  return r;
+}
+
+Grouped grouped(const Tensor& keys, int64_t range, const Tensor& rows) {
+  const int64_t n = keys.numel();
+  TESSERA_CHECK(n < (int64_t{1} << 32), "sparse tensors of 2^32 elements and more are not supported, got ", n);
+  check_inside(keys, range);
+  const cpu::Groups g = cpu::group_keys(keys.data<int64_t>(), n, range);
+  const int64_t groups = static_cast<int64_t>(g.keys.size());
+  if (g.ordered && groups == n) return {keys, rows};
+  Grouped r{empty_kernel(IntVector{groups}, DType::kInt64), Tensor()};
+  std::copy(g.keys.begin(), g.keys.end(), r.keys.data<int64_t>());
+  IntVector sizes{groups};
+  for (int64_t s : rows.sizes().subspan(1)) sizes.push_back(s);
+  const Tensor in = contiguous(resolve_neg(resolve_conj(rows)));
+  r.rows = empty_kernel(sizes, rows.dtype());
+  cpu::add_groups(rows.dtype(), g, in.data_ptr(), product(rows.sizes().subspan(1)), r.rows.data_ptr());
+  if (rows.dtype() == DType::kBool) r.rows = ne(tessera::view(r.rows, DType::kUInt8), Scalar(0));
+  return r;
+}
+
+Tensor coalesced(const Tensor& t) {
+  check_coo(t, "coalesce");
+  const Members& m = members(t);
+  if (m.coalesced) return t;
+  const IntList outer = t.sizes().first(static_cast<size_t>(m.sparse_dim));
+  const Tensor keys = flat_places(m.compressed, outer);
+  const Grouped g = grouped(keys, std::max<int64_t>(1, checked_numel(outer)), m.values);
+  return make_coo(t.sizes(), g.keys.is_same(keys) ? m.compressed : indices_of_places(g.keys, outer), g.rows, true);
+}
+Tensor _coalesce_kernel(const Tensor& self) {
+  const Tensor r = coalesced(self);
+  return r.is_same(self) ? sparse::twin(self, true) : r;
+}
+Tensor coalesced_or_self(const Tensor& self) {
+  check_coo(self, "coalesce");
+  return members(self).coalesced ? self : _coalesce(self);
+}
+
+Tensor dense_of(const Tensor& t) {
+  if (!is_sparse(t)) return t;
+  if (is_coo(t)) {
+    const Tensor c = coalesced(t);
+    const Members& m = members(c);
+    const IntList outer = t.sizes().first(static_cast<size_t>(m.sparse_dim));
+    const Tensor rows = scattered_rows(resolve_neg(resolve_conj(m.values)), flat_places(m.compressed, outer),
+                                       checked_numel(outer));
+    return reshape(rows, t.sizes());
+  }
+  const Elements e = elements_of(t, true);
+  const Counts c = counts_of(t);
+  const bool rows = by_rows(t.layout());
+  const int64_t h = rows ? c.lines : c.across, w = rows ? c.across : c.lines;
+  const IntVector space{c.matrices, h, w};
+  const Tensor keys = flat_places(stack(std::vector<Tensor>{e.batch, e.row, e.column}), space);
+  const Grouped g = grouped(keys, std::max<int64_t>(1, product(space)), e.values);
+  const Tensor cells = scattered_rows(resolve_neg(resolve_conj(g.rows)), g.keys, product(space));
+  if (!has_blocks(t.layout())) return reshape(cells, t.sizes());
+  const auto [bh, bw] = blocks_of(t);
+  IntVector shape{c.matrices, h, w, bh, bw}, order{0, 1, 3, 2, 4};
+  for (int64_t d = 3; d < cells.dim(); ++d) {
+    shape.push_back(cells.size(d));
+    order.push_back(d + 2);
+  }
+  return reshape(permute(reshape(cells, IntList(shape)), IntList(order)), t.sizes());
+}
+
+Tensor in_layout(const Tensor& t, Layout layout, IntList blocks) {
+  if (layout == t.layout()) {
+    const auto have = blocks_of(t);
+    TESSERA_CHECK(blocks.empty() || std::ranges::equal(blocks, have), "to_", layout_name(layout), ": conversion from ",
+                  shown(layout), " to ", shown(layout), " with blocksize changed from ", shape_string(have), " to ",
+                  shape_string(blocks), " is not supported");
+    return t;
+  }
+  if (layout == Layout::kSparseCoo) return coo_of_compressed(t);
+  const int64_t batch = is_coo(t) ? std::max<int64_t>(0, members(t).sparse_dim - 2) : batch_dims(t);
+  if (has_blocks(layout)) check_blocks("to_sparse_blocks", blocks, t.sizes(), batch);
+  const bool keep = has_blocks(layout) && has_blocks(t.layout()) && std::ranges::equal(blocks, blocks_of(t));
+  const DType index = is_coo(t) ? DType::kInt64 : members(t).compressed.dtype();
+  return assembled(layout, t.sizes(), batch, blocks, elements_of(t, keep), keep, index);
+}
+
+Tensor _to_sparse_layout_kernel(const Tensor& self, Layout layout, std::optional<IntList> blocksize,
+                                std::optional<int64_t> dense_dim, std::optional<int64_t> sparse_dim) {
+  const IntList blocks = blocksize.value_or(IntList());
+  if (is_sparse(self)) {
+    const Tensor r = in_layout(self, layout, blocks);
+    return r.is_same(self) ? sparse::twin(self, true) : r;
+  }
+  const Tensor t = resolve_neg(resolve_conj(self));
+  TESSERA_CHECK_NOT_IMPLEMENTED(t.is_cpu(), "to_sparse: tensors on ", t.device().str(), " are not supported");
+  if (layout == Layout::kSparseCoo)
+    return coo_of_dense(t, sparse_dim ? *sparse_dim : t.dim() - dense_dim.value_or(0));
+  if (has_blocks(layout))
+    check_blocks(layout == Layout::kSparseBsr ? "dense_to_sparse_bsr" : "dense_to_sparse_bsc", blocks, t.sizes(),
+                 std::max<int64_t>(0, t.dim() - 2 - dense_dim.value_or(0)));
+  return compressed_of_dense(t, layout, blocks, dense_dim.value_or(0));
+}
+
+Tensor to_sparse_dims(const Tensor& self, int64_t sparse_dim) {
+  if (is_sparse(self)) {
+    TESSERA_CHECK(sparse_dim == sparse_dim_of(self), is_coo(self) ? "sparse_to_sparse" : "sparse_compressed_to_sparse",
+                  ": conversion from ", shown(self.layout()), " to Sparse with sparse_dim argument !=",
+                  sparse_dim_of(self), " is not supported");
+    return is_coo(self) ? self : _to_sparse_layout(self, Layout::kSparseCoo, std::nullopt, std::nullopt, std::nullopt);
+  }
+  return _to_sparse_layout(self, Layout::kSparseCoo, std::nullopt, std::nullopt, sparse_dim);
+}
+
+Tensor to_sparse_any(const Tensor& self, std::optional<Layout> layout, std::optional<IntList> blocksize,
+                     std::optional<int64_t> dense_dim) {
+  const Layout wanted = layout.value_or(Layout::kSparseCoo);
+  if (wanted == Layout::kStrided) return to_dense_any(self, std::nullopt, std::nullopt);
+  TESSERA_CHECK(wanted == Layout::kSparseCoo || is_compressed(wanted), "to_sparse: expected a sparse layout, but got ",
+                shown(wanted));
+  TESSERA_CHECK(has_blocks(wanted) == blocksize.has_value(), "to_sparse: conversion to ", shown(wanted),
+                has_blocks(wanted) ? " needs a blocksize" : " takes no blocksize");
+  TESSERA_CHECK(!dense_dim || !is_sparse(self) || *dense_dim == dense_dim_of(self), "to_sparse: dense_dim argument must ",
+                "be that of a sparse tensor, ", dense_dim_of(self), ", but got ", dense_dim.value_or(0));
+  if (wanted == self.layout()) {
+    in_layout(self, wanted, blocksize.value_or(IntList()));
+    return self;
+  }
+  return _to_sparse_layout(self, wanted, blocksize, dense_dim, std::nullopt);
+}
+
+Tensor _to_dense_kernel(const Tensor& self, std::optional<DType> dtype, std::optional<bool>) {
+  const Tensor r = dense_of(self);
+  return dtype && *dtype != r.dtype() ? to(r, *dtype) : r.is_same(self) ? clone(r) : r;
+}
+Tensor to_dense_any(const Tensor& self, std::optional<DType> dtype, std::optional<bool> masked_grad) {
+  if (!is_sparse(self)) return dtype ? to(self, *dtype) : self;
+  return _to_dense(self, dtype, masked_grad);
+}
+
+Tensor added_compressed(const Tensor& a, const Tensor& b) {
+  const Elements x = elements_of(a, true), y = elements_of(b, true);
+  const auto both = [](const Tensor& p, const Tensor& q) { return cat(std::vector<Tensor>{p, q}); };
+  const Elements sum{both(x.batch, y.batch), both(x.row, y.row), both(x.column, y.column), both(x.values, y.values)};
+  const auto blocks = blocks_of(a);
+  return assembled(a.layout(), a.sizes(), batch_dims(a), has_blocks(a.layout()) ? IntList(blocks) : IntList(), sum,
+                   true, members(a).compressed.dtype());
+}
+
+Tensor gathered(const Tensor& dense, const Tensor& pattern) {
+  const Members& m = members(pattern);
+  const Tensor all = expand(dense, pattern.sizes());
+  if (is_coo(pattern)) {
+    const Tensor n = numbers(m.compressed);
+    std::vector<Tensor> lists;
+    for (int64_t d = 0; d < m.sparse_dim; ++d) {
+      lists.push_back(contiguous(select(n, 0, d)));
+      check_inside(lists.back(), pattern.size(d));
+    }
+    if (!lists.empty()) return index(all, lists);
+    return clone(expand(unsqueeze(all, 0), m.values.sizes()));
+  }
+  const Elements e = elements_of(pattern, true);
+  const Counts c = counts_of(pattern);
+  const auto [bh, bw] = blocks_of(pattern);
+  const bool rows = by_rows(pattern.layout());
+  IntVector shape{c.matrices, rows ? c.lines : c.across, bh, rows ? c.across : c.lines, bw}, order{0, 1, 3, 2, 4};
+  for (int64_t d = batch_dims(pattern) + 2; d < pattern.dim(); ++d) {
+    order.push_back(static_cast<int64_t>(shape.size()));
+    shape.push_back(pattern.size(d));
+  }
+  const Tensor cells = permute(reshape(all, IntList(shape)), IntList(order));
+  return reshape(index(cells, std::vector<Tensor>{e.batch, e.row, e.column}), m.values.sizes());
+}
+
+Rows rows_of(const Tensor& matrix, bool transposed) {
+  TESSERA_CHECK(matrix.dim() == 2, "expected a sparse matrix, but got a tensor of shape ", shape_string(matrix.sizes()));
+  Tensor t = matrix;
+  if (is_coo(t)) {
+    const Members& m = members(t);
+    TESSERA_CHECK(m.sparse_dim == 2, "expected a matrix with two sparse dimensions, but got ", m.sparse_dim);
+    if (transposed) t = transposed_any(t, 0, 1);
+    const Tensor c = coalesced(t);
+    const Tensor n = numbers(members(c).compressed);
+    const Tensor places = flat_places(n, c.sizes());  // checks
+    const int64_t nnz = n.size(1);
+    return {pointers_of(n.data<int64_t>(), nnz, c.size(0)), contiguous(select(n, 0, 1)),
+            contiguous(resolve_neg(resolve_conj(members(c).values))), c.size(0), c.size(1)};
+  }
+  if (transposed) t = transposed_any(t, 0, 1);
+  if (t.layout() != Layout::kSparseCsr) t = in_layout(t, Layout::kSparseCsr);
+  const Members& m = members(t);
+  TESSERA_CHECK(m.values.dim() == 1, "expected a sparse matrix without dense dimensions");
+  Rows r{numbers(m.compressed), numbers(m.plain), contiguous(resolve_neg(resolve_conj(m.values))), t.size(0), t.size(1)};
+  const int64_t* p = r.pointers.data<int64_t>();
+  bool good = p[0] == 0 && p[r.height] == r.columns.numel();
+  for (int64_t i = 0; i < r.height; ++i) good &= p[i] <= p[i + 1];
+  TESSERA_CHECK_INDEX(good, "the compressed indices of a sparse tensor must ascend from 0 to the number of elements, ",
+                      r.columns.numel(), "; make it with check_invariants=True to see where they do not");
+  check_inside(r.columns, r.width);
+  return r;
+}
+
+}  // namespace tessera::kernels

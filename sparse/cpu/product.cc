@@ -1,0 +1,271 @@
+#include "sparse/cpu/product.h"
+
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <cstring>
+
+#include "tensor/core/error.h"
+#include "tensor/core/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "sparse/cpu/product.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "tensor/cpu/support/simd.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// kVectors vectors of a row of the result at a time, in registers.
+template <int kVectors, class D, class T>
+HWY_INLINE void AddColumns(D d, const int64_t* columns, const T* values, int64_t begin, int64_t end, const T* b,
+                           int64_t n, T* out) {
+  const size_t lanes = hn::Lanes(d);
+  hn::Vec<D> sums[kVectors];
+  for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
+  for (int64_t k = begin; k < end; ++k) {
+    const auto x = hn::Set(d, values[k]);
+    const T* row = b + columns[k] * n;
+    for (int v = 0; v < kVectors; ++v)
+      sums[v] = hn::MulAdd(x, hn::LoadU(d, row + static_cast<size_t>(v) * lanes), sums[v]);
+  }
+  for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[v], d, out + static_cast<size_t>(v) * lanes);
+}
+
+template <class T>
+HWY_INLINE void MultiplyLine(const int64_t* columns, const T* values, int64_t begin, int64_t end, const T* b, int64_t n,
+                             T* out) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t j = 0;
+  for (; j + 8 * lanes <= n; j += 8 * lanes) AddColumns<8>(d, columns, values, begin, end, b + j, n, out + j);
+  if (j + 4 * lanes <= n) {
+    AddColumns<4>(d, columns, values, begin, end, b + j, n, out + j);
+    j += 4 * lanes;
+  }
+  for (; j + lanes <= n; j += lanes) AddColumns<1>(d, columns, values, begin, end, b + j, n, out + j);
+  if (j == n) return;
+  std::fill(out + j, out + n, T(0));
+  for (int64_t k = begin; k < end; ++k) {
+    const T* row = b + columns[k] * n;
+    for (int64_t i = j; i < n; ++i) out[i] += values[k] * row[i];
+  }
+}
+
+void MultiplyF32(const RowsView& a, const float* b, int64_t n, float* out, int64_t first, int64_t last) {
+  const float* v = static_cast<const float*>(a.values);
+  for (int64_t i = first; i < last; ++i)
+    MultiplyLine(a.columns, v, a.pointers[i], a.pointers[i + 1], b, n, out + i * n);
+}
+void MultiplyF64(const RowsView& a, const double* b, int64_t n, double* out, int64_t first, int64_t last) {
+  const double* v = static_cast<const double*>(a.values);
+  for (int64_t i = first; i < last; ++i)
+    MultiplyLine(a.columns, v, a.pointers[i], a.pointers[i + 1], b, n, out + i * n);
+}
+
+template <class T>
+HWY_INLINE T Dot(const T* x, const T* y, int64_t n) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto s = hn::Zero(d), s1 = hn::Zero(d);
+  int64_t j = 0;
+  for (; j + 2 * lanes <= n; j += 2 * lanes) {
+    s = hn::MulAdd(hn::LoadU(d, x + j), hn::LoadU(d, y + j), s);
+    s1 = hn::MulAdd(hn::LoadU(d, x + j + lanes), hn::LoadU(d, y + j + lanes), s1);
+  }
+  for (; j + lanes <= n; j += lanes) s = hn::MulAdd(hn::LoadU(d, x + j), hn::LoadU(d, y + j), s);
+  T r = hn::GetLane(hn::SumOfLanes(d, hn::Add(s, s1)));
+  for (; j < n; ++j) r += x[j] * y[j];
+  return r;
+}
+template <class T>
+HWY_INLINE void Sample(const RowsView& p, const T* a, const T* b, int64_t depth, T* out, int64_t first, int64_t last) {
+  for (int64_t i = first; i < last; ++i)
+    for (int64_t k = p.pointers[i]; k < p.pointers[i + 1]; ++k)
+      out[k] = Dot(a + i * depth, b + p.columns[k] * depth, depth);
+}
+void SampleF32(const RowsView& p, const float* a, const float* b, int64_t depth, float* out, int64_t first,
+               int64_t last) {
+  Sample(p, a, b, depth, out, first, last);
+}
+void SampleF64(const RowsView& p, const double* a, const double* b, int64_t depth, double* out, int64_t first,
+               int64_t last) {
+  Sample(p, a, b, depth, out, first, last);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tessera::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::cpu {
+namespace {
+
+TESSERA_SIMD_TABLE(MultiplyF32);
+TESSERA_SIMD_TABLE(MultiplyF64);
+TESSERA_SIMD_TABLE(SampleF32);
+TESSERA_SIMD_TABLE(SampleF64);
+
+// Rows of a piece of work: some ten thousand products.
+int64_t rows_in_a_piece(const RowsView& a, int64_t n) {
+  const int64_t terms = a.pointers[a.height] - a.pointers[0];
+  const int64_t for_each = std::max<int64_t>(1, (terms / std::max<int64_t>(1, a.height) + 1) * std::max<int64_t>(1, n));
+  return std::max<int64_t>(1, 32768 / for_each);
+}
+
+template <class T>
+void multiply_typed(const RowsView& a, const T* b, int64_t n, T* out) {
+  const T* v = static_cast<const T*>(a.values);
+  parallel_for(a.height, rows_in_a_piece(a, n), [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      std::fill(out + i * n, out + (i + 1) * n, T());
+      for (int64_t k = a.pointers[i]; k < a.pointers[i + 1]; ++k)
+        for (int64_t j = 0; j < n; ++j) out[i * n + j] += v[k] * b[a.columns[k] * n + j];
+    }
+  });
+}
+
+template <class T>
+RowsResult multiply_sparse_typed(const RowsView& a, const RowsView& b, int64_t width) {
+  const T *x = static_cast<const T*>(a.values), *y = static_cast<const T*>(b.values);
+  RowsResult r;
+  r.pointers.push_back(0);
+  std::vector<T> sums(static_cast<size_t>(width)), values;
+  std::vector<int64_t> seen(static_cast<size_t>(width), -1), line;
+  for (int64_t i = 0; i < a.height; ++i) {
+    line.clear();
+    for (int64_t k = a.pointers[i]; k < a.pointers[i + 1]; ++k) {
+      const int64_t row = a.columns[k];
+      for (int64_t m = b.pointers[row]; m < b.pointers[row + 1]; ++m) {
+        const size_t c = static_cast<size_t>(b.columns[m]);
+        if (seen[c] != i) {
+          seen[c] = i;
+          sums[c] = T();
+          line.push_back(b.columns[m]);
+        }
+        sums[c] += x[k] * y[m];
+      }
+    }
+    std::sort(line.begin(), line.end());
+    for (int64_t c : line) {
+      r.columns.push_back(c);
+      values.push_back(sums[static_cast<size_t>(c)]);
+    }
+    r.pointers.push_back(static_cast<int64_t>(r.columns.size()));
+  }
+  r.values.resize(values.size() * sizeof(T));
+  if (!values.empty()) std::memcpy(r.values.data(), values.data(), r.values.size());
+  return r;
+}
+
+template <class T>
+void reduce_typed(Reduce how, const RowsView& a, const T* b, int64_t n, T* out, int64_t* chosen) {
+  const T* v = static_cast<const T*>(a.values);
+  const bool greatest = how == Reduce::kMax, least = how == Reduce::kMin;
+  const int64_t none = a.pointers[a.height];
+  parallel_for(a.height, rows_in_a_piece(a, n), [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      T* o = out + i * n;
+      std::fill(o, o + n, T());
+      const int64_t begin = a.pointers[i], end = a.pointers[i + 1];
+      for (int64_t k = begin; k < end; ++k) {
+        const T* row = b + a.columns[k] * n;
+        for (int64_t j = 0; j < n; ++j) {
+          const T x = v[k] * row[j];
+          if (!greatest && !least) {
+            o[j] += x;
+          } else if (k == begin || std::isnan(x) || (greatest ? x > o[j] : x < o[j])) {
+            o[j] = x;
+            if (chosen) chosen[i * n + j] = k;
+          }
+        }
+      }
+      if (how == Reduce::kMean && end > begin)
+        for (int64_t j = 0; j < n; ++j) o[j] /= static_cast<T>(end - begin);
+      if (chosen && begin == end) std::fill(chosen + i * n, chosen + (i + 1) * n, none);
+    }
+  });
+}
+
+template <class T>
+void softmax_typed(bool log, const int64_t* begins, int64_t groups, const uint32_t* order, int64_t width, const T* in,
+                   const T* y, T* out) {
+  parallel_for(groups, 256, [&](int64_t first, int64_t last) {
+    for (int64_t g = first; g < last; ++g)
+      for (int64_t j = 0; j < width; ++j) {
+        const auto at = [&](int64_t i) { return (order ? static_cast<int64_t>(order[i]) : i) * width + j; };
+        const int64_t begin = begins[g], end = begins[g + 1];
+        T sum = 0;
+        if (y) {
+          for (int64_t i = begin; i < end; ++i) sum += log ? in[at(i)] : in[at(i)] * y[at(i)];
+          for (int64_t i = begin; i < end; ++i)
+            out[at(i)] = log ? in[at(i)] - std::exp(y[at(i)]) * sum : (in[at(i)] - sum) * y[at(i)];
+          continue;
+        }
+        T most = in[at(begin)];
+        for (int64_t i = begin; i < end; ++i) most = std::max(most, in[at(i)]);
+        for (int64_t i = begin; i < end; ++i) sum += out[at(i)] = std::exp(in[at(i)] - most);
+        const T scale = log ? most + std::log(sum) : T(1) / sum;
+        for (int64_t i = begin; i < end; ++i) out[at(i)] = log ? in[at(i)] - scale : out[at(i)] * scale;
+      }
+  });
+}
+
+}  // namespace
+
+void multiply_rows(DType t, const RowsView& a, const void* b, int64_t n, void* out) {
+  if (t == DType::kFloat32 || t == DType::kFloat64) {
+    parallel_for(a.height, rows_in_a_piece(a, n), [&](int64_t first, int64_t last) {
+      if (t == DType::kFloat32)
+        TESSERA_SIMD(MultiplyF32)(a, static_cast<const float*>(b), n, static_cast<float*>(out), first, last);
+      else
+        TESSERA_SIMD(MultiplyF64)(a, static_cast<const double*>(b), n, static_cast<double*>(out), first, last);
+    });
+    return;
+  }
+  using C64 = std::complex<float>;
+  using C128 = std::complex<double>;
+  if (t == DType::kComplex64) return multiply_typed(a, static_cast<const C64*>(b), n, static_cast<C64*>(out));
+  if (t == DType::kComplex128) return multiply_typed(a, static_cast<const C128*>(b), n, static_cast<C128*>(out));
+  multiply_typed(a, static_cast<const int64_t*>(b), n, static_cast<int64_t*>(out));
+}
+
+void sample_products(DType t, const RowsView& p, const void* a, const void* b, int64_t depth, void* values) {
+  parallel_for(p.height, rows_in_a_piece(p, depth), [&](int64_t first, int64_t last) {
+    if (t == DType::kFloat32)
+      TESSERA_SIMD(SampleF32)
+      (p, static_cast<const float*>(a), static_cast<const float*>(b), depth, static_cast<float*>(values), first, last);
+    else
+      TESSERA_SIMD(SampleF64)
+      (p, static_cast<const double*>(a), static_cast<const double*>(b), depth, static_cast<double*>(values), first, last);
+  });
+}
+
+RowsResult multiply_sparse(DType t, const RowsView& a, const RowsView& b, int64_t width) {
+  if (t == DType::kFloat64) return multiply_sparse_typed<double>(a, b, width);
+  if (t == DType::kComplex128) return multiply_sparse_typed<std::complex<double>>(a, b, width);
+  return multiply_sparse_typed<int64_t>(a, b, width);
+}
+
+void reduce_rows(DType t, Reduce how, const RowsView& a, const void* b, int64_t n, void* out, int64_t* chosen) {
+  if (t == DType::kFloat32)
+    reduce_typed(how, a, static_cast<const float*>(b), n, static_cast<float*>(out), chosen);
+  else
+    reduce_typed(how, a, static_cast<const double*>(b), n, static_cast<double*>(out), chosen);
+}
+
+void group_softmax(DType t, bool log, const int64_t* begins, int64_t groups, const uint32_t* order, int64_t width,
+                   const void* in, const void* y, void* out) {
+  if (t == DType::kFloat32)
+    softmax_typed(log, begins, groups, order, width, static_cast<const float*>(in), static_cast<const float*>(y),
+                  static_cast<float*>(out));
+  else
+    softmax_typed(log, begins, groups, order, width, static_cast<const double*>(in), static_cast<const double*>(y),
+                  static_cast<double*>(out));
+}
+
+}  // namespace tessera::cpu
+#endif
