@@ -59,6 +59,7 @@ struct Plan {
   bool inside = false;   // rule runs inside of the level
   int fold_rank = 0;     // kFold: dimensions of an image without a batch
   Rule rule = nullptr;
+  uint32_t writes = 0;   // bit k: argument k is written to
   const OpHeader* functional = nullptr;  // of an in-place form: the form that gives its result
   const OpHeader* copying = nullptr;     // of a view: the operator whose result is a copy
 };

@@ -62,13 +62,17 @@ class PythonKeyTracer(Tracer):
             found = self._made.get(id(a)) or self._places.get(_place(a))
             if found is not None:
                 return found[1].node
-            prefix = "_param_constant" if isinstance(a, tessera.nn.Parameter) else "_tensor_constant"
-            path = self.get_fresh_qualname(prefix)
-            setattr(self.root, path, a)
-            node = self.create_node("get_attr", path, (), {})
-            self.track(a, Proxy(node, self))
-            return node
+            return self.constant(a)
         return super().create_arg(a)
+
+    def constant(self, a):
+        """The node of a tensor that the trace has not made: an attribute."""
+        prefix = "_param_constant" if isinstance(a, tessera.nn.Parameter) else "_tensor_constant"
+        path = self.get_fresh_qualname(prefix)
+        setattr(self.root, path, a)
+        node = self.create_node("get_attr", path, (), {})
+        self.track(a, Proxy(node, self))
+        return node
 
     def track(self, value, proxy):
         """Notes the proxies of what an operator returned: a tensor, or a tuple or list of them."""
@@ -95,6 +99,10 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         super().__init__()
         self.tracer = tracer
         self.decomposition_table = dict(decomposition_table or {})
+
+    def nested(self, tracer):
+        """A mode like this one for another tracer: the functions that are arguments of operators have their own."""
+        return type(self)(tracer, self.decomposition_table)
 
     def __enter__(self):
         _modes.append(self)
