@@ -214,7 +214,8 @@ bool run_twin(const OpHeader& op, const Plan& plan, const std::vector<Value>& va
 }
 
 // The op itself, on copies of what it writes.
-void run_on_copies(const OpHeader& op, const Plan& plan, std::vector<Value> values, Value* rets, std::vector<Value>& written) {
+void run_on_copies(const OpHeader& op, const Plan& plan, std::vector<Value> values, Value* rets,
+                   std::vector<Value>& written) {
   for (size_t i = 0; i < values.size(); ++i) {
     if (!(plan.writes >> i & 1)) continue;
     values[i] = map_tensors(values[i], [](const Tensor& t) { return clone(t); });
@@ -273,7 +274,10 @@ void run_view(const OpHeader& op, const Value* args, size_t n, Value* rets, size
     alias->steps.back().output = output;
     alias->steps.back().is_list = is_list;
     Tensor t = wrapped(value, level, std::move(alias));
-    if (level == kAtKey) mark_view(t, args[0].tensor(), op, args, n, output, is_list, num_rets);  // for autograd above
+    if (level == kAtKey && op.flags & kIsView)
+      mark_view(t, args[0].tensor(), op, args, n, output, is_list, num_rets);  // for autograd above
+    else if (level == kAtKey)
+      t.impl()->set_own_version(args[0].tensor().impl()->own_version());
     return t;
   };
   for (size_t i = 0; i < num_rets; ++i) {
@@ -292,7 +296,7 @@ void run_in(const OpHeader& op, const Value* args, size_t n, Value* rets, size_t
             bool removes_views) {
   const Plan& plan = plan_of(op);
   std::vector<Value> values(args, args + n);
-  bool any = false, any_plain = false, writes = false, writes_plain = false;
+  bool any = false, writes = false, writes_plain = false;
   {
     const Below below(id);
     each_tensor(args, n, [&](const Tensor& t, size_t i, size_t k) {
@@ -300,7 +304,6 @@ void run_in(const OpHeader& op, const Value* args, size_t n, Value* rets, size_t
       const bool written = plan.writes >> i & 1;
       writes = writes || written;
       if (!w) {
-        any_plain = true;
         writes_plain = writes_plain || written;
         return;
       }
@@ -310,7 +313,7 @@ void run_in(const OpHeader& op, const Value* args, size_t n, Value* rets, size_t
   }
   if (any && writes_plain) throw_plain(op);
   if (any && writes) return run_write(op, plan, args, n, values, rets, num_rets, id, removes_views);
-  const bool view = op.flags & kIsView;
+  const bool view = plan.shares_memory;
   const OpHeader& called = view && removes_views && plan.copying ? *plan.copying : op;
   {
     const Below below(id);
@@ -318,8 +321,8 @@ void run_in(const OpHeader& op, const Value* args, size_t n, Value* rets, size_t
     if (view && removes_views && !plan.copying)
       for (size_t i = 0; i < num_rets; ++i) rets[i] = map_tensors(rets[i], [](const Tensor& t) { return clone(t); });
   }
-  if (writes) return;  // a tensor from elsewhere, written to as ever
-  if (any_plain && !any) return;  // nothing but tensors from elsewhere: so is the result, which may be a view of one
+  if (writes) return;        // a tensor from elsewhere, written to as ever
+  if (view && !any) return;  // of a tensor from elsewhere: writes to it go there
   if (WrapperImpl* viewed = view && n > 0 && args[0].is_tensor() ? wrapper_at(args[0].tensor(), id) : nullptr)
     return run_view(called, args, n, rets, num_rets, id, *viewed);
   const auto result = [&](const Tensor& value) {
@@ -355,7 +358,9 @@ bool stays_whole(const OpHeader& op, const Value* args, size_t n) {
   if (!t_whole || !t_whole->count(&op)) return false;
   return !thread_state.grad_enabled || !any_tensor(args, n, [](const Tensor& t) { return t.requires_grad(); });
 }
-const std::set<const OpHeader*>* keep_whole(const std::set<const OpHeader*>* ops) { return std::exchange(t_whole, ops); }
+const std::set<const OpHeader*>* keep_whole(const std::set<const OpHeader*>* ops) {
+  return std::exchange(t_whole, ops);
+}
 
 bool include_functional(bool on, bool removes_views) {
   register_at_key();

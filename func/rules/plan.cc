@@ -133,7 +133,8 @@ void find_relatives(const OpHeader& op, Plan& p) {
       p.functional = find(pair.functional);
   const std::string name = op.name;
   if (p.is_view) p.copying = related(op, p, name + "_copy");
-  if (!p.functional && op.flags & kIsInplace && ends_with(name, "_")) p.functional = related(op, p, name.substr(0, name.size() - 1));
+  if (!p.functional && op.flags & kIsInplace && ends_with(name, "_"))
+    p.functional = related(op, p, name.substr(0, name.size() - 1));
 }
 
 Plan make_plan(const OpHeader& op) {
@@ -143,6 +144,9 @@ Plan make_plan(const OpHeader& op) {
   p.schema = parse_schema(op.info->schema);
   for (const SchemaArgument& a : p.schema.arguments) p.roles.push_back(role_of(a));
   p.is_view = op.flags & kIsView;
+  p.shares_memory =
+      p.is_view || (!op.mutable_args && !p.schema.arguments.empty() && !p.schema.returns.empty() &&
+                    p.schema.arguments[0].type.alias_anywhere() && p.schema.returns[0].type.alias_anywhere());
   p.writes = op.mutable_args;
   // Its schema can't say so: a statistic that is updated would be an out= argument.
   if (p.schema.name == "aten::_batch_norm") p.writes = 1u << 5 | 1u << 6;

@@ -1,7 +1,7 @@
 """Functions among the arguments of operators, as graphs of a trace that is under way.
 
-What a body uses of the trace around it, and whatever tensor it finds elsewhere, becomes one more operand: bodies hold no
-tensors. So the same graph serves the eager call, the traced one and the backward pass.
+What a body uses of the trace around it, and whatever tensor it finds elsewhere, becomes one more operand: bodies
+hold no tensors. So the same graph serves the eager call, the traced one and the backward pass.
 """
 
 import contextlib
@@ -84,8 +84,8 @@ def _reject_writes(name, graph):
         for given, formal in zip(node.args, schema.arguments):
             if formal.is_write and getattr(given, "op", None) == "placeholder":
                 raise RuntimeError(
-                    f"{name}: a function writes to its operand {given.name} ({node.target}), which is not supported: it "
-                    "might be modifying the input! Return the new tensor instead"
+                    f"{name}: a function writes to its operand {given.name} ({node.target}), which is not supported: "
+                    "it might be modifying the input! Return the new tensor instead"
                 )
 
 
@@ -178,7 +178,9 @@ def pulled_back(function, count, wanted, results=None):
                 operands[i] = operands[i].detach().requires_grad_()
             made = function(*operands)[:results]
             pairs = [
-                (t, g) for t, g in zip(made, grads) if isinstance(t, tessera.Tensor) and t.requires_grad and g is not None
+                (t, g)
+                for t, g in zip(made, grads)
+                if isinstance(t, tessera.Tensor) and t.requires_grad and g is not None
             ]
             found = [None] * len(wanted)
             if pairs:

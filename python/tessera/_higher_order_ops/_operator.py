@@ -40,13 +40,17 @@ class ControlFlow(HigherOrderOperator):
     def _functional(self, *args):
         """The call below functional tensors: on what they hold, with functions that are made functional, too."""
         func = _C._func
+        was = func._include_functional(False, False)
 
         def outside(leaf):
             if func._is_functional_tensor(leaf):
                 return func._from_functional_tensor(leaf)
-            return _functional_body(self.name(), leaf) if callable(leaf) and not _is_tensor(leaf) else leaf
+            return _functional_body(self.name(), leaf, was) if callable(leaf) and not _is_tensor(leaf) else leaf
 
-        result = self(*pytree.tree_map(outside, args))
+        try:
+            result = self(*pytree.tree_map(outside, args))
+        finally:
+            func._include_functional(was, False)
         return pytree.tree_map_only(_C.TensorBase, func._to_functional_tensor, result)
 
 
@@ -59,13 +63,19 @@ def _is_tensor(x):
     return isinstance(x, _C.TensorBase)
 
 
-def _functional_body(name, function):
+def _functional_body(name, function, included):
+    """The function on functional tensors; `included`: and those that it makes of none are functional."""
     func = _C._func
 
     def body(*operands):
         inside = [func._to_functional_tensor(x) if _is_tensor(x) else x for x in operands]
+        was = func._include_functional(included, False)
+        try:
+            result = function(*inside)
+        finally:
+            func._include_functional(was, False)
         result = pytree.tree_map(
-            lambda x: func._from_functional_tensor(x) if func._is_functional_tensor(x) else x, function(*inside)
+            lambda x: func._from_functional_tensor(x) if func._is_functional_tensor(x) else x, result
         )
         for i, x in enumerate(inside):
             if _is_tensor(x) and func._functional_state(x)[0]:

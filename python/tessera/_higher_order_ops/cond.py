@@ -59,7 +59,7 @@ def _check_alike(first, second):
     different = metadata_differs(first, second)
     if different:
         raise RuntimeError(
-            "torch.cond: expected true_fn and false_fn to return the same number of tensors with the same metadata, but "
+            "torch.cond: expected true_fn and false_fn to return as many tensors with the same metadata, but "
             f"their results {different}"
         )
 
@@ -80,8 +80,8 @@ def cond(pred, true_fn, false_fn, operands=()):
         pred: a bool (which is decided when traced), a symbolic one, or a tensor with one element.
         operands: a tuple or list of tensors, or of tuples, lists and dicts of them.
 
-    Raises: RuntimeError for another `pred`, functions that can't be called, operands in no tuple or that are no tensors,
-        and what tracing finds.
+    Raises: RuntimeError for another `pred`, functions that can't be called, operands in no tuple or that are no
+        tensors, and what tracing finds.
 
     >>> x = tessera.tensor([1.0, 2.0])
     >>> tessera.cond(x.sum() > 2, lambda x: x * 2, lambda x: x - 1, (x,))

@@ -9,7 +9,8 @@ __all__ = ["out_dtype"]
 
 
 class OutDtypeOp(ControlFlow):
-    """`out_dtype(op, dtype, *args)`: what op computes in that dtype of its arguments, such as int32 sums of int8 products.
+    """`out_dtype(op, dtype, *args)`: what op computes in that dtype of its arguments, such as int32 sums of int8
+    products.
 
     Args:
         op: an OpOverload with one result, which writes to nothing.

@@ -44,7 +44,7 @@ class ScanOp(ControlFlow):
         different = metadata_differs(carried, made[: len(carried)])
         if different:
             raise RuntimeError(
-                "scan: expected combine_fn to return a carry with the metadata of the one it is given, but init and the "
+                "scan: expected combine_fn to return a carry with the metadata of the one given, but init and the "
                 f"carry that it returned {different}"
             )
         return made
@@ -80,7 +80,8 @@ class ScanOp(ControlFlow):
 
 
 def _backward(op, _bodies, step, parts, wanted, grads):
-    """Goes forward once more to see what each step carried, then backward; gradients of additional inputs are summed."""
+    """Goes forward once more to see what each step carried, then backward; gradients of additional inputs are
+    summed."""
     init, xs, additional = parts
     carries, count = len(init), len(init) + len(xs)
     values = [*init, *xs, *additional]

@@ -130,7 +130,7 @@ class WhileLoopStackOutputOp(WhileLoopOp):
         go_on = _condition(cond_fn, carried, additional)
         if without_values(go_on):
             raise RuntimeError(
-                "while_loop: the number of steps of a loop over fake tensors is not known, so that its gradient can't be "
+                "while_loop: the number of steps of a loop over fake tensors is not known, so its gradient can't be "
                 "traced; trace without gradients, or on real tensors"
             )
         while go_on:
@@ -183,8 +183,8 @@ def while_loop(cond_fn, body_fn, carried_inputs):
         isinstance(t, (tessera.Tensor, int)) or is_symbol(t, "SymInt") for t in leaves
     ):
         raise RuntimeError(
-            "Expect carried_inputs to be a tuple of possibly nested dict/list/tuple that only consists of tensor or int "
-            f"leaves, but got {carried_inputs}."
+            "Expect carried_inputs to be a tuple of possibly nested dict/list/tuple that only consists of tensor or "
+            f"int leaves, but got {carried_inputs}."
         )
     condition, body = Flat(lambda *a: cond_fn(*a), spec), Flat(lambda *a: _as_tuple(body_fn(*a)), spec)
     result = while_loop_op(condition, body, tuple(leaves), ())
