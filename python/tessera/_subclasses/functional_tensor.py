@@ -74,7 +74,7 @@ def _disable_functionalization():
     _functional._include_functional(was, _enabled[-1][1] if _enabled else False)
 
 
-class _Meta(type(tessera.Tensor)):
+class _Meta(type):
     def __instancecheck__(cls, instance):
         return _is_functional_tensor(instance)
 
