@@ -34,6 +34,8 @@ struct ViewOfCall final : public autograd::ViewFn {
   }
 };
 
+}  // namespace
+
 void mark_view(const Tensor& view, const Tensor& of, const OpHeader& op, const Value* args, size_t n, size_t output,
                bool is_list, size_t num_rets) {
   TensorImpl* impl = view.impl();
@@ -50,6 +52,8 @@ void mark_view(const Tensor& view, const Tensor& of, const OpHeader& op, const V
   impl->materialize_autograd_meta().view_fn = replay;
   impl->update_autograd_key();
 }
+
+namespace {
 
 // --- grad and jvp: the level's own part is done, or there is none; outside of the level everything is a value ---
 

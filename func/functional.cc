@@ -1,12 +1,16 @@
 #include "func/functional.h"
 
 #include <algorithm>
+#include <mutex>
+#include <utility>
 
 #include "autograd/tangent.h"
 #include "func/arguments.h"
 #include "func/copies/copies.h"
+#include "func/front.h"
 #include "func/rules/plan.h"
 #include "func/view_call.h"
+#include "tensor/dispatch/runtime.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/promotion.h"
 
@@ -19,11 +23,27 @@ struct Memory final : public RefCounted {
   int64_t generation = 0;  // number of writes
 };
 
+// What a call runs under while the layer works on values: the innermost level hidden, or for kAtKey the keys down to
+// Functionalize excluded.
+class Below {
+ public:
+  explicit Below(int64_t level) {
+    if (level == kAtKey)
+      excluded_.emplace(kAutogradKeys | DispatchKey::kFunctionalize | DispatchKey::kForward |
+                        DispatchKey::kADInplaceOrView);
+    else
+      hidden_.emplace();
+  }
+
+ private:
+  std::optional<Hidden> hidden_;
+  std::optional<ExcludeKeys> excluded_;
+};
+
 // The part of a tensor in its memory.
 struct Alias final : public RefCounted {
   IntrusivePtr<Memory> memory;
   std::vector<ViewCall> steps;  // from the memory's base to the tensor
-  int64_t generation = 0;       // of the memory, when the tensor's value was made
 };
 
 Alias& alias_of(WrapperImpl& w) { return static_cast<Alias&>(*w.part()); }
@@ -31,7 +51,9 @@ Alias& alias_of(WrapperImpl& w) { return static_cast<Alias&>(*w.part()); }
 Tensor wrapped(const Tensor& value, int64_t level, IntrusivePtr<Alias> alias) {
   Tensor t = make_tracked(value, level);
   if (has_history(value)) t.impl()->set_requires_grad(true);  // composite operators ask
-  wrapper_of(t)->set_part(std::move(alias));
+  WrapperImpl& w = static_cast<WrapperImpl&>(*t.impl());
+  w.set_number(alias->memory->generation);
+  w.set_part(std::move(alias));
   return t;
 }
 Tensor with_memory_of_its_own(const Tensor& value, int64_t level) {
@@ -43,11 +65,11 @@ Tensor with_memory_of_its_own(const Tensor& value, int64_t level) {
 
 const Tensor& current(WrapperImpl& w) {
   Alias& a = alias_of(w);
-  if (a.generation != a.memory->generation) {
+  if (w.number() != a.memory->generation) {
     Tensor value = a.memory->base;
     for (const ViewCall& step : a.steps) value = step.again(value);
     w.set_value(std::move(value), -1);
-    a.generation = a.memory->generation;
+    w.set_number(a.memory->generation);
   }
   return w.value();
 }
@@ -117,7 +139,7 @@ void write(WrapperImpl& w, const Tensor& value) {
   Tensor whole = value;
   for (size_t k = a.steps.size(); k-- > 0;) whole = put_back(a.steps[k], path[k], whole);
   a.memory->base = whole;
-  a.generation = ++a.memory->generation;
+  w.set_number(++a.memory->generation);
   w.set_value(value, -1);
   w.bump_version();
 }
@@ -144,8 +166,25 @@ Tensor as_written(const OpHeader& op, const Tensor& self, const Tensor& result) 
   return to(result, self.dtype());
 }
 
+// An out= form by the form that makes its results. What they are written to takes their shape, and keeps its dtype.
+void run_without_out(const OpHeader& op, const Plan& plan, const std::vector<Value>& values,
+                     std::vector<Value>& written) {
+  std::vector<Value> found(plan.schema.returns.size()), given;
+  for (size_t i = 0; i < values.size(); ++i)
+    if (!(plan.writes >> i & 1)) given.push_back(values[i]);
+  call(*plan.functional, given, found.data());
+  size_t r = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!(plan.writes >> i & 1)) continue;
+    const Tensor &result = found[r++].tensor(), &out = values[i].tensor();
+    if (result.dtype() != out.dtype()) check_can_cast(result.dtype(), out.dtype());
+    written[i] = result.dtype() == out.dtype() ? Value::of(Tensor(result)) : Value::of(to(result, out.dtype()));
+  }
+}
+
 // The values that `op` leaves in what it writes, by operators that write to nothing. False if there is none for it.
-bool run_twin(const OpHeader& op, const Plan& plan, const std::vector<Value>& values, std::vector<Value>& written) {
+bool run_twin(const OpHeader& op, const Plan& plan, const std::vector<Value>& values, Value* rets,
+              std::vector<Value>& written) {
   if (std::string_view(op.name) == "aten::copy_") {
     const Tensor& self = values[0].tensor();
     written[0] = Value::of(_to_copy(expand(values[1].tensor(), to_vector(self.sizes())), self.dtype(), std::nullopt,
@@ -156,7 +195,17 @@ bool run_twin(const OpHeader& op, const Plan& plan, const std::vector<Value>& va
     written[0] = Value::of(zeros_like(values[0].tensor()));
     return true;
   }
-  if (!plan.functional || op.mutable_args != 1) return false;
+  if (!plan.functional) return false;
+  if (std::string_view(op.name) == "aten::_batch_norm") {  // of training; the new statistics are its last results
+    Value found[5];
+    call(*plan.functional, {values[0], values[1], values[2], values[5], values[6], values[7], values[8], values[9]},
+         found);
+    std::copy_n(found, 3, rets);
+    std::copy_n(found + 3, 2, &written[5]);
+    return true;
+  }
+  if (op.flags & kIsOut) return run_without_out(op, plan, values, written), true;
+  if (plan.writes != 1) return false;
   Value found;
   call(*plan.functional, values, &found);
   size_t k = 0;
@@ -165,14 +214,15 @@ bool run_twin(const OpHeader& op, const Plan& plan, const std::vector<Value>& va
 }
 
 // The op itself, on copies of what it writes.
-void run_on_copies(const OpHeader& op, std::vector<Value> values, Value* rets, std::vector<Value>& written) {
+void run_on_copies(const OpHeader& op, const Plan& plan, std::vector<Value> values, Value* rets,
+                   std::vector<Value>& written) {
   for (size_t i = 0; i < values.size(); ++i) {
-    if (!(op.mutable_args >> i & 1)) continue;
+    if (!(plan.writes >> i & 1)) continue;
     values[i] = map_tensors(values[i], [](const Tensor& t) { return clone(t); });
   }
   call(op, values, rets);
   for (size_t i = 0; i < values.size(); ++i)
-    if (op.mutable_args >> i & 1) written[i] = values[i];
+    if (plan.writes >> i & 1) written[i] = values[i];
 }
 
 // An in-place form that only makes another view of its tensor (t.transpose_()).
@@ -180,7 +230,11 @@ void reshape_in_place(const OpHeader& view, const Value* args, size_t n, const s
                       WrapperImpl& w) {
   Value result;
   call(view, values, &result);
-  alias_of(w).steps.emplace_back(view, args, n, 1);
+  auto changed = make_intrusive<Alias>();  // its own: twins of the tensor keep their form
+  changed->memory = alias_of(w).memory;
+  changed->steps = alias_of(w).steps;
+  changed->steps.emplace_back(view, args, n, 1);
+  w.set_part(std::move(changed));
   w.set_value(Tensor(result.tensor()), -1);
   w.bump_version();
 }
@@ -189,21 +243,21 @@ void run_write(const OpHeader& op, const Plan& plan, const Value* args, size_t n
                Value* rets, size_t num_rets, int64_t level, bool removes_views) {
   std::vector<Value> written(n);
   {
-    Hidden hidden;
+    const Below below(level);
     if (plan.functional && plan.functional->flags & kIsView) {
       const OpHeader* copying = removes_views ? plan_of(*plan.functional).copying : nullptr;
-      reshape_in_place(copying ? *copying : *plan.functional, args, n, values, *wrapper_of(args[0].tensor()));
+      reshape_in_place(copying ? *copying : *plan.functional, args, n, values, *wrapper_at(args[0].tensor(), level));
     } else {
-      if (!run_twin(op, plan, values, written)) run_on_copies(op, values, rets, written);
+      if (!run_twin(op, plan, values, rets, written)) run_on_copies(op, plan, values, rets, written);
       each_tensor(args, n, [&](const Tensor& t, size_t i, size_t k) {
-        if (op.mutable_args >> i & 1) write(*wrapper_of(t), tensor_at(written[i], k));
+        if (plan.writes >> i & 1) write(*wrapper_at(t, level), tensor_at(written[i], k));
       });
     }
   }
   // Results are what was written, in order, or new tensors.
   size_t r = 0;
   for (size_t i = 0; i < n && r < num_rets; ++i)
-    if ((op.mutable_args >> i & 1) && args[i].is_tensor() && plan.schema.returns[r].type.alias_anywhere())
+    if ((plan.writes >> i & 1) && args[i].is_tensor() && plan.schema.returns[r].type.alias_anywhere())
       rets[r++] = args[i];
   for (; r < num_rets; ++r)
     if (rets[r].is_tensor() && rets[r].tensor().defined())
@@ -215,12 +269,16 @@ void run_view(const OpHeader& op, const Value* args, size_t n, Value* rets, size
   const auto make = [&](const Tensor& value, size_t output, bool is_list) {
     auto alias = make_intrusive<Alias>();
     alias->memory = alias_of(viewed).memory;
-    alias->generation = alias_of(viewed).generation;
     alias->steps = alias_of(viewed).steps;
     alias->steps.emplace_back(op, args, n, num_rets);
     alias->steps.back().output = output;
     alias->steps.back().is_list = is_list;
-    return wrapped(value, level, std::move(alias));
+    Tensor t = wrapped(value, level, std::move(alias));
+    if (level == kAtKey && op.flags & kIsView)
+      mark_view(t, args[0].tensor(), op, args, n, output, is_list, num_rets);  // for autograd above
+    else if (level == kAtKey)
+      t.impl()->set_own_version(args[0].tensor().impl()->own_version());
+    return t;
   };
   for (size_t i = 0; i < num_rets; ++i) {
     const bool is_list = rets[i].is_tensor_list();
@@ -231,18 +289,22 @@ void run_view(const OpHeader& op, const Value* args, size_t n, Value* rets, size
 
 }  // namespace
 
-void run_functional(const OpHeader& op, const Value* args, size_t n, Value* rets, size_t num_rets) {
-  const int64_t id = top_level()->id;
-  const bool removes_views = top_level()->removes_views;
+namespace {
+
+// What of `values`, the arguments with values for wrappers, the call is to have; the rest of it as its results.
+void run_in(const OpHeader& op, const Value* args, size_t n, Value* rets, size_t num_rets, int64_t id,
+            bool removes_views) {
   const Plan& plan = plan_of(op);
   std::vector<Value> values(args, args + n);
-  bool any = false, writes_plain = false;
+  bool any = false, writes = false, writes_plain = false;
   {
-    Hidden hidden;
+    const Below below(id);
     each_tensor(args, n, [&](const Tensor& t, size_t i, size_t k) {
       WrapperImpl* w = wrapper_at(t, id);
+      const bool written = plan.writes >> i & 1;
+      writes = writes || written;
       if (!w) {
-        writes_plain = writes_plain || (op.mutable_args >> i & 1);
+        writes_plain = writes_plain || written;
         return;
       }
       any = true;
@@ -250,16 +312,17 @@ void run_functional(const OpHeader& op, const Value* args, size_t n, Value* rets
     });
   }
   if (any && writes_plain) throw_plain(op);
-  if (any && op.mutable_args) return run_write(op, plan, args, n, values, rets, num_rets, id, removes_views);
-  const bool view = op.flags & kIsView;
+  if (any && writes) return run_write(op, plan, args, n, values, rets, num_rets, id, removes_views);
+  const bool view = plan.shares_memory;
   const OpHeader& called = view && removes_views && plan.copying ? *plan.copying : op;
   {
-    Hidden hidden;
+    const Below below(id);
     call(called, values, rets);
     if (view && removes_views && !plan.copying)
       for (size_t i = 0; i < num_rets; ++i) rets[i] = map_tensors(rets[i], [](const Tensor& t) { return clone(t); });
   }
-  if (op.mutable_args) return;  // a tensor from elsewhere, written to as ever
+  if (writes) return;        // a tensor from elsewhere, written to as ever
+  if (view && !any) return;  // of a tensor from elsewhere: writes to it go there
   if (WrapperImpl* viewed = view && n > 0 && args[0].is_tensor() ? wrapper_at(args[0].tensor(), id) : nullptr)
     return run_view(called, args, n, rets, num_rets, id, *viewed);
   const auto result = [&](const Tensor& value) {
@@ -271,6 +334,71 @@ void run_functional(const OpHeader& op, const Value* args, size_t n, Value* rets
     return same.defined() ? same : with_memory_of_its_own(value, id);
   };
   for (size_t i = 0; i < num_rets; ++i) rets[i] = map_tensors(rets[i], result);
+}
+
+thread_local const std::set<const OpHeader*>* t_whole = nullptr;
+thread_local bool t_removes_views = false;
+
+void at_key(void*, const OpHeader& op, DispatchKeySet, const Value* args, size_t n, Value* rets, size_t num_rets) {
+  if (plan_of(op).composite && !stays_whole(op, args, n)) {
+    const DispatchKeySet none;
+    op.info->adapter->call(op, &none, args, rets);
+    return;
+  }
+  run_in(op, args, n, rets, num_rets, kAtKey, t_removes_views);
+}
+
+}  // namespace
+
+void run_functional(const OpHeader& op, const Value* args, size_t n, Value* rets, size_t num_rets) {
+  run_in(op, args, n, rets, num_rets, top_level()->id, top_level()->removes_views);
+}
+
+bool stays_whole(const OpHeader& op, const Value* args, size_t n) {
+  if (!t_whole || !t_whole->count(&op)) return false;
+  return !thread_state.grad_enabled || !any_tensor(args, n, [](const Tensor& t) { return t.requires_grad(); });
+}
+const std::set<const OpHeader*>* keep_whole(const std::set<const OpHeader*>* ops) {
+  return std::exchange(t_whole, ops);
+}
+
+bool include_functional(bool on, bool removes_views) {
+  register_at_key();
+  constexpr uint64_t bit = DispatchKeySet(DispatchKey::kFunctionalize).bits();
+  const bool was = thread_state.included & bit;
+  thread_state.included = on ? thread_state.included | bit : thread_state.included & ~bit;
+  t_removes_views = removes_views;
+  return was;
+}
+
+void register_at_key() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    RuntimeKernel kernel;
+    kernel.boxed = make_intrusive<BoxedEntry>();
+    kernel.boxed->kernel = at_key;
+    static auto* kept = new Registration(register_fallback(DispatchKey::kFunctionalize, std::move(kernel)));
+    (void)kept;
+  });
+}
+
+Tensor to_functional(const Tensor& t) {
+  TESSERA_CHECK(!wrapper_at(t, kAtKey), "_to_functional_tensor(): the tensor is functional already");
+  register_at_key();
+  return with_memory_of_its_own(t, kAtKey);
+}
+
+Functional functional_state(const Tensor& t) {
+  WrapperImpl* w = wrapper_at(t, kAtKey);
+  TESSERA_CHECK(w, "expected a functional tensor (of _to_functional_tensor)");
+  const Alias& a = alias_of(*w);
+  return {a.memory->generation, a.steps.size()};
+}
+void replace_functional(const Tensor& t, const Tensor& value) {
+  WrapperImpl* w = wrapper_at(t, kAtKey);
+  TESSERA_CHECK(w, "expected a functional tensor (of _to_functional_tensor)");
+  const Below below(kAtKey);
+  write(*w, value);
 }
 
 std::vector<Tensor> functional_arguments(TensorList given, int64_t level) {
@@ -287,7 +415,7 @@ std::vector<Tensor> functional_arguments(TensorList given, int64_t level) {
 Tensor functional_value(const Tensor& t, int64_t level) {
   WrapperImpl* w = wrapper_at(t, level);
   if (!w) return t;
-  Hidden hidden;
+  const Below below(level);
   return current(*w);
 }
 

@@ -57,10 +57,13 @@ IntrusivePtr<TensorImpl> WrapperImpl::shallow_copy(bool shares_version) const {
 }
 
 void WrapperImpl::take_contents_of(const TensorImpl& other) {
-  const auto* w = (is_transformed(other.keys())) ? static_cast<const WrapperImpl*>(&other) : nullptr;
+  const bool wraps = is_transformed(other.keys()) || other.keys().has(DispatchKey::kFunctionalize);
+  const auto* w = wraps ? static_cast<const WrapperImpl*>(&other) : nullptr;
   TESSERA_CHECK(w && w->level() == level_ && w->is_batched() == is_batched(),
                 "the data of a tensor inside of a function transform can only be set to that of another tensor of the "
                 "same transform; return the new value from the function instead");
+  part_ = w->part_;
+  number_ = w->number_;
   set_value(w->value(), w->batch_dim());
 }
 
@@ -73,7 +76,8 @@ Tensor make_batched(const Tensor& value, int64_t batch_dim, int64_t level) {
   return Tensor(std::move(impl));
 }
 Tensor make_tracked(const Tensor& value, int64_t level) {
-  auto impl = make_intrusive<WrapperImpl>(value, level, -1, DispatchKey::kFuncTorchGradWrapper);
+  const DispatchKey key = level == kAtKey ? DispatchKey::kFunctionalize : DispatchKey::kFuncTorchGradWrapper;
+  auto impl = make_intrusive<WrapperImpl>(value, level, -1, key);
   impl->set_own_version(make_intrusive<VersionCounter>());
   return Tensor(std::move(impl));
 }

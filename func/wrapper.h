@@ -20,7 +20,7 @@ class WrapperImpl final : public TensorImpl {
   // Of functionalize: its part in the memory that it stands for.
   const IntrusivePtr<RefCounted>& part() const { return part_; }
   void set_part(IntrusivePtr<RefCounted> part) { part_ = std::move(part); }
-  // Of a tape: which of its tensors this is.
+  // Of a tape: which of its tensors this is. Of functionalize: the generation of its memory that the value is of.
   int64_t number() const { return number_; }
   void set_number(int64_t number) { number_ = number; }
   // Another value for the same tensor (t.transpose_()).
@@ -43,8 +43,12 @@ class WrapperImpl final : public TensorImpl {
 inline WrapperImpl* wrapper_of(const Tensor& t) {
   return is_transformed(t) ? static_cast<WrapperImpl*>(t.impl()) : nullptr;
 }
+// The level of tensors that are functional below autograd, at key Functionalize: of no transform, and it never ends.
+inline constexpr int64_t kAtKey = 0;
 // The wrapper that `level` made, or null.
 inline WrapperImpl* wrapper_at(const Tensor& t, int64_t level) {
+  if (level == kAtKey)
+    return t.defined() && t.keys().has(DispatchKey::kFunctionalize) ? static_cast<WrapperImpl*>(t.impl()) : nullptr;
   WrapperImpl* w = wrapper_of(t);
   return w && w->level() == level ? w : nullptr;
 }

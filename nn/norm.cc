@@ -156,6 +156,26 @@ std::tuple<Tensor, Tensor, Tensor> native_batch_norm_composite(const Tensor& inp
   return {y, public_stat(mean, input, params), public_stat(invstd, input, params)};
 }
 
+std::tuple<Tensor, Tensor, Tensor> native_batch_norm_without_stats(const Tensor& input, const Tensor& weight,
+                                                                   const Tensor& bias, bool training, double momentum,
+                                                                   double eps) {
+  return native_batch_norm_composite(input, weight, bias, Tensor(), Tensor(), training, momentum, eps);
+}
+std::tuple<Tensor, Tensor, Tensor> native_batch_norm_of_running(const Tensor& input, const Tensor& weight,
+                                                                const Tensor& bias, const Tensor& running_mean,
+                                                                const Tensor& running_var, double momentum,
+                                                                double eps) {
+  return native_batch_norm_composite(input, weight, bias, running_mean, running_var, false, momentum, eps);
+}
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> native_batch_norm_functional(
+    const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+    const Tensor& running_var, bool training, double momentum, double eps) {
+  const Tensor mean = clone(running_mean), var = clone(running_var);
+  auto [y, save_mean, save_invstd] =
+      native_batch_norm_composite(input, weight, bias, mean, var, training, momentum, eps);
+  return {y, save_mean, save_invstd, mean, var};
+}
+
 std::tuple<Tensor, Tensor, Tensor> _batch_norm_meta(const Tensor& input, const Tensor& weight, const Tensor& bias,
                                                     const Tensor& mean, const Tensor& var, const Tensor& running_mean,
                                                     const Tensor& running_var, bool training, double, double) {

@@ -98,10 +98,43 @@ const OpHeader* related(const OpHeader& op, const Plan& p, const std::string& na
   return parse_schema(found->info->schema()).arguments.size() == p.schema.arguments.size() ? found : nullptr;
 }
 
+// Of an out= form: the form with the same arguments that makes its results. The part of its overload's name before
+// "out" is the form's, or the form is the first of several.
+const OpHeader* without_out(const OpHeader& op, const Plan& p) {
+  const FindOperator find = g_find.load();
+  std::string_view overload = op.overload;
+  if (!find || !ends_with(overload, "out")) return nullptr;
+  overload.remove_suffix(overload.size() > 3 && overload[overload.size() - 4] == '_' ? 4 : 3);
+  size_t outs = 0;
+  for (const SchemaArgument& a : p.schema.arguments) outs += a.is_write();
+  for (const std::string_view form : {overload, std::string_view("Tensor"), std::string_view("self"),
+                                      std::string_view("dim"), std::string_view("int")}) {
+    const OpHeader* found = find(form.empty() ? std::string(op.name) : str_cat(op.name, ".", form));
+    if (!found || !found->info || found->mutable_args) continue;
+    const FunctionSchema schema = parse_schema(found->info->schema);
+    bool same = schema.returns.size() == outs && schema.arguments.size() + outs == p.schema.arguments.size();
+    for (size_t i = 0; same && i < schema.arguments.size(); ++i)
+      same = schema.arguments[i].name == p.schema.arguments[i].name;
+    if (same) return found;
+  }
+  return nullptr;
+}
+
 void find_relatives(const OpHeader& op, Plan& p) {
+  if (op.flags & kIsOut) p.functional = without_out(op, p);
+  struct Pair {
+    std::string_view written, functional;
+  };
+  static constexpr Pair kUnlike[] = {{"aten::bernoulli_.float", "aten::bernoulli.p"},
+                                     {"aten::normal_", "aten::normal_functional"},
+                                     {"aten::_batch_norm", "aten::_native_batch_norm_legit_functional"}};
+  for (const Pair& pair : kUnlike)
+    if (const FindOperator find = g_find.load(); find && p.schema.qualified_name() == pair.written)
+      p.functional = find(pair.functional);
   const std::string name = op.name;
   if (p.is_view) p.copying = related(op, p, name + "_copy");
-  if (op.flags & kIsInplace && ends_with(name, "_")) p.functional = related(op, p, name.substr(0, name.size() - 1));
+  if (!p.functional && op.flags & kIsInplace && ends_with(name, "_"))
+    p.functional = related(op, p, name.substr(0, name.size() - 1));
 }
 
 Plan make_plan(const OpHeader& op) {
@@ -111,6 +144,12 @@ Plan make_plan(const OpHeader& op) {
   p.schema = parse_schema(op.info->schema());
   for (const SchemaArgument& a : p.schema.arguments) p.roles.push_back(role_of(a));
   p.is_view = op.flags & kIsView;
+  p.shares_memory =
+      p.is_view || (!op.mutable_args && !p.schema.arguments.empty() && !p.schema.returns.empty() &&
+                    p.schema.arguments[0].type.alias_anywhere() && p.schema.returns[0].type.alias_anywhere());
+  p.writes = op.mutable_args;
+  // Its schema can't say so: a statistic that is updated would be an out= argument.
+  if (p.schema.name == "aten::_batch_norm") p.writes = 1u << 5 | 1u << 6;
   find_relatives(op, p);
   p.foreign = p.schema.name_space() != "aten";
   const AnyKernel* slots = op.slots();

@@ -55,10 +55,12 @@ struct Plan {
   bool derived = true;     // nobody wrote anything for it
   bool composite = false;  // never seen by a level: what it calls is
   bool is_view = false;
-  bool foreign = false;  // not in the library's own namespace
-  bool inside = false;   // rule runs inside of the level
-  int fold_rank = 0;     // kFold: dimensions of an image without a batch
+  bool shares_memory = false;  // a view, or like one without a history of its own (detach)
+  bool foreign = false;        // not in the library's own namespace
+  bool inside = false;         // rule runs inside of the level
+  int fold_rank = 0;           // kFold: dimensions of an image without a batch
   Rule rule = nullptr;
+  uint32_t writes = 0;                   // bit k: argument k is written to
   const OpHeader* functional = nullptr;  // of an in-place form: the form that gives its result
   const OpHeader* copying = nullptr;     // of a view: the operator whose result is a copy
 };

@@ -73,28 +73,6 @@ def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=
     return tessera.empty(0, dtype=dtype).set_(storage, 0, (size,))
 
 
-def cond(pred, true_fn, false_fn, operands=()):
-    """`true_fn(*operands)` if `pred`, else `false_fn(*operands)`.
-
-    Args:
-        pred: a bool or a tensor with one bool.
-        operands: a tuple or list of tensors.
-
-    Raises: RuntimeError for another `pred`, functions that can't be called or operands in no tuple.
-    """
-    if tessera.overrides.has_torch_function((pred, *operands)):
-        return tessera.overrides.handle_torch_function(cond, (pred, *operands), pred, true_fn, false_fn, operands)
-    if not isinstance(pred, (bool, tessera.Tensor)):
-        raise RuntimeError(f"Expected pred to be bool or tensor, but got {pred}.")
-    if isinstance(pred, tessera.Tensor) and (pred.dtype != tessera.bool or pred.numel() != 1):
-        raise RuntimeError(f"Expected pred to be a tensor with one bool, but got {pred}.")
-    if not callable(true_fn) or not callable(false_fn):
-        raise RuntimeError("Expected true_fn and false_fn to be callable.")
-    if not isinstance(operands, (tuple, list)):
-        raise RuntimeError(f"Expect operands to be a tuple of tensors, but got {operands}.")
-    return (true_fn if bool(pred) else false_fn)(*operands)
-
-
 def set_default_tensor_type(t):
     """Deprecated: sets the default dtype through a tensor type such as 'torch.DoubleTensor' or its class.
 

@@ -1,10 +1,11 @@
 """`ops`: every operator by its name, `ops.<namespace>.<name>.<overload>`, built in or made with `library`."""
 
 import enum
+import sys
 
 from tessera import _C
 
-__all__ = ["DispatchKeySet", "FunctionSchema", "OpOverload", "OpOverloadPacket", "Tag", "ops"]
+__all__ = ["DispatchKeySet", "FunctionSchema", "HigherOrderOperator", "OpOverload", "OpOverloadPacket", "Tag", "ops"]
 
 
 class Tag(enum.Enum):
@@ -303,6 +304,153 @@ class OpOverloadPacket:
         return sorted(set(object.__dir__(self)) | set(self.overloads()))
 
 
+class HigherOrderOperator:
+    """An operator whose arguments may be functions. Subclasses are called; `py_impl` says how, for each layer.
+
+    Args:
+        name: what it is at `ops.higher_order`.
+        cacheable: whether compiled code that calls it may be kept.
+
+    A call goes to the first of: a `__torch_function__` of its arguments; the rule for the innermost mode of
+    `__torch_dispatch__`, then those of tensor subclasses; the rule "Autograd" if an argument requires grad; that of the
+    backend ("CPU" ...) or of "CompositeExplicitAutograd". Raises: RuntimeError when made without a subclass,
+    NotImplementedError where no rule fits.
+    """
+
+    namespace = "higher_order"
+
+    def __init__(self, name, *, cacheable=False):
+        if type(self) is HigherOrderOperator:
+            raise RuntimeError(
+                "Direct instantiation of HigherOrderOperator is not allowed. Please subclass it and give it __call__"
+            )
+        self._name = self.__name__ = self.__qualname__ = name
+        self._cacheable = cacheable
+        self.__module__ = f"{_C.TensorBase.__module__.split('.')[0]}.ops.higher_order"
+        self._rules = {}  # name of a key, or class of a mode or tensor -> function
+        _higher_order[name] = self
+
+    @property
+    def _ns(self):
+        return self.namespace
+
+    def name(self):
+        """Its name."""
+        return self._name
+
+    def cacheable(self):
+        """What it was made with."""
+        return self._cacheable
+
+    def py_impl(self, k):
+        """Decorator: the rule for a dispatch key (its name), for a mode's class (called with the mode first, which is
+        off meanwhile) or for a subclass of Tensor.
+
+        Raises: RuntimeError if there is one.
+        """
+        key = k if isinstance(k, (str, type)) else k.name
+        if key in self._rules:
+            raise RuntimeError(f"{self._name} has a rule for {key} already")
+
+        def keep(function):
+            self._rules[key] = function
+            return function
+
+        return keep
+
+    def py_autograd_impl(self, fn):
+        """Decorator: the rule for arguments that require grad."""
+        return self.py_impl("Autograd")(fn)
+
+    def fallthrough(self, dispatch_key):
+        """There is no rule at this key, and none is needed."""
+        self._rules.setdefault(dispatch_key if isinstance(dispatch_key, str) else dispatch_key.name, None)
+
+    def _rule_of(self, cls):
+        return next((self._rules[c] for c in cls.__mro__ if c in self._rules), None)
+
+    def __call__(self, /, *args, **kwargs):
+        root = sys.modules["tessera"]
+        leaves = root.utils._pytree.tree_leaves((args, kwargs))
+        if root.overrides.has_torch_function(leaves):
+            return root.overrides.handle_torch_function(self, leaves, *args, **kwargs)
+        return self.dispatch(leaves, *args, **kwargs)
+
+    def dispatch(self, leaves, /, *args, **kwargs):
+        """The call behind `__torch_function__`; `leaves` are those of its arguments."""
+        if _C._len_torch_dispatch_stack():
+            mode = _C._pop_torch_dispatch_stack()
+            try:
+                rule = self._rule_of(type(mode))
+                if rule is None:
+                    raise NotImplementedError(
+                        f"There is no rule of the operator {self._name} for the mode {type(mode).__name__}: register "
+                        f"one with {self._name}.py_impl"
+                    )
+                return rule(mode, *args, **kwargs)
+            finally:
+                _C._push_on_torch_dispatch_stack(mode)
+        tensors = [leaf for leaf in leaves if isinstance(leaf, _C.TensorBase)]
+        for t in tensors:
+            rule = self._rule_of(type(t)) if type(t) is not _C.TensorBase else None
+            if rule is not None:
+                return rule(*args, **kwargs)
+        if _C.is_grad_enabled() and any(t.requires_grad for t in tensors) and self._rules.get("Autograd"):
+            return self._rules["Autograd"](*args, **kwargs)
+        backend = {"cuda": "CUDA", "meta": "Meta"}.get(tensors[0].device.type, "CPU") if tensors else "CPU"
+        for key in (backend, "CompositeExplicitAutograd", "CompositeImplicitAutograd"):
+            if self._rules.get(key):
+                return self._rules[key](*args, **kwargs)
+        raise NotImplementedError(f"There is no rule of the operator {self._name} for {backend}")
+
+    def __repr__(self):
+        return f"<HigherOrderOperator(op='{self._name}')>"
+
+    def __str__(self):
+        return self._name
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __copy__(self):
+        return self
+
+    def __reduce__(self):
+        return _higher_order_of, (self._name,)
+
+
+_higher_order = {}  # name -> HigherOrderOperator
+
+
+class _HigherOrderNamespace:
+    """`ops.higher_order`: those that exist; the package's own are made when they are first asked for."""
+
+    __name__ = name = "higher_order"
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name not in _higher_order:
+            sys.modules["tessera"]._higher_order_ops  # noqa: B018 - loading it makes them
+        if name not in _higher_order:
+            raise AttributeError(f"'_OpNamespace' 'higher_order' object has no attribute '{name}'")
+        return _higher_order[name]
+
+    def __dir__(self):
+        sys.modules["tessera"]._higher_order_ops  # noqa: B018
+        return sorted(_higher_order)
+
+    def __iter__(self):
+        return iter(self.__dir__())
+
+    def __repr__(self):
+        return "<namespace ops.higher_order>"
+
+
+def _higher_order_of(name):
+    return getattr(ops.higher_order, name)
+
+
 class _OpNamespace:
     def __init__(self, name):
         self.name = name
@@ -337,7 +485,7 @@ class _Ops:
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        namespace = _OpNamespace(name)
+        namespace = _HigherOrderNamespace() if name == "higher_order" else _OpNamespace(name)
         setattr(self, name, namespace)
         return namespace
 

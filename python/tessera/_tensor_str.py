@@ -405,6 +405,9 @@ def _str(tensor, *, tensor_contents=None):
     wrapper = tessera._C._func._wrapper(tensor)
     if wrapper is not None:
         return _transform_text(tensor, wrapper)
+    if tessera._C._func._is_functional_tensor(tensor):
+        value = repr(tessera._C._func._from_functional_tensor(tensor)).replace("\n", "\n    ")
+        return f"FunctionalTensor(\n    {value}\n)"
     set_disabled = tessera._C._set_torch_function_subclass_disabled
     saved = set_disabled(True)
     try:

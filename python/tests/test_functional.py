@@ -204,7 +204,7 @@ def test_cond_takes_one_branch():
     tessera.cond(T(True), lambda a: a * 3, lambda a: a * 5, (x,)).backward()
     assert x.grad.tolist() == [3]
     with pytest.raises(RuntimeError):
-        tessera.cond(1, abs, abs, (x,))
+        tessera.cond("1", abs, abs, (x,))
 
 
 def test_lists_of_tensors():

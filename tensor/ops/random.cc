@@ -303,6 +303,17 @@ void multinomial_into(const Tensor& out, const Tensor& self, SymInt num_samples,
   structured::store_out(out, multinomial(self, num_samples, replacement, g), OutDtype::kSame);
 }
 
+// The fillings as operators that write to nothing.
+Tensor uniform_kernel(const Tensor& self, double from, double to, const Generator& g) {
+  return empty_like(self).uniform_(from, to, g);
+}
+Tensor normal_functional_kernel(const Tensor& self, double mean, double std, const Generator& g) {
+  return empty_like(self).normal_(mean, std, g);
+}
+Tensor exponential_kernel(const Tensor& self, double lambd, const Generator& g) {
+  return empty_like(self).exponential_(lambd, g);
+}
+
 Tensor poisson_kernel(const Tensor& self, const Generator& g) {
   const Tensor rate = contiguous(self), r = fresh(self, self.sizes());
   if (r.is_meta()) return r;
@@ -350,6 +361,7 @@ std::tuple<Tensor, Tensor> native_dropout_kernel(const Tensor& input, double p, 
   return {mul(mul(input, mask), Scalar(kept_scale(p, train))), mask};
 }
 
+// By operators, so that layers which watch them see where the numbers come from.
 DropNoise make_drop_noise(const Tensor& input, double p, bool train, bool features, bool alpha) {
   TESSERA_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
   if (p == 0 || !train || input.numel() == 0) return {};
@@ -361,9 +373,9 @@ DropNoise make_drop_noise(const Tensor& input, double p, bool train, bool featur
     IntVector sizes(static_cast<size_t>(input.dim()), 1);
     sizes[0] = input.sizes()[0];
     sizes[1] = input.sizes()[1];
-    noise = new_bernoulli(new_empty(input, IntList(sizes), t), 1 - p, {});
+    noise = new_empty(input, IntList(sizes), t).bernoulli_(1 - p);
   } else {
-    noise = new_bernoulli(empty_like(input, t), 1 - p, {});
+    noise = empty_like(input, t).bernoulli_(1 - p);
   }
   if (!alpha) return {noise.div_(Scalar(1 - p)), {}};
   // The value that selu has far below zero takes the place of what is dropped; a and b restore mean and variance.

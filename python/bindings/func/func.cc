@@ -1,6 +1,9 @@
 #include "python/bindings/func/func.h"
 
 #include <cstring>
+#include <memory>
+#include <set>
+#include <utility>
 
 #include "func/functional.h"
 #include "func/rules/batching.h"
@@ -164,6 +167,79 @@ PyObject* py_write_back(PyObject*, PyObject* const* args, Py_ssize_t n) {
     need(n == 2, "_write_back", "(given, seen)");
     func::write_back(tensors("_write_back", args[0]), tensors("_write_back", args[1]));
     return none();
+  });
+}
+
+// --- functional tensors below autograd ---
+
+PyObject* py_to_functional(PyObject*, PyObject* o) {
+  return guarded([&] { return wrap(func::to_functional(tensor("_to_functional_tensor", o))); });
+}
+PyObject* py_is_functional(PyObject*, PyObject* o) {
+  return guarded([&] { return to_python(is_tensor(o) && func::wrapper_at(unwrap(o), func::kAtKey)); });
+}
+PyObject* py_from_functional(PyObject*, PyObject* o) {
+  return guarded([&] {
+    const Tensor& t = tensor("_from_functional_tensor", o);
+    func::functional_state(t);  // an Error for others
+    return wrap(func::functional_value(t, func::kAtKey));
+  });
+}
+PyObject* py_functional_state(PyObject*, PyObject* o) {
+  return guarded([&] {
+    const func::Functional f = func::functional_state(tensor("_functional_state", o));
+    return Py_BuildValue("(Ln)", static_cast<long long>(f.writes), static_cast<Py_ssize_t>(f.views));
+  });
+}
+PyObject* py_replace_functional(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    need(n == 2, "_replace_functional", "(tensor, value)");
+    func::replace_functional(tensor("_replace_functional", args[0]), tensor("_replace_functional", args[1]));
+    return none();
+  });
+}
+PyObject* py_include_functional(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    need(n == 2, "_include_functional", "(on, removes_views)");
+    return to_python(func::include_functional(args[0] == Py_True, args[1] == Py_True));
+  });
+}
+
+// Sets of operators in capsules.
+constexpr const char* kOperators = "tessera.func.operators";
+using Operators = std::set<const OpHeader*>;
+PyObject* py_operators(PyObject*, PyObject* names) {
+  return guarded([&] {
+    auto made = std::make_unique<Operators>();
+    Ref list = Ref::steal(check(PySequence_List(names)));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) {
+      const std::string name = from_python_string(PyList_GET_ITEM(list.get(), i));
+      const OpInfo* info = find_op(name);
+      TESSERA_CHECK(info, "there is no operator ", name);
+      made->insert(info->op);
+    }
+    PyObject* capsule = check(PyCapsule_New(made.get(), kOperators, [](PyObject* c) {
+      delete static_cast<Operators*>(PyCapsule_GetPointer(c, kOperators));
+    }));
+    made.release();
+    return capsule;
+  });
+}
+// The set of this thread, or null. Never destroyed: a thread may end after the interpreter.
+Ref& whole() {
+  static thread_local auto* kept = new Ref;
+  return *kept;
+}
+PyObject* py_keep_whole(PyObject*, PyObject* capsule) {
+  return guarded([&] {
+    const Operators* ops = nullptr;
+    if (capsule != Py_None) {
+      ops = static_cast<const Operators*>(PyCapsule_GetPointer(capsule, kOperators));
+      if (!ops) throw ErrorAlreadySet();
+    }
+    func::keep_whole(ops);
+    Ref before = std::exchange(whole(), ops ? Ref::borrow(capsule) : Ref());
+    return before ? before.release() : none();
   });
 }
 
@@ -439,6 +515,18 @@ std::vector<PyMethodDef> func_functions() {
        "(tensor, level): what it holds now, outside of the level."},
       {"_write_back", fast(py_write_back), METH_FASTCALL,
        "(given, seen): writes to the arguments what was written to what stood for them."},
+      {"_to_functional_tensor", py_to_functional, METH_O, "The tensor as a functional one."},
+      {"_from_functional_tensor", py_from_functional, METH_O, "What a functional tensor holds now."},
+      {"_is_functional_tensor", py_is_functional, METH_O, nullptr},
+      {"_functional_state", py_functional_state, METH_O,
+       "(number of writes to its memory, number of views between the two) of a functional tensor."},
+      {"_replace_functional", fast(py_replace_functional), METH_FASTCALL,
+       "(tensor, value): a functional tensor holds the value from now on."},
+      {"_include_functional", fast(py_include_functional), METH_FASTCALL,
+       "(on, removes_views): whether operators without tensors make functional ones on this thread; what it was."},
+      {"_operators", py_operators, METH_O, "A set of operators by their qualified names, for _keep_whole."},
+      {"_keep_whole", py_keep_whole, METH_O,
+       "(set or None): composite operators that __torch_dispatch__ gets as one call on this thread; what it was."},
       {"_push_tape", py_push_tape, METH_NOARGS, "Begins a level; its number."},
       {"_on_tape", fast(py_on_tape), METH_FASTCALL, "(tensor, level): a new input of the level's tape."},
       {"_take_tape", fast(py_take_tape), METH_FASTCALL, "(outputs, level): the function from its inputs to these."},

@@ -1,6 +1,7 @@
 // __torch_dispatch__: modes and tensor subclasses see operators below autograd, as one fallback of the Python key.
 #include <vector>
 
+#include "func/functional.h"
 #include "python/bindings/autograd/autograd.h"
 #include "python/bindings/library/library.h"
 #include "python/bindings/mode_stack.h"
@@ -84,7 +85,7 @@ void python_dispatch(void*, const OpHeader& op, DispatchKeySet keys, const Value
       if (args[i].is_tensor_list())
         for (const Tensor& t : args[i].tensor_list()) collect(found, t);
     }
-    const bool decomposes = is_composite(op);
+    const bool decomposes = is_composite(op) && !func::stays_whole(op, args, num_args);
     if (decomposes || (stack().empty() && found.empty())) {
       if (!decomposes) check_data(args, num_args);
       const DispatchKeySet below = keys - DispatchKeySet(DispatchKey::kPython);

@@ -62,13 +62,17 @@ class PythonKeyTracer(Tracer):
             found = self._made.get(id(a)) or self._places.get(_place(a))
             if found is not None:
                 return found[1].node
-            prefix = "_param_constant" if isinstance(a, tessera.nn.Parameter) else "_tensor_constant"
-            path = self.get_fresh_qualname(prefix)
-            setattr(self.root, path, a)
-            node = self.create_node("get_attr", path, (), {})
-            self.track(a, Proxy(node, self))
-            return node
+            return self.constant(a)
         return super().create_arg(a)
+
+    def constant(self, a):
+        """The node of a tensor that the trace has not made: an attribute."""
+        prefix = "_param_constant" if isinstance(a, tessera.nn.Parameter) else "_tensor_constant"
+        path = self.get_fresh_qualname(prefix)
+        setattr(self.root, path, a)
+        node = self.create_node("get_attr", path, (), {})
+        self.track(a, Proxy(node, self))
+        return node
 
     def track(self, value, proxy):
         """Notes the proxies of what an operator returned: a tensor, or a tuple or list of them."""
@@ -95,26 +99,47 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         super().__init__()
         self.tracer = tracer
         self.decomposition_table = dict(decomposition_table or {})
+        self._documented = {}
+        self._before = []
+
+    def nested(self, tracer):
+        """A mode like this one for another tracer: the functions that are arguments of operators have their own."""
+        return type(self)(tracer, self.decomposition_table)
 
     def __enter__(self):
         _modes.append(self)
+        from tessera._decomp import documented, operators_seen_whole
+
+        func = tessera._C._func
+        self._documented = documented()
+        before = func._keep_whole(None)
+        if before is None:
+            func._keep_whole(operators_seen_whole(self.decomposition_table))
+        else:
+            func._keep_whole(before)  # somebody has said what is seen whole
+        self._before.append(before)
         return super().__enter__()
 
     def __exit__(self, *error):
+        tessera._C._func._keep_whole(self._before.pop())
         _modes.remove(self)
         return super().__exit__(*error)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        instead = self.decomposition_table.get(func)
+        instead = self.decomposition_table.get(func) or self._documented.get(func)
         if instead is not None:
-            with self:
+            with self, tessera.no_grad():  # autograd has seen the operator
                 result = instead(*args, **kwargs)
             if result is not NotImplemented:
                 return result
         name = func._schema.name.rpartition("::")[2]
         proxy = self.tracer.create_proxy("call_function", func, args, kwargs, name=name)
-        result = func(*args, **kwargs)
+        whole = tessera._C._func._keep_whole(None)  # what computes it takes operators apart as ever
+        try:
+            result = func(*args, **kwargs)
+        finally:
+            tessera._C._func._keep_whole(whole)
         if func._schema.is_mutable:
             self._track_written(func, args, result, proxy)
         else:

@@ -1,0 +1,475 @@
+"""Decompositions of elementwise operators."""
+
+import math
+
+import tessera
+from tessera._decomp._registry import rule, widened
+
+aten = tessera.ops.aten
+where, exp = tessera.where, tessera.exp
+
+
+def number(x, value):
+    """The value as a tensor of no dimensions, of x's dtype."""
+    return tessera.scalar_tensor(value, dtype=x.dtype, device=x.device)
+
+
+# --- what the tables of the extension make documented operators of
+
+
+@rule("_square", "square")
+def square(self):
+    return aten.mul.Tensor(self, self)
+
+
+@rule("_where")
+def _where(condition, self, other):
+    return aten.where.self(condition, self, other)
+
+
+@rule("_masked_fill", "masked_fill.Scalar")
+def masked_fill(self, mask, value):
+    return aten.where.self(mask, number(self, value), self)
+
+
+@rule("masked_fill.Tensor")
+def masked_fill_tensor(self, mask, value):
+    return aten.where.self(mask, value.to(self.dtype), self)
+
+
+@rule("_clamp_scalar")
+def _clamp_scalar(self, min, max):
+    low = None if isinstance(min, float) and math.isnan(min) else min
+    return aten.clamp.default(self, low, max)
+
+
+@rule("_clamp_tensor")
+def _clamp_tensor(self, min, max):
+    return aten.clamp.Tensor(self, min, max)
+
+
+@rule("clamp_min.Tensor")
+def clamp_min(self, min):
+    return aten.clamp.Tensor(self, min)
+
+
+@rule("clamp_max.Tensor")
+def clamp_max(self, max):
+    return aten.clamp.Tensor(self, None, max)
+
+
+@rule("_div_trunc")
+def _div_trunc(self, other):
+    return aten.div.Tensor_mode(self, other, rounding_mode="trunc")
+
+
+@rule("floor_divide")
+def floor_divide(self, other):
+    return aten.div.Tensor_mode(self, other, rounding_mode="floor")
+
+
+@rule("_gelu_erf")
+def _gelu_erf(self):
+    return aten.gelu.default(self)
+
+
+@rule("_gelu_tanh")
+def _gelu_tanh(self):
+    return aten.gelu.default(self, approximate="tanh")
+
+
+# --- activations
+
+
+@rule("silu")
+@widened
+def silu(self):
+    return self * tessera.sigmoid(self)
+
+
+@rule("silu_backward")
+@widened
+def silu_backward(grad_output, self):
+    s = tessera.sigmoid(self)
+    return grad_output * s * (1 + self * (1 - s))
+
+
+@rule("mish")
+@widened
+def mish(self):
+    return self * tessera.tanh(softplus(self))
+
+
+@rule("mish_backward")
+@widened
+def mish_backward(grad_output, self):
+    t = tessera.tanh(softplus(self))
+    return grad_output * (t + self * tessera.sigmoid(self) * (1 - t * t))
+
+
+@rule("softplus")
+@widened
+def softplus(self, beta=1, threshold=20):
+    scaled = self * beta
+    return where(scaled > threshold, self, tessera.log1p(exp(scaled)) / beta)
+
+
+@rule("softplus_backward")
+@widened
+def softplus_backward(grad_output, self, beta, threshold):
+    scaled = self * beta
+    return where(scaled > threshold, grad_output, grad_output * tessera.sigmoid(scaled))
+
+
+@rule("log_sigmoid")
+@widened
+def log_sigmoid(self):
+    return aten.minimum.default(self, number(self, 0)) - tessera.log1p(exp(-tessera.abs(self)))
+
+
+@rule("_log_sigmoid_backward")
+@widened
+def log_sigmoid_backward(grad_output, self):
+    return grad_output * tessera.sigmoid(-self)
+
+
+@rule("hardsigmoid")
+@widened
+def hardsigmoid(self):
+    return aten.clamp.default(self + 3, 0, 6) / 6
+
+
+@rule("hardsigmoid_backward")
+@widened
+def hardsigmoid_backward(grad_output, self):
+    return where((self > -3) & (self < 3), grad_output / 6, number(grad_output, 0))
+
+
+@rule("hardswish")
+@widened
+def hardswish(self):
+    return self * aten.clamp.default(self + 3, 0, 6) / 6
+
+
+@rule("hardswish_backward")
+@widened
+def hardswish_backward(grad_output, self):
+    inside = grad_output * (self / 3 + 0.5)
+    return where(self <= -3, number(grad_output, 0), where(self < 3, inside, grad_output))
+
+
+@rule("relu6")
+def relu6(self):
+    return aten.hardtanh.default(self, 0, 6)
+
+
+@rule("hardtanh_backward")
+def hardtanh_backward(grad_output, self, min_val, max_val):
+    return where((self <= min_val) | (self >= max_val), number(grad_output, 0), grad_output)
+
+
+@rule("hardshrink")
+def hardshrink(self, lambd=0.5):
+    return where((self >= -lambd) & (self <= lambd), number(self, 0), self)
+
+
+@rule("hardshrink_backward", "softshrink_backward")
+def shrink_backward(grad_output, self, lambd):
+    return where((self >= -lambd) & (self <= lambd), number(grad_output, 0), grad_output)
+
+
+@rule("softshrink")
+def softshrink(self, lambd=0.5):
+    return where(self > lambd, self - lambd, where(self < -lambd, self + lambd, self * 0))
+
+
+@rule("threshold")
+def threshold(self, threshold, value):
+    return where(self <= threshold, number(self, value), self)
+
+
+@rule("threshold_backward")
+def threshold_backward(grad_output, self, threshold):
+    return where(self <= threshold, number(grad_output, 0), grad_output)
+
+
+@rule("celu")
+@widened
+def celu(self, alpha=1.0):
+    return where(self > 0, self, alpha * tessera.expm1(self / alpha))
+
+
+@rule("selu")
+@widened
+def selu(self):
+    alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+    return where(self > 0, scale * self, scale * alpha * tessera.expm1(self))
+
+
+@rule("_elu_backward_self")
+@widened
+def elu_backward_self(grad_output, self, alpha, scale, input_scale):
+    below = grad_output * (input_scale * alpha * scale) * exp(self * input_scale)
+    return where(self <= 0, below, grad_output * scale)
+
+
+@rule("_elu_backward_result")
+@widened
+def elu_backward_result(grad_output, self, alpha, scale, input_scale):
+    return where(self <= 0, grad_output * input_scale * (self + alpha * scale), grad_output * scale)
+
+
+@rule("leaky_relu_backward")
+@widened
+def leaky_relu_backward(grad_output, self, negative_slope, self_is_result):
+    return where(self > 0, grad_output, grad_output * negative_slope)
+
+
+@rule("_prelu_kernel")
+def prelu(self, weight):
+    return where(self > 0, self, weight * self)
+
+
+@rule("_gelu_erf_backward")
+@widened
+def gelu_erf_backward(grad_output, self):
+    density = exp(-0.5 * self * self) / math.sqrt(2 * math.pi)
+    return grad_output * (0.5 * (1 + tessera.erf(self / math.sqrt(2))) + self * density)
+
+
+@rule("_gelu_tanh_backward")
+@widened
+def gelu_tanh_backward(grad_output, self):
+    root = math.sqrt(2 / math.pi)
+    squared = self * self
+    t = tessera.tanh(root * self * (1 + 0.044715 * squared))
+    slope = root * (1 + 3 * 0.044715 * squared)
+    return grad_output * (0.5 * (1 + t) + 0.5 * self * (1 - t * t) * slope)
+
+
+@rule("sigmoid_backward")
+def sigmoid_backward(grad_output, output):
+    return grad_output * (output * (1 - output)).conj()
+
+
+@rule("tanh_backward")
+def tanh_backward(grad_output, output):
+    return grad_output * (1 - output * output).conj()
+
+
+@rule("logit")
+def logit(self, eps=None):
+    x = self.to(tessera.get_default_dtype()) if not self.is_floating_point() else self
+    return _logit(x, eps)
+
+
+@widened
+def _logit(x, eps):
+    x = x if eps is None else aten.clamp.default(x, eps, 1 - eps)
+    return tessera.log(x / (1 - x))
+
+
+@rule("logit_backward")
+@widened
+def logit_backward(grad_output, self, eps=None):
+    slope = grad_output / (self * (1 - self))
+    low, outside = (0.0, math.nan) if eps is None else (eps, 0.0)
+    return where((self >= low) & (self <= 1 - low), slope, number(grad_output, outside))
+
+
+# --- arithmetic
+
+
+@rule("addcmul")
+def addcmul(self, tensor1, tensor2, *, value=1):
+    product = tensor1 * tensor2
+    return self + (product if value == 1 else product * value)
+
+
+@rule("addcdiv")
+def addcdiv(self, tensor1, tensor2, *, value=1):
+    ratio = tensor1 / tensor2
+    return self + (ratio if value == 1 else ratio * value)
+
+
+@rule("rsub.Tensor")
+def rsub(self, other, *, alpha=1):
+    return aten.sub.Tensor(other, self, alpha=alpha)
+
+
+@rule("lerp.Scalar")
+@widened
+def lerp_scalar(self, end, weight):
+    """From the nearer end, so that a weight of 1 gives `end` itself."""
+    return self + weight * (end - self) if abs(weight) < 0.5 else end - (end - self) * (1 - weight)
+
+
+@rule("lerp.Tensor")
+@widened
+def lerp_tensor(self, end, weight):
+    return where(tessera.abs(weight) < 0.5, self + weight * (end - self), end - (end - self) * (1 - weight))
+
+
+@rule("frac")
+def frac(self):
+    return self - tessera.trunc(self)
+
+
+@rule("sgn")
+def sgn(self):
+    if not self.is_complex():
+        return tessera.sign(self)
+    size = tessera.abs(self)
+    return where(size == 0, number(self, 0), self / size)
+
+
+@rule("heaviside")
+def heaviside(self, values):
+    step = where(self < 0, number(self, 0), number(self, 1))
+    return where(self == 0, values, where(tessera.isnan(self), number(self, 0), step))
+
+
+@rule("nan_to_num")
+def nan_to_num(self, nan=None, posinf=None, neginf=None):
+    if not self.is_floating_point():
+        return tessera.clone(self)
+    info = tessera.finfo(self.dtype)
+    x = where(tessera.isnan(self), number(self, 0.0 if nan is None else nan), self)
+    x = where(self == math.inf, number(self, info.max if posinf is None else posinf), x)
+    return where(self == -math.inf, number(self, info.min if neginf is None else neginf), x)
+
+
+@rule("isfinite")
+def isfinite(self):
+    if not self.is_floating_point() and not self.is_complex():
+        return tessera.full_like(self, True, dtype=tessera.bool)
+    return tessera.abs(self) < math.inf
+
+
+@rule("isposinf")
+def isposinf(self):
+    return self == math.inf
+
+
+@rule("isneginf")
+def isneginf(self):
+    return self == -math.inf
+
+
+@rule("logaddexp")
+@widened
+def logaddexp(self, other):
+    larger = aten.maximum.default(self, other)
+    sum_ = larger + tessera.log1p(exp(-tessera.abs(self - other)))
+    return where((self == other) & tessera.isinf(self), self, sum_)
+
+
+@rule("logaddexp2")
+@widened
+def logaddexp2(self, other):
+    larger = aten.maximum.default(self, other)
+    sum_ = larger + tessera.log1p(aten.pow.Scalar(2, -tessera.abs(self - other))) / math.log(2)
+    return where((self == other) & tessera.isinf(self), self, sum_)
+
+
+@rule("xlogy.Tensor")
+def xlogy(self, other):
+    product = self * tessera.log(other)
+    zero = where(self == 0, number(product, 0), product)
+    return where(tessera.isnan(other), number(product, math.nan), zero)
+
+
+@rule("special_xlog1py")
+def xlog1py(self, other):
+    product = self * tessera.log1p(other)
+    zero = where(self == 0, number(product, 0), product)
+    return where(tessera.isnan(other), number(product, math.nan), zero)
+
+
+@rule("special_entr")
+def entr(self):
+    product = -self * tessera.log(self)
+    inside = where(self > 0, product, where(self == 0, number(product, 0), number(product, -math.inf)))
+    return where(tessera.isnan(self), number(product, math.nan), inside)
+
+
+@rule("erfc")
+@widened
+def erfc(self):
+    return 1 - tessera.erf(self)
+
+
+@rule("exp2")
+def exp2(self):
+    x = self if self.is_floating_point() or self.is_complex() else self.to(tessera.get_default_dtype())
+    return aten.pow.Scalar(2.0, x)
+
+
+@rule("sinc")
+def sinc(self):
+    x = (self if self.is_floating_point() or self.is_complex() else self.to(tessera.get_default_dtype())) * math.pi
+    return where(x == 0, number(x, 1), tessera.sin(x) / x)
+
+
+@rule("copysign.Tensor")
+def copysign(self, other):
+    size = tessera.abs(self) if self.is_floating_point() else tessera.abs(self).to(tessera.get_default_dtype())
+    return where(tessera.signbit(other), -size, size)
+
+
+# --- losses, each element
+
+
+@rule("_mse_elements")
+@widened
+def mse_elements(self, target):
+    difference = self - target
+    return difference * difference
+
+
+@rule("_mse_slope")
+@widened
+def mse_slope(grad_output, self, target):
+    return grad_output * 2 * (self - target)
+
+
+@rule("_bce_elements")
+@widened
+def bce_elements(self, target):
+    low = -100.0
+    own, other = aten.clamp.default(tessera.log(self), low), aten.clamp.default(tessera.log1p(-self), low)
+    return (target - 1) * other - target * own
+
+
+@rule("_bce_logits_elements")
+@widened
+def bce_logits_elements(self, target):
+    return (1 - target) * self - log_sigmoid(self)
+
+
+@rule("_huber_elements")
+@widened
+def huber_elements(self, target, delta):
+    size = tessera.abs(self - target)
+    return where(size < delta, 0.5 * size * size, delta * (size - 0.5 * delta))
+
+
+@rule("_huber_slope")
+@widened
+def huber_slope(grad_output, self, target, delta):
+    return grad_output * aten.clamp.default(self - target, -delta, delta)
+
+
+@rule("_smooth_l1_elements")
+@widened
+def smooth_l1_elements(self, target, beta):
+    size = tessera.abs(self - target)
+    return size if beta == 0 else where(size < beta, 0.5 * size * size / beta, size - 0.5 * beta)
+
+
+@rule("_smooth_l1_slope")
+@widened
+def smooth_l1_slope(grad_output, self, target, beta):
+    difference = self - target
+    signs = grad_output * tessera.sign(difference)
+    return signs if beta == 0 else where(tessera.abs(difference) < beta, grad_output * difference / beta, signs)

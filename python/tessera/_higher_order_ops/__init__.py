@@ -1,0 +1,10 @@
+"""Operators whose arguments are functions: control flow that a traced program keeps."""
+
+from tessera._higher_order_ops.associative_scan import associative_scan
+from tessera._higher_order_ops.cond import cond
+from tessera._higher_order_ops.map import map
+from tessera._higher_order_ops.out_dtype import out_dtype
+from tessera._higher_order_ops.scan import scan
+from tessera._higher_order_ops.while_loop import while_loop
+
+__all__ = ["associative_scan", "cond", "map", "out_dtype", "scan", "while_loop"]
