@@ -60,11 +60,11 @@ def export(
     """
     from tessera.export._trace import Export
 
-    run = Export(
-        mod, args, kwargs, dynamic_shapes, preserve_module_call_signature, strict,
-        prefer_deferred_runtime_asserts_over_guards,
-    )  # fmt: skip
-    program = run.run()
+    program = Export(
+        mod, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict,
+        preserve_module_call_signature=preserve_module_call_signature,
+        prefer_deferred_runtime_asserts_over_guards=prefer_deferred_runtime_asserts_over_guards,
+    ).run()  # fmt: skip
     if isinstance(dynamic_shapes, AdditionalInputs):
         dynamic_shapes.verify(program)
     return program
@@ -84,8 +84,9 @@ def draft_export(
     from tessera.export._draft_export import draft
 
     return draft(
-        mod, args, kwargs, dynamic_shapes, preserve_module_call_signature, strict,
-        prefer_deferred_runtime_asserts_over_guards,
+        mod, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict,
+        preserve_module_call_signature=preserve_module_call_signature,
+        prefer_deferred_runtime_asserts_over_guards=prefer_deferred_runtime_asserts_over_guards,
     )  # fmt: skip
 
 

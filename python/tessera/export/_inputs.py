@@ -4,7 +4,6 @@ import inspect
 
 import tessera
 from tessera.export import dynamic_shapes as _shapes
-from tessera.export._tracer import export_mode
 from tessera.utils import _pytree as pytree
 
 
@@ -22,10 +21,10 @@ class Inputs:
 
     Args:
         mod: Module. bound: its call, as inspect.Signature.bind gives it. args, kwargs: the same as they were given, the
-            keyword arguments in the order of the parameters. dynamic_shapes: as of export().
+            keyword arguments in the order of the parameters. dynamic_shapes: as of export(). make_mode: as of Export.
     """
 
-    def __init__(self, mod, bound, args, kwargs, dynamic_shapes):
+    def __init__(self, mod, bound, args, kwargs, dynamic_shapes, make_mode):
         self.in_spec = pytree.tree_structure((args, kwargs))
         if hasattr(dynamic_shapes, "dynamic_shapes"):
             dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs)
@@ -33,7 +32,7 @@ class Inputs:
         self._specs = _shapes._process_dynamic_shapes(combined, dynamic_shapes)
         self._check_order(args, kwargs)
         self._name(bound)
-        self._make()
+        self._make(make_mode)
 
     def _check_order(self, args, kwargs):
         """The leaves of arguments by name come in the order of (args, kwargs), since kwargs are in that of parameters."""
@@ -53,10 +52,10 @@ class Inputs:
                 variadic = kinds[name] is inspect.Parameter.VAR_POSITIONAL
                 self.forward_arg_names += [f"{name}_{i}" for i in range(len(value))] if variadic else [name]
 
-    def _make(self):
-        self.fake_mode = export_mode(allow_non_fake_inputs=True)
+    def _make(self, make_mode):
+        self.mode = make_mode(allow_non_fake_inputs=True)
         self.leaves = [
-            self.fake_mode.from_tensor(leaf, static_shapes=True) if isinstance(leaf, tessera.Tensor) else leaf
+            self.mode.from_tensor(leaf, static_shapes=True) if isinstance(leaf, tessera.Tensor) else leaf
             for _, leaf, _ in self._specs
         ]
 

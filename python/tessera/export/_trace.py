@@ -7,7 +7,7 @@ import tessera
 from tessera.export import dynamic_shapes as _shapes
 from tessera.export._inputs import Inputs
 from tessera.export._symbols import is_symbolic
-from tessera.export._tracer import ExportTracer
+from tessera.export._tracer import ExportTracer, export_mode
 from tessera.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from tessera.export.graph_signature import (
     ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec, SymBoolArgument,
@@ -178,19 +178,29 @@ def _in_order(mod, args, kwargs):
 
 
 class Export:
-    """One export."""
+    """One export: arguments as of export(), and what makes the trace.
 
-    def __init__(self, mod, args, kwargs, dynamic_shapes, preserved, strict, defer):
+    Args:
+        make_mode: function that makes the mode that what stands for tensors is of. tracer_class: ExportTracer or a
+            subclass.
+    """
+
+    def __init__(
+        self, mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserve_module_call_signature=(),
+        prefer_deferred_runtime_asserts_over_guards=False, make_mode=export_mode, tracer_class=ExportTracer,
+    ):  # fmt: skip
         _check(mod, args, kwargs)
         bound, kwargs = _in_order(mod, args, kwargs or {})
-        for path in preserved:
+        for path in preserve_module_call_signature:
             mod.get_submodule(path)  # AttributeError if there is none
         self.mod, self.args, self.kwargs = mod, args, kwargs
-        self.inputs = Inputs(mod, bound, args, kwargs, dynamic_shapes)
-        self.mode = self.inputs.fake_mode
+        self.strict = strict
+        self.inputs = Inputs(mod, bound, args, kwargs, dynamic_shapes, make_mode)
+        self.inputs.defer = prefer_deferred_runtime_asserts_over_guards
+        self.mode = self.inputs.mode
         self.state = _State(mod, self.mode)
-        self.tracer = ExportTracer(self.mode, self.state.attributes)
-        self.calls = _Calls(self.tracer, mod, preserved)
+        self.tracer = tracer_class(self.mode, self.state.attributes)
+        self.calls = _Calls(self.tracer, mod, preserve_module_call_signature)
 
     def run(self):
         """Traces the module; returns the ExportedProgram."""

@@ -62,6 +62,12 @@ def _form(op):
     return (op, False) if other is None else (other(), packet == "__rpow__")
 
 
+def documented_form(op, args):
+    """(target, args) of the node of an operator's call."""
+    target, swap = _form(op)
+    return target, (args[1], args[0], *args[2:]) if swap else args
+
+
 @functools.lru_cache(maxsize=None)
 def _defaults(op):
     """(defaults of the positional arguments from the last one back, {name: default} of keyword-only ones)."""
@@ -361,10 +367,8 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
 
 def _write(tracer, op, args, kwargs, result):
     """Makes the node of an operator's call."""
-    target, swap = _form(op)
     shown, named = _written_out(op, args, kwargs)
-    if swap:
-        shown = (shown[1], shown[0], *shown[2:])
+    target, shown = documented_form(op, shown)
     if op is tessera.ops.aten.slice.Tensor:
         shown = _open_slice(*args)
     name = target._schema.name.rpartition("::")[2]

@@ -14,9 +14,9 @@ class CustomDecompTable(dict):
     """
 
     def __init__(self):
-        from tessera._decomp import _export_decompositions
+        from tessera._decomp import core_aten_decompositions
 
-        super().__init__(_export_decompositions())
+        super().__init__(core_aten_decompositions())
         self._kept, self._added = set(), set()
         self._has_materialized = False
 

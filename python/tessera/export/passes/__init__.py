@@ -1,7 +1,5 @@
 """Changes of whole programs."""
 
-import copy
-
 import tessera
 from tessera.fx.node import map_aggregate
 
@@ -63,4 +61,4 @@ def _move_node(node, place):
             return value.to(place(value.device))
 
     if "val" in node.meta:
-        node.meta["val"] = map_aggregate(copy.copy(node.meta["val"]), fake)
+        node.meta["val"] = map_aggregate(node.meta["val"], fake)
