@@ -77,6 +77,12 @@ def _defaults(op):
     return positional, {a.name: of(a) for a in op._schema.arguments if a.kwarg_only}
 
 
+@functools.lru_cache(maxsize=None)
+def _shares_memory(op):
+    """Whether an operator writes to an argument or returns a view of one."""
+    return op._schema.is_mutable or any(r.alias_info is not None for r in op._schema.returns)
+
+
 def _same(value, default):
     return type(value) is type(default) and value == default
 
@@ -166,7 +172,7 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         self._attributes = attributes
         self._nodes = {}  # id -> (tensor, which stays alive, its node)
         self.constants = {}  # path -> tensor, with its placeholder: (tensor, node)
-        self._standing_for = {}  # id of a real tensor -> (that, the tensor that stands for it)
+        self._standing_for = {}  # id of a real tensor -> (that, the tensor that stands for it, whether it is a copy)
         self.first_user_input = None
         self.module_stack = {}
         self.symbols = SymbolNodes(self.graph, self._annotate)
@@ -208,22 +214,32 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         node.target = node.name
         self._note(node, stand_in)
         self.constants[path] = (tensor, node)
-        self._standing_for[id(tensor)] = (tensor, stand_in)
+        self._standing_for[id(tensor)] = (tensor, stand_in, False)
         return stand_in
+
+    def _lift_written(self, tensor):
+        """As _lift, of what an operator writes to: a copy, if the program makes the tensor at each call."""
+        stand_in = self._lift(tensor)
+        if id(tensor) in self._attributes or self._standing_for[id(tensor)][2]:
+            return stand_in
+        copied = stand_in.clone()
+        _write(self._writers[-1], tessera.ops.aten.clone.default, (stand_in,), {}, copied)
+        self._nodes[id(stand_in)] = (stand_in, self._nodes[id(copied)][1])
+        self._standing_for[id(tensor)] = (tensor, stand_in, True)
+        return stand_in
+
+    def _real(self, tensor):
+        """The numbers of a tensor that the program has made of numbers, or that it found elsewhere; else None."""
+        return tensor if not self._is_fake(tensor) else _C._fake_constant(tensor)
 
     def node_of(self, tensor):
         """The node of a tensor. RuntimeError of one that the trace did not make."""
         known = self._nodes.get(id(tensor))
         if known is not None:
             return known[1]
-        if not self._is_fake(tensor):
-            return self._nodes[id(self._lift(tensor))][1]
-        constant = getattr(tensor, "constant", None)
-        if constant is not None:
-            stand_in = self._lift(constant)
-            node = self._nodes[id(stand_in)][1]
-            self._nodes[id(tensor)] = (tensor, node)
-            return node
+        real = self._real(tensor)
+        if real is not None:
+            return self._nodes[id(self._lift(real))][1]
         frame = user_frame()
         place = "" if frame is None else f"\n{_trace_text(frame)}"
         raise RuntimeError(
@@ -288,13 +304,14 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
     def record(self, op, *args, **kwargs):
         """The fallback: runs an operator and writes its node."""
         tensors = _tensors_in(args, kwargs, [])
-        strange = [t for t in tensors if id(t) not in self._nodes and not self._is_fake(t)]
-        if strange and len(strange) == len(tensors) and self._is_foldable(op, tensors):
-            return self._run_real(op, args, kwargs)
-        if strange:
-            table = {id(t): self._lift(t) for t in strange}
-            args = tuple(_replaced(a, table) for a in args)
-            kwargs = {name: _replaced(a, table) for name, a in kwargs.items()}
+        real = {id(t): self._real(t) for t in tensors if id(t) not in self._nodes}
+        real = {key: t for key, t in real.items() if t is not None}
+        if real and len(real) == len({id(t) for t in tensors}) and self._is_foldable(op, real.values()):
+            return self._run_real(op, _replaced(args, real), {name: _replaced(a, real) for name, a in kwargs.items()})
+        if real:
+            lift = self._lift_written if _shares_memory(op) else self._lift
+            table = {key: lift(t) for key, t in real.items()}
+            args, kwargs = _replaced(args, table), {name: _replaced(a, table) for name, a in kwargs.items()}
         result = op(*args, **kwargs)
         _write(self._writers[-1], op, args, kwargs, result)
         return result
@@ -311,7 +328,7 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
     def _is_foldable(self, op, tensors):
         """Whether all arguments are tensors that the program made without operators, so that the result is constant."""
         return (
-            not op._schema.is_mutable
+            not _shares_memory(op)
             and not any(id(t) in self._attributes or id(t) in self._standing_for for t in tensors)
             and tessera.Tag.nondeterministic_seeded not in op.tags
         )
