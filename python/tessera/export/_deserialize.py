@@ -64,10 +64,11 @@ class _Values:
         dtype, device = forms.dtype_of(data["dtype"]), forms.read_device(data["device"])
         with self.mode:
             made = tessera.empty_strided(sizes, strides, dtype=dtype, device=device)
-            if offset != {"as_int": 0} and "as_int" in offset:
-                made = tessera.empty_strided([size(offset)], [1], dtype=dtype, device=device).as_strided(
-                    sizes, strides, size(offset)
-                )
+            fixed = all(type(n) is int for n in (*sizes, *strides))
+            if offset != {"as_int": 0} and "as_int" in offset and fixed and all(sizes):
+                extent = size(offset) + 1 + sum((n - 1) * s for n, s in zip(sizes, strides))
+                whole = tessera.empty(extent, dtype=dtype, device=device)
+                made = whole.as_strided(sizes, strides, size(offset))
         return made.requires_grad_() if data["requires_grad"] and dtype.is_floating_point else made
 
 
@@ -156,6 +157,7 @@ class _GraphReader:
         target = _target(item["target"])
         args = tuple(self.argument(i["arg"]) for i in item["inputs"] if i["kind"] != 2)
         kwargs = {_identifier(i["name"]): self.argument(i["arg"]) for i in item["inputs"] if i["kind"] == 2}
+        _check_call(target, args, kwargs)
         if getattr(target, "namespace", None) == "higher_order":
             args = tuple(tuple(a) if isinstance(a, list) else a for a in args)
         name = _identifier(item["name"])
@@ -192,6 +194,14 @@ class _GraphReader:
             if key in node.meta:
                 made.meta[key] = node.meta[key]
         self._define(name, made, node.meta["val"][i])
+
+
+def _check_call(target, args, kwargs):
+    schema = getattr(target, "_schema", None)
+    if schema is None:
+        return
+    if len(args) > len(schema.arguments) or not set(kwargs) <= {a.name for a in schema.arguments}:
+        raise ValueError(f"{target} does not take {len(args)} arguments and {sorted(kwargs)}")
 
 
 _NAMED = ("as_tensor", "as_sym_int", "as_sym_bool", "as_sym_float")

@@ -304,7 +304,7 @@ def save_program(program, f, extra_files, opset_version, pickle_protocol):
 
 
 _BROKEN = (
-    ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, RecursionError, TypeError,
+    ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, RecursionError, StopIteration, TypeError,
     ValueError, zipfile.BadZipFile,
 )  # fmt: skip
 
