@@ -54,9 +54,12 @@ def compile(*args, **kwargs):
     return require("compile", "compiler.compile()")(*args, **kwargs)
 
 
+_exporting = 0  # how many exports are under way
+
+
 def is_compiling():
     """Whether a compiler or an export traces this code: False while it runs."""
-    return False
+    return _exporting > 0
 
 
 def is_dynamo_compiling():
@@ -66,7 +69,7 @@ def is_dynamo_compiling():
 
 def is_exporting():
     """Whether an export traces this code: False while it runs."""
-    return False
+    return _exporting > 0
 
 
 def reset():

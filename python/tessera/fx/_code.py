@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import functools
 import math
 import re
 import typing
@@ -111,6 +112,25 @@ def _annotation(kind):
     return "torch" + text[len(shown) :] if text.startswith(shown + ".") else text
 
 
+_SHORT = {
+    "float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c", "bool": "b8", "quint": "qu", "qint": "q",
+}  # fmt: skip
+
+
+@functools.lru_cache(maxsize=None)
+def _dtype_text(dtype):
+    name = str(dtype).rpartition(".")[2]
+    letters = name.rstrip("0123456789")
+    return _SHORT[letters] + name[len(letters) :] if letters in _SHORT else name.replace("float", "f", 1)
+
+
+def value_text(value):
+    """What is known of a value as text: `f32[2, s0]`, `Sym(s0)`; empty of others."""
+    if isinstance(value, tessera.Tensor):
+        return f"{_dtype_text(value.dtype)}[{', '.join(map(str, value.shape))}]"
+    return f"Sym({value})" if type(value).__name__ in ("SymInt", "SymFloat", "SymBool") else ""
+
+
 def _attribute(path):
     """`self.a.b`, with getattr for parts that are no identifiers (as the numbers of Sequential's children)."""
     text = "self"
@@ -167,8 +187,15 @@ class Emitter:
         end = ";  " + " = ".join([*(n.name for n in freed), "None"]) if freed else ""
         self.lines.append((text + end, node))
 
+    def _type_of(self, node):
+        """The annotation of a node; with verbose, of its value where that is known."""
+        if node.type:
+            return f" : {_annotation(node.type)}"
+        known = value_text(node.meta.get("val")) if self._verbose else ""
+        return f': "{known}"' if known else ""
+
     def _assign(self, node, expression):
-        annotation = f" : {_annotation(node.type)}" if node.type else ""
+        annotation = self._type_of(node)
         self._add(f"{node!r}{annotation} = {expression}", node)
 
     def _placeholder(self, node):
@@ -177,7 +204,7 @@ class Emitter:
             default = f" = {self._writer.write(node.args[0])}"
         else:
             default = ""
-        annotation = f" : {_annotation(node.type)}" if node.type else ""
+        annotation = self._type_of(node)
         self.arguments.append(f"{target}{annotation}{default}")
         raw = target.lstrip("*")
         if raw != node.name:

@@ -1,0 +1,5 @@
+"""Inner parts of export that other packages look for."""
+
+from tessera._lazy import attach as _attach
+
+__getattr__, __dir__ = _attach(__name__)

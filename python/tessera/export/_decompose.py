@@ -1,0 +1,187 @@
+"""run_decompositions(): the graph of a program, run on functional tensors into another graph."""
+
+import copy
+
+import tessera
+from tessera.export._symbols import is_symbolic
+from tessera.export._tracer import ExportTracer, documented_form, export_mode
+from tessera.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
+from tessera.export.graph_signature import (
+    ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec, TensorArgument,
+)  # fmt: skip
+from tessera.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
+from tessera.fx.interpreter import Interpreter
+
+_WRITTEN = {
+    InputKind.PARAMETER: OutputKind.PARAMETER_MUTATION, InputKind.BUFFER: OutputKind.BUFFER_MUTATION,
+    InputKind.USER_INPUT: OutputKind.USER_INPUT_MUTATION,
+}  # fmt: skip
+
+
+class _Tracer(ExportTracer):
+    """The tracer of the new graph: its nodes have the notes of the nodes that they come from."""
+
+    current = None  # the node of the old graph that is being run
+
+    def create_proxy(self, kind, target, args, kwargs, name=None, type_expr=None, proxy_factory_fn=None):
+        if kind == "call_function" and hasattr(target, "_schema"):
+            target, args = documented_form(target, args)
+        return super().create_proxy(kind, target, args, kwargs, name, type_expr, proxy_factory_fn)
+
+    def _annotate(self, node, like=None):
+        for key in ("nn_module_stack", "stack_trace", "custom"):
+            if self.current is not None and key in self.current.meta:
+                node.meta[key] = self.current.meta[key]
+
+
+class _Run(Interpreter):
+    """Runs the old graph."""
+
+    def __init__(self, program, tracer):
+        super().__init__(program.graph_module, garbage_collect_values=False)
+        self.tracer = tracer
+        self.extra_traceback = False
+
+    def run_node(self, n):
+        self.tracer.current = n
+        return super().run_node(n)
+
+
+def _fake_mode(program):
+    """The mode of what stands for the program's values, or a new one."""
+    for node in program.graph.nodes:
+        found = getattr(node.meta.get("val"), "fake_mode", None)
+        if found is not None:
+            return found
+    return export_mode(allow_non_fake_inputs=True)
+
+
+class _Decomposition:
+    def __init__(self, program, table):
+        from tessera._subclasses import functional_tensor
+
+        self.program, self.table, self.functional = program, table, functional_tensor
+        self.mode = _fake_mode(program)
+        self.tracer = _Tracer(self.mode, {})
+
+    def run(self):
+        from tessera._decomp import decomposing
+
+        inside = self._inputs()
+        functional = self.functional
+        with (
+            tessera.no_grad(), self.mode, decomposing(self.table), ProxyTorchDispatchMode(self.tracer, self.table),
+            functional.FunctionalTensorMode(),
+        ):  # fmt: skip
+            runner = _Run(self.program, self.tracer)
+            results = runner.run(*inside, enable_io_processing=False)
+            self.tracer.current = None
+            self.env = runner.env
+            outputs, specs = self._written(inside)
+            for value, spec in zip(results, self.program.graph_signature.output_specs):
+                self._result(value, spec, outputs, specs)
+        self.tracer.graph.output(tuple(outputs))
+        return self._program(specs)
+
+    def _inputs(self):
+        """Placeholders as in the old graph, and the functional tensors that the graph runs on."""
+        tracer, inside = self.tracer, []
+        for node in (n for n in self.program.graph.nodes if n.op == "placeholder"):
+            value = node.meta.get("val")
+            with tessera.no_grad():
+                value = value.detach() if isinstance(value, tessera.Tensor) and value.requires_grad else value
+            made = tracer.make_placeholder(node.name, value)
+            made.meta["val"] = node.meta.get("val")
+            is_tensor = isinstance(value, tessera.Tensor)
+            inside.append(self.functional.FunctionalTensor.to_functional(value) if is_tensor else value)
+        return inside
+
+    def _value(self, tensor):
+        return self.functional.mb_unwrap_functional_tensor(tensor) if isinstance(tensor, tessera.Tensor) else tensor
+
+    def _written(self, inside):
+        """(nodes, OutputSpecs) of the new values of what the program writes to."""
+        values, specs = [], []
+        for spec, tensor in zip(self.program.graph_signature.input_specs, inside):
+            kind = _WRITTEN.get(spec.kind)
+            if kind is None or not isinstance(tensor, tessera.Tensor):
+                continue
+            if not self.functional._functionalize_has_data_mutation(tensor):
+                continue
+            node = self.tracer.node_of(self._value(tensor))
+            target = spec.arg.name if kind is OutputKind.USER_INPUT_MUTATION else spec.target
+            values.append(node)
+            specs.append(OutputSpec(kind, TensorArgument(node.name), target))
+        order = list(_WRITTEN.values())
+        ranked = sorted(range(len(specs)), key=lambda i: order.index(specs[i].kind))
+        return [values[i] for i in ranked], [specs[i] for i in ranked]
+
+    def _result(self, value, spec, values, specs):
+        value = self._value(value)
+        node = self.tracer.create_arg(value)
+        arg = copy.copy(spec.arg)
+        if isinstance(value, tessera.Tensor) or is_symbolic(value):
+            arg.name = node.name if hasattr(node, "name") else ""
+        values.append(node)
+        specs.append(OutputSpec(spec.kind, arg, spec.target))
+
+    def _program(self, output_specs):
+        from tessera._export.verifier import Verifier
+
+        old, tracer = self.program, self.tracer
+        lifted = [
+            InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), path)
+            for path, (_, node) in tracer.constants.items()
+        ]
+        signature = ExportGraphSignature(self._input_specs(lifted), output_specs)
+        constants = {**old.constants, **{path: tensor for path, (tensor, _) in tracer.constants.items()}}
+        made = ExportedProgram(
+            tracer.root, tracer.graph, signature, old.state_dict, old.range_constraints, self._calls(),
+            old.example_inputs, constants, verifiers=[Verifier],
+        )  # fmt: skip
+        made._guards_code = list(old._guards_code)
+        return made
+
+    def _input_specs(self, lifted):
+        specs = [copy.deepcopy(s) for s in self.program.graph_signature.input_specs]
+        first = next((i for i, s in enumerate(specs) if s.kind is InputKind.USER_INPUT), len(specs))
+        return [*specs[:first], *lifted, *specs[first:]]
+
+    def _calls(self):
+        """The module calls, with the new names of values."""
+        names = {n.name: n for n in self.program.graph.nodes}
+
+        def renamed(arg):
+            if isinstance(arg, ConstantArgument) or arg.name not in names:
+                return arg
+            node = self.tracer._nodes.get(id(self._value(self.env.get(names[arg.name]))))
+            return arg if node is None else type(arg)(node[1].name)
+
+        found = []
+        for entry in self.program.module_call_graph:
+            s = entry.signature
+            if s is not None:
+                s = ModuleCallSignature([renamed(a) for a in s.inputs], [renamed(a) for a in s.outputs], s.in_spec,
+                                        s.out_spec, s.forward_arg_names)  # fmt: skip
+            found.append(ModuleCallEntry(entry.fqn, s))
+        return found
+
+
+def decomposed(program, table, decompose_custom_triton_ops):
+    """A program in other, functional operators. See ExportedProgram.run_decompositions."""
+    if table is None:
+        from tessera.export.decomp_utils import CustomDecompTable
+
+        table = CustomDecompTable()
+    if not isinstance(table, dict):
+        raise TypeError(f"run_decompositions: expected a dict of decompositions, got {type(table).__name__}")
+    entries = table.materialize() if hasattr(table, "materialize") else dict(table)
+    if decompose_custom_triton_ops:
+        entries.update(_triton_operators(program))
+    return _Decomposition(program, entries).run()
+
+
+def _triton_operators(program):
+    """{operator: its body} of the operators of library.triton_op that a program calls."""
+    targets = {n.target for n in program.graph.nodes if n.op == "call_function"}
+    return {op: op.decompose for op in targets if getattr(op, "_is_triton_op", False)}

@@ -1,0 +1,287 @@
+"""export(): from a module and example inputs to an ExportedProgram."""
+
+import contextlib
+import inspect
+
+import tessera
+from tessera.export import dynamic_shapes as _shapes
+from tessera.export._inputs import Inputs
+from tessera.export._symbols import is_symbolic
+from tessera.export._tracer import ExportTracer, export_mode
+from tessera.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
+from tessera.export.graph_signature import (
+    ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec, SymBoolArgument,
+    SymFloatArgument, SymIntArgument, TensorArgument,
+)  # fmt: skip
+from tessera.fx.node import Node
+from tessera.utils import _pytree as pytree
+
+_CONSTANTS = (int, float, bool, str, type(None), complex, tessera.dtype, tessera.device, tessera.layout,
+              tessera.memory_format)  # fmt: skip
+
+
+def _argument_of(value, node):
+    """The argument class of a value and its node."""
+    if isinstance(value, tessera.Tensor):
+        return TensorArgument(node.name)
+    if is_symbolic(value):
+        if not isinstance(node, Node):
+            return ConstantArgument("", node)
+        by = {"SymInt": SymIntArgument, "SymFloat": SymFloatArgument, "SymBool": SymBoolArgument}
+        return by[type(value).__name__](node.name)
+    return ConstantArgument(node.name if isinstance(node, Node) else "", value)
+
+
+class _Calls:
+    """Follows the calls of submodules: the stack for nodes, and signatures of those that are asked for."""
+
+    def __init__(self, tracer, root, preserved):
+        self._tracer, self._preserved = tracer, set(preserved)
+        self._paths = {}
+        for path, module in root.named_modules(remove_duplicate=False):
+            self._paths[id(module)] = self._paths.get(id(module), path)
+        self._counts = {}
+        self.signatures = {}  # path, with @n from the second call on -> ModuleCallSignature
+
+    def __call__(self, forward, module, args, kwargs):
+        path = self._paths.get(id(module))
+        if path is None:
+            return forward(*args, **kwargs)
+        stack, before = self._tracer.module_stack, None
+        count = self._counts[path] = self._counts.get(path, -1) + 1
+        call = f"{path}@{count}" if count else path
+        kind = type(module)
+        stack["L__self__" + call] = (path, f"{kind.__module__}.{kind.__qualname__}".replace("tessera.", "torch.", 1))
+        try:
+            before = self._inputs(args, kwargs) if path in self._preserved else None
+            result = forward(*args, **kwargs)
+            if before is not None:
+                self._preserve(path, call, before, result)
+            return result
+        finally:
+            stack.pop("L__self__" + call, None)
+
+    def _arguments(self, tree):
+        leaves, spec = pytree.tree_flatten(tree)
+        create = self._tracer.create_arg
+        return [_argument_of(leaf, create(leaf)) for leaf in leaves], spec
+
+    def _inputs(self, args, kwargs):
+        return self._arguments((args, kwargs))
+
+    def _preserve(self, path, call, before, result):
+        outputs, out_spec = self._arguments(result)
+        inputs, in_spec = before
+        first = self.signatures.get(path)
+        if first is not None and (first.in_spec, first.out_spec) != (in_spec, out_spec):
+            raise AssertionError(
+                f"preserve_module_call_signature: {path!r} is called with the structures {first.in_spec} and {in_spec}; "
+                "its calls must be alike"
+            )
+        self.signatures[call] = ModuleCallSignature(inputs, outputs, in_spec, out_spec, None)
+
+
+class _State:
+    """Parameters, buffers and constants of a module, and what stands for them while it is traced."""
+
+    def __init__(self, root, fake_mode):
+        self._root, self._mode = root, fake_mode
+        self.parameters = dict(root.named_parameters(remove_duplicate=False))
+        self.buffers = dict(root.named_buffers(remove_duplicate=False))
+        self.persistent = {
+            path: path.rpartition(".")[2] not in module._non_persistent_buffers_set
+            for path in self.buffers
+            for module in (root.get_submodule(path.rpartition(".")[0]),)
+        }
+        self.attributes = self._plain_attributes()
+        self.stand_ins = {}
+        made = {}
+        for path, tensor in {**self.parameters, **self.buffers}.items():
+            if id(tensor) not in made:
+                made[id(tensor)] = fake_mode.from_tensor(tensor, static_shapes=True)
+            self.stand_ins[path] = made[id(tensor)]
+
+    def _plain_attributes(self):
+        found = {}
+        for path, module in self._root.named_modules(remove_duplicate=False):
+            for name, value in vars(module).items():
+                if isinstance(value, tessera.Tensor):
+                    found.setdefault(id(value), (value, f"{path}.{name}" if path else name))
+        return found
+
+    @contextlib.contextmanager
+    def swapped(self):
+        """Context manager: the module holds what stands for its state. What its forward assigned is taken back."""
+        kept = [(m, dict(m.__dict__), dict(m._parameters), dict(m._buffers)) for m in self._root.modules()]
+        for path, stand_in in self.stand_ins.items():
+            owner, _, name = path.rpartition(".")
+            module = self._root.get_submodule(owner)
+            table = module._parameters if path in self.parameters else module._buffers
+            table[name] = stand_in
+        self._kept = kept
+        try:
+            yield
+        finally:
+            for module, attributes, parameters, buffers in kept:
+                for table, old in ((module._parameters, parameters), (module._buffers, buffers)):
+                    table.clear()
+                    table.update(old)
+                module.__dict__.clear()
+                module.__dict__.update(attributes)
+
+    def assigned_buffers(self):
+        """[(path, new tensor)] of buffers that were assigned; while swapped. Warns of other assigned tensors."""
+        for module, attributes, _, _ in self._kept:
+            for name, value in vars(module).items():
+                if isinstance(value, tessera.Tensor) and attributes.get(name) is not value:
+                    import warnings
+
+                    warnings.warn(
+                        f"The tensor attribute self.{name} was assigned during export. Such attributes must be "
+                        "registered as buffers using the `register_buffer` API.",
+                        stacklevel=4,
+                    )
+        found = []
+        for path in self.buffers:
+            owner, _, name = path.rpartition(".")
+            now = self._root.get_submodule(owner)._buffers.get(name)
+            if now is not None and now is not self.stand_ins[path]:
+                found.append((path, now))
+        return found
+
+
+def _check(mod, args, kwargs):
+    if not isinstance(mod, tessera.nn.Module):
+        raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
+    if isinstance(mod, tessera.jit.ScriptModule):
+        raise ValueError("Exporting a ScriptModule is not supported: export the module that it was made of")
+    if not isinstance(args, tuple):
+        raise _shapes._user_error(f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}")
+    if kwargs is not None and not isinstance(kwargs, dict):
+        raise _shapes._user_error(f"Expecting `kwargs` to be a dict of example keyword inputs, got {type(kwargs)}")
+    for leaf in pytree.tree_leaves((args, kwargs or {})):
+        if not isinstance(leaf, (tessera.Tensor, *_CONSTANTS)) and not is_symbolic(leaf):
+            raise ValueError(
+                f"Unsupported input type {type(leaf)}. Export only supports pytree containers of basic types (Tensor, "
+                "int, float, ...) as input. Register a dataclass with torch.export.register_dataclass, another "
+                "container with torch.utils._pytree.register_pytree_node, a constant with "
+                "torch.utils._pytree.register_constant"
+            )
+
+
+def _in_order(mod, args, kwargs):
+    """The keyword arguments in the order of forward's parameters; TypeError if it cannot be called so."""
+    signature = inspect.signature(mod.forward)
+    bound = signature.bind(*args, **kwargs)
+    names = [p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    return bound, {n: kwargs[n] for n in (*(n for n in names if n in kwargs), *(n for n in kwargs if n not in names))}
+
+
+class Export:
+    """One export: arguments as of export(), and what makes the trace.
+
+    Args:
+        make_mode: function that makes the mode that what stands for tensors is of. tracer_class: ExportTracer or a
+            subclass.
+    """
+
+    def __init__(
+        self, mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserve_module_call_signature=(),
+        prefer_deferred_runtime_asserts_over_guards=False, make_mode=export_mode, tracer_class=ExportTracer,
+    ):  # fmt: skip
+        _check(mod, args, kwargs)
+        bound, kwargs = _in_order(mod, args, kwargs or {})
+        for path in preserve_module_call_signature:
+            mod.get_submodule(path)  # AttributeError if there is none
+        self.mod, self.args, self.kwargs = mod, args, kwargs
+        self.strict = strict
+        self.inputs = Inputs(mod, bound, args, kwargs, dynamic_shapes, make_mode)
+        self.inputs.defer = prefer_deferred_runtime_asserts_over_guards
+        self.mode = self.inputs.mode
+        self.state = _State(mod, self.mode)
+        self.tracer = tracer_class(self.mode, self.state.attributes)
+        self.calls = _Calls(self.tracer, mod, preserve_module_call_signature)
+
+    def run(self):
+        """Traces the module; returns the ExportedProgram."""
+        placeholders = self._placeholders()
+        with self.state.swapped(), self.tracer.on(self.calls):
+            result = self._call()
+            self._assigned(self.state.assigned_buffers())
+            output_specs = self._output(result)
+        return self._program(placeholders, output_specs)
+
+    def _call(self):
+        args, kwargs = self.inputs.stand_ins()
+        compiler = tessera.compiler
+        compiler._exporting = compiler._exporting + 1
+        try:
+            return self.mod(*args, **kwargs)
+        finally:
+            compiler._exporting = compiler._exporting - 1
+
+    def _placeholders(self):
+        """Makes the placeholders of state and inputs: [(InputSpec without constants)]."""
+        tracer, state, specs = self.tracer, self.state, []
+        for path in state.parameters:
+            node = tracer.make_placeholder("p_" + path.replace(".", "_"), state.stand_ins[path])
+            specs.append(InputSpec(InputKind.PARAMETER, TensorArgument(node.name), path))
+        for path in state.buffers:
+            node = tracer.make_placeholder("b_" + path.replace(".", "_"), state.stand_ins[path])
+            specs.append(InputSpec(InputKind.BUFFER, TensorArgument(node.name), path, state.persistent[path]))
+        for name, value in zip(self.inputs.names, self.inputs.leaves):
+            node = tracer.make_placeholder(name, value)
+            tracer.first_user_input = tracer.first_user_input or node
+            specs.append(InputSpec(InputKind.USER_INPUT, _argument_of(value, node), None))
+        return specs
+
+    def _assigned(self, buffers):
+        for path, new in buffers:
+            old = self.state.stand_ins[path]
+            self.tracer.create_node(
+                "call_function", tessera.ops.aten.copy_.default,
+                (self.tracer.node_of(old), self.tracer.node_of(new)), {}, "copy_",
+            ).meta["val"] = old  # fmt: skip
+
+    def _output(self, result):
+        leaves, self.out_spec = pytree.tree_flatten(result)
+        specs, values = [], []
+        for leaf in leaves:
+            if not isinstance(leaf, (tessera.Tensor, *_CONSTANTS)) and not is_symbolic(leaf):
+                raise RuntimeError(
+                    f"Found {type(leaf)} in output, which is not a known type. If this type holds tensors, register it "
+                    "with torch.utils._pytree.register_pytree_node"
+                )
+            value = self.tracer.create_arg(leaf)
+            specs.append(OutputSpec(OutputKind.USER_OUTPUT, _argument_of(leaf, value), None))
+            values.append(value)
+        self.tracer.graph.output(tuple(values))
+        return specs
+
+    def _program(self, input_specs, output_specs):
+        tracer, state = self.tracer, self.state
+        constants = {path: tensor for path, (tensor, _) in tracer.constants.items()}
+        lifted = [
+            InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), path)
+            for path, (_, node) in tracer.constants.items()
+        ]
+        first = len(state.parameters) + len(state.buffers)
+        signature = ExportGraphSignature([*input_specs[:first], *lifted, *input_specs[first:]], output_specs)
+        held = {p: t for p, t in state.buffers.items() if state.persistent[p]}
+        constants.update((p, t) for p, t in state.buffers.items() if not state.persistent[p])
+        for node in tracer.graph.nodes:
+            node.meta.pop("_grad_mode", None)
+        program = ExportedProgram(
+            tracer.root, tracer.graph, signature, {**state.parameters, **held}, self.inputs.ranges(),
+            self._module_calls(), (self.args, self.kwargs), constants,
+        )  # fmt: skip
+        program._guards_code = self.inputs.guards()
+        return program
+
+    def _module_calls(self):
+        names = self.inputs.forward_arg_names
+        top = ModuleCallSignature([], [], self.inputs.in_spec, self.out_spec, names)
+        signatures = self.calls.signatures
+        paths = [path for path, _ in self.mod.named_modules(remove_duplicate=False) if path]
+        repeated = [call for call in signatures if "@" in call]
+        return [ModuleCallEntry("", top), *(ModuleCallEntry(p, signatures.get(p)) for p in (*paths, *repeated))]

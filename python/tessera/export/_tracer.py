@@ -1,0 +1,407 @@
+"""The trace of an export: the operators that a module's forward calls, before composite ones are decomposed and before
+autograd, as nodes of a graph.
+
+Every operator of the thread passes the key PreDispatch while a trace is on. Its fallback is ExportTracer.record, which
+runs the operator on the tensors that stand for the inputs and writes a node.
+"""
+
+import contextlib
+import functools
+import linecache
+import operator
+import os
+import sys
+
+import tessera
+from tessera import _C
+from tessera.export._symbols import SymbolNodes, is_symbolic
+from tessera.fx.experimental import proxy_tensor
+from tessera.fx.passes.shape_prop import _extract_tensor_metadata
+from tessera.fx.proxy import Proxy
+
+_BIT = _C._key_bits("PreDispatch")
+_PACKAGE = os.path.dirname(tessera.__file__) + os.sep
+_LAYERS = os.path.join(_PACKAGE, "nn", "modules") + os.sep
+_SHELLS = (os.path.join(_LAYERS, "module.py"), os.path.join(_LAYERS, "container.py"))
+
+# Forms of operators in which this library calls what the documented operator set has another form of.
+_TENSOR_FORM = frozenset("add add_ sub sub_ mul mul_ div div_ true_divide true_divide_".split())
+_END = sys.maxsize
+
+
+@contextlib.contextmanager
+def _keys(included, excluded):
+    before = _C._tls_keys()
+    _C._set_tls_keys(before[0] & ~excluded | included, before[1] & ~included | excluded)
+    try:
+        yield
+    finally:
+        _C._set_tls_keys(*before)
+
+
+def recording_off():
+    """Context manager: operators run and are not recorded."""
+    return _keys(0, _BIT)
+
+
+@functools.lru_cache(maxsize=None)
+def _form(op):
+    """(target, swap) of the node of an operator: the documented form of it, and whether its two arguments change
+    places."""
+    ops, packet, overload = tessera.ops.aten, op._schema.name.rpartition("::")[2], op._overloadname
+    if op.namespace != "aten":
+        return op, False
+    if overload == "Scalar" and packet in _TENSOR_FORM:
+        return getattr(ops, packet).Tensor, False
+    other = {
+        ("__rsub__", "Scalar"): lambda: ops.rsub.Scalar, ("__rpow__", "Scalar"): lambda: ops.pow.Scalar,
+        ("floor_divide", "Scalar"): lambda: ops.floor_divide.default,
+        ("__floordiv__", "Scalar"): lambda: ops.floor_divide.default,
+        ("__floordiv__", "Tensor"): lambda: ops.floor_divide.default,
+    }.get((packet, overload))  # fmt: skip
+    return (op, False) if other is None else (other(), packet == "__rpow__")
+
+
+def documented_form(op, args):
+    """(target, args) of the node of an operator's call."""
+    target, swap = _form(op)
+    return target, (args[1], args[0], *args[2:]) if swap else args
+
+
+@functools.lru_cache(maxsize=None)
+def _defaults(op):
+    """(defaults of the positional arguments from the last one back, {name: default} of keyword-only ones)."""
+    missing = object()
+    of = lambda a: a.default_value if a.has_default_value() else missing  # noqa: E731
+    positional = [of(a) for a in op._schema.arguments if not a.kwarg_only]
+    return positional, {a.name: of(a) for a in op._schema.arguments if a.kwarg_only}
+
+
+@functools.lru_cache(maxsize=None)
+def _shares_memory(op):
+    """Whether an operator writes to an argument or returns a view of one."""
+    return op._schema.is_mutable or any(r.alias_info is not None for r in op._schema.returns)
+
+
+def _same(value, default):
+    return type(value) is type(default) and value == default
+
+
+def _written_out(op, args, kwargs):
+    """The arguments as a program would write them: without those at the end that have their defaults."""
+    positional, keywords = _defaults(op)
+    last = len(args)
+    while last and last <= len(positional) and _same(args[last - 1], positional[last - 1]):
+        last -= 1
+    return args[:last], {n: v for n, v in kwargs.items() if not (n in keywords and _same(v, keywords[n]))}
+
+
+def user_frame(depth=2):
+    """The innermost frame of the program that is traced: a frame outside of this package, or of a layer."""
+    frame = sys._getframe(depth)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_PACKAGE) or (name.startswith(_LAYERS) and name not in _SHELLS):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _trace_text(frame):
+    name, line = frame.f_code.co_filename, frame.f_lineno
+    return f'File "{name}", line {line}, in {frame.f_code.co_name}\n    {linecache.getline(name, line).strip()}'
+
+
+def _tensors_in(args, kwargs, found):
+    for a in (*args, *kwargs.values()):
+        if isinstance(a, tessera.Tensor):
+            found.append(a)
+        elif isinstance(a, (list, tuple)):
+            _tensors_in(a, {}, found)
+    return found
+
+
+def _replaced(a, table):
+    """Arguments with the tensors of a table {id: tensor} in place of others."""
+    if isinstance(a, tessera.Tensor):
+        return table.get(id(a), a)
+    if isinstance(a, (list, tuple)):
+        return type(a)(_replaced(e, table) for e in a)
+    return a
+
+
+def export_mode(**settings):
+    """A FakeTensorMode that knows the tracer of the export that it is used for (`tracer`), and that operators with
+    functions among their arguments use to trace these (`nested`).
+
+    Args:
+        **settings: of FakeTensorMode.
+    """
+    from tessera._subclasses.fake_tensor import FakeTensorMode
+
+    class ExportMode(FakeTensorMode):
+        """FakeTensorMode of an export."""
+
+        tracer = None
+
+        @contextlib.contextmanager
+        def nested(self, tracer):
+            """Context manager: this mode is on, and operators are recorded by another tracer."""
+            with self, self.tracer.recorded_by(tracer):
+                yield
+
+    return ExportMode(**settings)
+
+
+class ExportTracer(proxy_tensor.PythonKeyTracer):
+    """Writes what a module does with tensors into a graph.
+
+    Args:
+        fake_mode: export_mode() that makes what stands for tensors.
+        attributes: {id: (tensor, path)} of tensors that are plain attributes of modules: constants of the program.
+    """
+
+    def __init__(self, fake_mode, attributes):
+        super().__init__()
+        from tessera.fx.graph import Graph
+
+        self.graph = Graph()
+        self.fake_mode = fake_mode
+        self._fake_type = tessera._subclasses.fake_tensor.FakeTensor
+        self._writers = [self]  # who writes the nodes: this tracer, or the one of a function inside of it
+        self._attributes = attributes
+        self._nodes = {}  # id -> (tensor, which stays alive, its node)
+        self.constants = {}  # path -> tensor, with its placeholder: (tensor, node)
+        self._standing_for = {}  # id of a real tensor -> (that, the tensor that stands for it, whether it is a copy)
+        self.first_user_input = None
+        self.module_stack = {}
+        self.symbols = SymbolNodes(self.graph, self._annotate)
+        self._grad_mode = tessera.is_grad_enabled()
+
+    # --- values ---
+
+    def make_placeholder(self, name, value):
+        """A placeholder of an input: of a tensor, symbolic number or constant."""
+        node = self.graph.placeholder(name)
+        node.target = node.name
+        self._note(node, value)
+        return node
+
+    def _note(self, node, value):
+        node.meta["val"] = value
+        if isinstance(value, tessera.Tensor):
+            self._nodes[id(value)] = (value, node)
+            node.meta["tensor_meta"] = _extract_tensor_metadata(value)
+            if node.op == "placeholder":
+                self.symbols.add_tensor(node, value)
+        elif is_symbolic(value):
+            self.symbols.add(node, value)
+
+    def _lift(self, tensor):
+        """What stands for a constant tensor; its placeholder is made before those of what the user passes."""
+        known = self._standing_for.get(id(tensor))
+        if known is not None:
+            return known[1]
+        path = self._attributes[id(tensor)][1] if id(tensor) in self._attributes else None
+        if path is None:
+            names = map("lifted_tensor_{}".format, range(len(self.constants) + 1))
+            path = next(name for name in names if name not in self.constants)
+        with recording_off():
+            stand_in = self.fake_mode.from_tensor(tensor)
+        before = self.first_user_input
+        with self.graph.inserting_before(before) if before is not None else contextlib.nullcontext():
+            node = self.graph.placeholder("c_" + path.replace(".", "_"))
+        node.target = node.name
+        self._note(node, stand_in)
+        self.constants[path] = (tensor, node)
+        self._standing_for[id(tensor)] = (tensor, stand_in, False)
+        return stand_in
+
+    def _lift_written(self, tensor):
+        """As _lift, of what an operator writes to: a copy, if the program makes the tensor at each call."""
+        stand_in = self._lift(tensor)
+        if id(tensor) in self._attributes or self._standing_for[id(tensor)][2]:
+            return stand_in
+        copied = stand_in.clone()
+        _write(self._writers[-1], tessera.ops.aten.clone.default, (stand_in,), {}, copied)
+        self._nodes[id(stand_in)] = (stand_in, self._nodes[id(copied)][1])
+        self._standing_for[id(tensor)] = (tensor, stand_in, True)
+        return stand_in
+
+    def _real(self, tensor):
+        """The numbers of a tensor that the program has made of numbers, or that it found elsewhere; else None."""
+        return tensor if not self._is_fake(tensor) else _C._fake_constant(tensor)
+
+    def node_of(self, tensor):
+        """The node of a tensor. RuntimeError of one that the trace did not make."""
+        known = self._nodes.get(id(tensor))
+        if known is not None:
+            return known[1]
+        real = self._real(tensor)
+        if real is not None:
+            return self._nodes[id(self._lift(real))][1]
+        frame = user_frame()
+        place = "" if frame is None else f"\n{_trace_text(frame)}"
+        raise RuntimeError(
+            "export found a tensor that no traced operator made (of shape "
+            f"{tuple(tensor.shape)}, dtype {tensor.dtype}): operations such as `.data` and set_() are not seen; use "
+            f"detach() and functions that return tensors.{place}"
+        )
+
+    def _is_fake(self, tensor):
+        return isinstance(tensor, self._fake_type)
+
+    def create_arg(self, a):
+        """What a node holds for a value: nodes for tensors and symbolic numbers."""
+        if isinstance(a, tessera.Tensor):
+            return self.node_of(a)
+        if isinstance(a, (list, tuple)) and not hasattr(a, "_fields"):
+            return [self.create_arg(e) for e in a] if type(a) is list else tuple([self.create_arg(e) for e in a])
+        if isinstance(a, dict):
+            return {key: self.create_arg(value) for key, value in a.items()}
+        if isinstance(a, (int, float, str)) and type(a) in (int, float, str, bool):
+            return a
+        if is_symbolic(a):
+            return self.symbols.node_of(a)
+        if isinstance(a, slice):
+            return slice(*map(self.create_arg, (a.start, a.stop, a.step)))
+        return super().create_arg(a)
+
+    def track(self, value, proxy):
+        """Notes the node of what an operator returned; getitem nodes for parts of a tuple or list."""
+        node = proxy.node if isinstance(proxy, Proxy) else proxy
+        if isinstance(value, (tuple, list)):
+            node.meta["val"] = value
+            for i, part in enumerate(value):
+                if isinstance(part, (tessera.Tensor, tuple, list)) or is_symbolic(part):
+                    item = self.graph.call_function(operator.getitem, (node, i))
+                    self._annotate(item, node)
+                    self.track(part, item)
+        else:
+            self._note(node, value)
+
+    def create_node(self, kind, target, args, kwargs, name=None, type_expr=None):
+        """As of TracerBase, with notes on the program's line and modules."""
+        node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+        self._annotate(node)
+        return node
+
+    def _annotate(self, node, like=None):
+        if like is not None:
+            for key in ("nn_module_stack", "stack_trace", "_grad_mode"):
+                if key in like.meta:
+                    node.meta[key] = like.meta[key]
+            return
+        node.meta["nn_module_stack"] = dict(self.module_stack)
+        frame = user_frame(3)
+        if frame is not None:
+            node.meta["stack_trace"] = _trace_text(frame)
+        if (enabled := tessera.is_grad_enabled()) != self._grad_mode:
+            node.meta["_grad_mode"] = enabled
+
+    # --- operators ---
+
+    def record(self, op, *args, **kwargs):
+        """The fallback: runs an operator and writes its node."""
+        tensors = _tensors_in(args, kwargs, [])
+        real = {id(t): self._real(t) for t in tensors if id(t) not in self._nodes}
+        real = {key: t for key, t in real.items() if t is not None}
+        if real and len(real) == len({id(t) for t in tensors}) and self._is_foldable(op, real.values()):
+            return self._run_real(op, _replaced(args, real), {name: _replaced(a, real) for name, a in kwargs.items()})
+        if real:
+            lift = self._lift_written if _shares_memory(op) else self._lift
+            table = {key: lift(t) for key, t in real.items()}
+            args, kwargs = _replaced(args, table), {name: _replaced(a, table) for name, a in kwargs.items()}
+        result = op(*args, **kwargs)
+        _write(self._writers[-1], op, args, kwargs, result)
+        return result
+
+    @contextlib.contextmanager
+    def recorded_by(self, tracer):
+        """Context manager: another tracer writes the nodes."""
+        self._writers.append(tracer)
+        try:
+            yield
+        finally:
+            self._writers.pop()
+
+    def _is_foldable(self, op, tensors):
+        """Whether all arguments are tensors that the program made without operators, so that the result is constant."""
+        return (
+            not _shares_memory(op)
+            and not any(id(t) in self._attributes or id(t) in self._standing_for for t in tensors)
+            and tessera.Tag.nondeterministic_seeded not in op.tags
+        )
+
+    def _run_real(self, op, args, kwargs):
+        from tessera.utils._python_dispatch import _disable_current_modes
+
+        with _disable_current_modes():
+            return op(*args, **kwargs)
+
+    # --- one trace ---
+
+    @contextlib.contextmanager
+    def on(self, call_module):
+        """Context manager: the thread's operators and module calls are traced.
+
+        Args:
+            call_module: function of (forward as it is, module, args, kwargs).
+        """
+        from tessera.fx import _symbolic_trace
+
+        original, read = _symbolic_trace._orig_module_call, _symbolic_trace._orig_module_getattr
+
+        def call(module, *args, **kwargs):
+            return call_module(functools.partial(original, module), module, args, kwargs)
+
+        registration = _C._register_fallback("PreDispatch", self._fallback, False)
+        self.fake_mode.tracer = self
+        proxy_tensor._modes.append(self.fake_mode)
+        _symbolic_trace._tracing += 1
+        before = _C._trace_modules(call, read)
+        try:
+            with self.fake_mode, _keys(_BIT, 0):
+                yield
+        finally:
+            _C._trace_modules(*before)
+            _symbolic_trace._tracing -= 1
+            proxy_tensor._modes.remove(self.fake_mode)
+            self.fake_mode.tracer = None
+            registration.release()
+
+    def _fallback(self, op, *args, **kwargs):
+        with _keys(0, _BIT):
+            if not self._is_on():
+                return op(*args, **kwargs)
+            return self.record(op, *args, **kwargs)
+
+    def _is_on(self):
+        """Whether the mode of the export is on: who takes it off runs operators that are not to be recorded."""
+        mode = self.fake_mode
+        return any(_C._get_dispatch_stack_at(i) is mode for i in reversed(range(_C._len_torch_dispatch_stack())))
+
+
+def _write(tracer, op, args, kwargs, result):
+    """Makes the node of an operator's call."""
+    shown, named = _written_out(op, args, kwargs)
+    target, shown = documented_form(op, shown)
+    if op is tessera.ops.aten.slice.Tensor:
+        shown = _open_slice(*args)
+    name = target._schema.name.rpartition("::")[2]
+    proxy = tracer.create_proxy("call_function", target, tuple(shown), named, name=name)
+    if op._schema.is_mutable and len(op._schema.returns) == 1 and isinstance(result, tessera.Tensor):
+        tracer.retrack(result, proxy) if hasattr(tracer, "retrack") else tracer.track(result, proxy)
+    else:
+        tracer.track(result, proxy)
+
+
+def _open_slice(x, dim=0, start=None, end=None, step=1):
+    """Arguments of a slice: one that ends where the tensor ends is open, so that it does not depend on the size."""
+    size = x.shape[dim]
+    if end is not None and end is not size and not is_symbolic(end) and not is_symbolic(size) and end >= size:
+        end = _END
+    if end is size or (is_symbolic(end) and is_symbolic(size) and end.node.expr == size.node.expr):
+        end = _END
+    found = (x, dim, start, end, step)
+    return found[:4] if step == 1 else found

@@ -1,0 +1,537 @@
+"""Programs as modules with the hierarchy that the exported module had."""
+
+import abc
+import copy
+import enum
+import operator
+
+import tessera
+from tessera.export._unlift import check_structure
+from tessera.export.graph_signature import ConstantArgument, InputKind, OutputKind
+from tessera.fx import _pytree as fx_pytree
+from tessera.fx.graph import Graph
+from tessera.fx.interpreter import Interpreter
+from tessera.fx.node import map_arg
+from tessera.utils import _pytree as pytree
+
+__all__ = ["FlatArgsAdapter", "InterpreterModule", "InterpreterModuleDispatcher", "UnflattenedModule", "unflatten"]
+
+
+class _AttrKind(enum.Enum):
+    PARAMETER = "parameter"
+    BUFFER = "buffer"
+    CONSTANT = "constant"
+    MODULE = "module"
+
+
+def _owner(root, path, make=None):
+    """(module, last name) of a path; modules that are missing on the way are made."""
+    at, (*way, last) = root, path.split(".")
+    for part in way:
+        inner = at._modules.get(part)
+        if inner is None:
+            inner = (make or tessera.nn.Module)()
+            at.add_module(part, inner)
+        at = inner
+    return at, last
+
+
+def _assign_attr(from_obj, to_module, target, attr_kind, persistent=True):
+    """Puts a value to a path of a module.
+
+    Args:
+        from_obj: Parameter, tensor, module or another object. target: path. attr_kind: _AttrKind.
+        persistent: of a buffer.
+    """
+    owner, name = _owner(to_module, target)
+    for module in getattr(owner, "_call_modules", None) or (owner,):
+        if attr_kind is _AttrKind.PARAMETER:
+            module.register_parameter(name, from_obj)
+        elif attr_kind is _AttrKind.BUFFER:
+            module.register_buffer(name, from_obj, persistent=persistent)
+        elif attr_kind is _AttrKind.MODULE:
+            module.add_module(name, from_obj)
+        else:
+            if isinstance(from_obj, (tessera.nn.Module, tessera.nn.Parameter)):
+                raise AssertionError(f"_assign_attr: {type(from_obj).__name__} {target} is no constant")
+            setattr(module, name, from_obj)
+
+
+class InterpreterModule(tessera.nn.Module):
+    """A module that runs a graph node by node, so that errors and debuggers show the nodes.
+
+    Args:
+        graph: Graph. ty: name of the class of the module that it was, if known.
+    """
+
+    def __init__(self, graph, ty=None):
+        super().__init__()
+        self.graph = graph
+        self._ty = ty
+        graph.owning_module = self
+        self.signature = None  # ModuleCallSignature, where the calling convention is kept
+
+    def forward(self, *args, **kwargs):
+        """Runs the graph on its placeholders' values; with a kept signature on the arguments of that."""
+        if self.signature is None:
+            names = [n.target for n in self.graph.nodes if n.op == "placeholder"]
+            args = (*args, *(kwargs.pop(name) for name in names[len(args) :] if name in kwargs))
+            if kwargs or len(args) != len(names):
+                raise TypeError(f"expected the arguments {', '.join(names)}, got {len(args)} and {sorted(kwargs)}")
+            return self._run(args)
+        args, kwargs = check_structure(self.signature.in_spec, args, kwargs)
+        leaves = fx_pytree.tree_flatten_spec((args, kwargs), self.signature.in_spec)
+        return pytree.tree_unflatten(list(self._run(leaves)), self.signature.out_spec)
+
+    def _run(self, leaves):
+        return Interpreter(self, graph=self.graph).run(*leaves, enable_io_processing=False)
+
+    def finalize(self):
+        """Notes the names of the arguments; after the graph was edited."""
+        self.arg_names = [n.target for n in self.graph.nodes if n.op == "placeholder"]
+
+    def type_name(self):
+        """Name of the class of the module that it was, or None."""
+        return self._ty
+
+    def print_readable(self, print_output=True, include_stride=False, include_device=False, colored=False):
+        """The graph as the text of a class, with its submodules.
+
+        Args:
+            print_output: print it, too. include_stride, include_device, colored: False.
+
+        Returns: the text.
+        """
+        return _readable(self, "InterpreterModule", print_output, include_stride, include_device, colored)
+
+
+def _readable(module, name, print_output, include_stride, include_device, colored):
+    code = module.graph.python_code(
+        "self", verbose=True, include_stride=include_stride, include_device=include_device, colored=colored
+    ).src
+    inner = [m.print_readable(False) for m in module._modules.values() if hasattr(m, "print_readable")]
+    body = "\n".join([code.strip("\n").rstrip(), *("\n" + text for text in inner)])
+    text = f"class {name}(torch.nn.Module):\n" + "".join(
+        "    " + line + "\n" if line.strip() else "\n" for line in body.split("\n")
+    )
+    if print_output:
+        print(text)
+    return text
+
+
+class InterpreterModuleDispatcher(tessera.nn.Module):
+    """A module that was called several times in different ways: each call runs the next of its graphs, and after the
+    last the first again.
+
+    Args:
+        attrs: dict of attributes that all of them have. call_modules: list of InterpreterModule.
+    """
+
+    def __init__(self, attrs, call_modules):
+        super().__init__()
+        if not call_modules:
+            raise AssertionError("InterpreterModuleDispatcher: expected at least one module")
+        for name, value in attrs.items():
+            setattr(self, name, value)
+        self.__dict__["_call_modules"] = list(call_modules)  # no submodules: they have this one's parameters
+        self._num_calls = 0
+
+    def forward(self, *args, **kwargs):
+        """Runs the graph whose turn it is."""
+        turn, self._num_calls = self._num_calls, (self._num_calls + 1) % len(self._call_modules)
+        return self._call_modules[turn](*args, **kwargs)
+
+    def call_modules(self):
+        """The list of InterpreterModule."""
+        return self._call_modules
+
+    def print_readable(self, print_output=True, include_stride=False, include_device=False, colored=False):
+        """The graphs as the texts of classes. Args: as of InterpreterModule.print_readable. Returns: the text."""
+        parts = [m.print_readable(False, include_stride, include_device, colored) for m in self._call_modules]
+        if print_output:
+            print("\n".join(parts))
+        return "\n".join(parts)
+
+
+class FlatArgsAdapter(abc.ABC):
+    """Fits inputs of another structure to a program. Subclass it and give unflatten() an instance."""
+
+    @abc.abstractmethod
+    def adapt(self, target_spec, input_spec, input_args, metadata=None, obj=None):
+        """The leaves as the program wants them.
+
+        Args:
+            target_spec: TreeSpec that the program wants. input_spec: TreeSpec of what was given.
+            input_args: list of the leaves given. metadata: dict or None. obj: the UnflattenedModule.
+
+        Returns: list of leaves.
+        """
+
+    def get_flat_arg_paths(self):
+        """Names of leaves, for adapters that need them: a list, empty by default."""
+        return []
+
+
+class UnflattenedModule(tessera.nn.Module):
+    """A program as a module with the hierarchy of the exported one; what unflatten() returns.
+
+    Args:
+        export_module: ExportedProgram. flat_args_adapter: FlatArgsAdapter for inputs of other structures.
+    """
+
+    def __init__(self, export_module, flat_args_adapter=None):
+        super().__init__()
+        if export_module.graph_signature.backward_signature is not None:
+            raise ValueError("Unflattening on JointExportModule NYI")
+        self.module_call_graph = copy.deepcopy(export_module.module_call_graph)
+        self.flat_args_adapter = flat_args_adapter
+        self.adapted = False
+        self.meta = dict(export_module.graph_module.meta)
+        self.graph_signature = copy.deepcopy(export_module.graph_signature)
+        _Hierarchy(export_module, self).build()
+        self.input_placeholders = [n for n in self.graph.nodes if n.op == "placeholder"]
+        self.check_input_constraints = True
+        from tessera.export._guards import GuardCode
+
+        self._check = GuardCode(export_module).compile()
+
+    def process_forward_inputs(self, *args, **kwargs):
+        """The leaves of a call's arguments, adapted if they have another structure. ValueError without an adapter."""
+        spec = self.module_call_graph[0].signature.in_spec
+        try:
+            args, kwargs = check_structure(spec, args, kwargs)
+        except ValueError as error:
+            if self.flat_args_adapter is None:
+                raise TypeError(
+                    f"There is no flat args adapter specified. Are you sure you are calling this with the right "
+                    f"arguments? {error}"
+                ) from None
+            leaves, given = pytree.tree_flatten((args, kwargs))
+            leaves = list(self.flat_args_adapter.adapt(spec, given, leaves, metadata=self.meta, obj=self))
+            if len(leaves) != spec.num_leaves:
+                raise TypeError(f"Flat args adaption failed, number of args mismatch: {len(leaves)} vs {spec.num_leaves}")
+            self.check_input_constraints, self.adapted = False, True
+            return leaves
+        return fx_pytree.tree_flatten_spec((args, kwargs), spec)
+
+    def forward(self, *args, **kwargs):
+        """Runs the program."""
+        leaves = self.process_forward_inputs(*args, **kwargs)
+        if self.check_input_constraints:
+            self._check(*leaves)
+        result = Interpreter(self, graph=self.graph).run(*leaves, enable_io_processing=False)
+        return pytree.tree_unflatten(list(result), self.module_call_graph[0].signature.out_spec)
+
+    def finalize(self):
+        """Checks the graph; after it was edited."""
+        self.graph.lint()
+
+    def type_name(self):
+        """Name of the class of the exported module, or None."""
+        return self._type_name
+
+    def print_readable(self, print_output=True, include_stride=False, include_device=False, colored=False):
+        """The graphs as the texts of classes. Args: as of InterpreterModule.print_readable. Returns: the text."""
+        return _readable(self, "UnflattenedModule", print_output, include_stride, include_device, colored)
+
+    def train(self, mode=True):
+        """NotImplementedError: a program is as it was exported."""
+        raise NotImplementedError("Calling train() is not supported yet.")
+
+    def eval(self):
+        """NotImplementedError: a program is as it was exported."""
+        raise NotImplementedError("Calling eval() is not supported yet.")
+
+
+class _Frame:
+    """The graph of one call of a module, while it is filled from the flat graph."""
+
+    def __init__(self, hierarchy, call, path, parent):
+        self.hierarchy, self.call, self.path, self.parent = hierarchy, call, path, parent
+        self.graph, self.values, self.inputs = Graph(), {}, []
+        self.last_placeholder = None
+
+    def value_of(self, node):
+        """This graph's node for a node of the flat one: its own, a parameter's, or an input."""
+        if node not in self.values:
+            path = self.hierarchy.state.get(node)
+            if path is not None and (self.parent is None or path.startswith(self.path + ".")):
+                relative = path[len(self.path) + 1 :] if self.parent is not None else path
+                with self.graph.inserting_before(self._first()):
+                    made = self.graph.create_node("get_attr", relative, name=relative.replace(".", "_"))
+            else:
+                made = self._placeholder(node)
+            made.meta = dict(node.meta)
+            self.values[node] = made
+        return self.values[node]
+
+    def _first(self):
+        """The first node that is no placeholder, before which values from outside come."""
+        return next((n for n in self.graph.nodes if n.op not in ("placeholder", "get_attr")), None)
+
+    def _placeholder(self, node):
+        before = next((n for n in self.graph.nodes if n.op != "placeholder"), None)
+        with self.graph.inserting_before(before) if before is not None else _nothing:
+            made = self.graph.placeholder(node.name)
+        made.target = made.name
+        self.inputs.append(node)
+        return made
+
+    def take(self, node):
+        """Makes a value from outside an input, also a parameter's."""
+        self.values[node] = self._placeholder(node)
+        self.values[node].meta = dict(node.meta)
+
+    def add(self, node):
+        """Takes over a node of the flat graph."""
+        if node.op == "get_attr":
+            setattr(self.hierarchy.modules_of_graphs(self), node.target, self.hierarchy.inner(node.target))
+        self.values[node] = self.graph.node_copy(node, self.value_of)
+
+
+class _Nothing:
+    def __enter__(self):
+        return None
+
+    def __exit__(self, *error):
+        return None
+
+
+_nothing = _Nothing()
+
+
+class _Hierarchy:
+    """Cuts a flat graph into those of the modules that its nodes come from."""
+
+    def __init__(self, program, root):
+        self.program, self.root = program, root
+        signature = program.graph_signature
+        paths = {s.arg.name: s for s in signature.input_specs if s.kind not in (InputKind.USER_INPUT, InputKind.TOKEN)}
+        placeholders = [n for n in program.graph.nodes if n.op == "placeholder"]
+        self.specs = paths
+        self.state = {n: paths[n.name].target for n in placeholders if n.name in paths}
+        self.user = [n for n in placeholders if n.name not in paths]
+        self.nodes = [n for n in program.graph.nodes if n.op not in ("placeholder", "output")]
+        self.output = program.graph.output_node()
+        self.by_name = {n.name: n for n in program.graph.nodes}
+        self.position = {n: i for i, n in enumerate(program.graph.nodes)}
+        self.kept = {e.fqn: e.signature for e in program.module_call_graph if e.fqn and e.signature is not None}
+        self.made = {}  # path -> list of InterpreterModule, one a call
+        self._inner = {}
+
+    def inner(self, target):
+        return getattr(self.program.graph_module, target)
+
+    def modules_of_graphs(self, frame):
+        return self._inner.setdefault(frame, tessera.nn.Module())
+
+    # --- the walk ---
+
+    def build(self):
+        top = _Frame(self, "", "", None)
+        for node in self.user:
+            top.values[node] = top.graph.placeholder(node.name)
+            top.values[node].meta = dict(node.meta)
+        self._fill(top, 0, len(self.nodes), 1)
+        self._finish(top)
+        self.root.__dict__["graph"] = top.graph
+        top.graph.owning_module = self.root
+        for name, module in self._inner.get(top, tessera.nn.Module())._modules.items():
+            self.root.add_module(name, module)
+        self._place_modules()
+        self._place_state()
+        stacks = [n.meta.get("nn_module_stack") for n in self.nodes]
+        first = next((s for s in stacks if s), None)
+        self.root._type_name = next(iter(first.values()))[1] if first else None
+
+    def _stack(self, node):
+        """[(call, path)] of the modules that a node is in, the root first."""
+        stack = node.meta.get("nn_module_stack") or {}
+        return [(key, value[0]) for key, value in stack.items()] or [("L__self__", "")]
+
+    def _fill(self, frame, start, end, depth):
+        at = start
+        while at < end:
+            stack = self._stack(self.nodes[at])
+            if len(stack) <= depth:
+                frame.add(self.nodes[at])
+                at += 1
+                continue
+            key, stop = stack[depth], at
+            while stop < end and self._stack(self.nodes[stop])[depth : depth + 1] == [key]:
+                stop += 1
+            self._call(frame, key, at, stop, depth)
+            at = stop
+
+    def _call(self, frame, key, start, stop, depth):
+        call, path = key[0].removeprefix("L__self__"), key[1]
+        child = _Frame(self, call, path, frame)
+        signature = self.kept.get(call) if self._is_whole(key, start, stop, depth) else None
+        if signature is not None:
+            for arg in signature.inputs:
+                if not isinstance(arg, ConstantArgument) and self.by_name[arg.name] not in child.values:
+                    child.take(self.by_name[arg.name])
+        self._fill(child, start, stop, depth + 1)
+        if signature is not None:
+            self._call_kept(frame, child, path, signature)
+        else:
+            self._call_plain(frame, child, path, start, stop)
+
+    def _is_whole(self, key, start, stop, depth):
+        """Whether all nodes of a call are in this run, so that its signature can be kept."""
+        others = (n for i, n in enumerate(self.nodes) if not start <= i < stop)
+        return all(self._stack(n)[depth : depth + 1] != [key] for n in others)
+
+    def _results(self, start, stop):
+        """The nodes of a run that others use."""
+        inside = set(self.nodes[start:stop])
+        return [n for n in self.nodes[start:stop] if any(user not in inside for user in n.users)]
+
+    def _call_plain(self, frame, child, path, start, stop):
+        results = self._results(start, stop)
+        values = [child.values[n] for n in results]
+        child.graph.output(values[0] if len(values) == 1 else tuple(values))
+        target = self._register(frame, child, path, None)
+        made = frame.graph.call_module(target, tuple(frame.value_of(n) for n in child.inputs))
+        if len(results) == 1:
+            made.meta = dict(results[0].meta)
+            frame.values[results[0]] = made
+        else:
+            for i, node in enumerate(results):
+                frame.values[node] = frame.graph.call_function(operator.getitem, (made, i))
+                frame.values[node].meta = dict(node.meta)
+
+    def _call_kept(self, frame, child, path, signature):
+        graph = frame.graph
+        of = lambda f: lambda a: a.value if isinstance(a, ConstantArgument) else f(self.by_name[a.name])  # noqa: E731
+        leaves = list(map(of(frame.value_of), signature.inputs))
+        child.graph.output(tuple(map(of(child.value_of), signature.outputs)))
+        target = self._register(frame, child, path, signature)
+        args, kwargs = self._nested(graph, leaves, signature.in_spec, frame)
+        made = graph.call_module(target, args, kwargs)
+        flat = graph.call_function(fx_pytree.tree_flatten_spec, (made, self._spec(frame, signature.out_spec)))
+        for i, arg in enumerate(signature.outputs):
+            if not isinstance(arg, ConstantArgument):
+                item = graph.call_function(operator.getitem, (flat, i))
+                item.meta = dict(self.by_name[arg.name].meta)
+                frame.values[self.by_name[arg.name]] = item
+
+    def _nested(self, graph, leaves, spec, frame):
+        """(args, kwargs) of a call, from the nodes of their leaves."""
+        tree = graph.call_function(pytree.tree_unflatten, (leaves, self._spec(frame, spec)))
+        positional, keywords = spec.children()
+        first, second = (graph.call_function(operator.getitem, (tree, i)) for i in (0, 1))
+        args = tuple(graph.call_function(operator.getitem, (first, i)) for i in range(len(positional.children())))
+        return args, {name: graph.call_function(operator.getitem, (second, name)) for name in keywords.context}
+
+    def _spec(self, frame, spec):
+        holder = self.modules_of_graphs(frame) if frame.parent is not None else self.root
+        number = next(i for i in range(10**6) if not hasattr(holder, f"_spec_{i}"))
+        holder.__dict__[f"_spec_{number}"] = spec
+        return frame.graph.create_node("get_attr", f"_spec_{number}")
+
+    def _register(self, frame, child, path, signature):
+        """Makes the module of a call; returns its path from the frame's module."""
+        kind = None
+        module = InterpreterModule(child.graph, kind)
+        module.signature = signature
+        for name, value in vars(self._inner.get(child, tessera.nn.Module())).items():
+            if name.startswith("_spec_"):
+                module.__dict__[name] = value
+        for name, inner in self._inner.get(child, tessera.nn.Module())._modules.items():
+            module.add_module(name, inner)
+        self.made.setdefault(path, []).append(module)
+        if frame.parent is None:
+            return path
+        if path.startswith(frame.path + "."):
+            return path[len(frame.path) + 1 :]
+        shared = "_shared_" + path.replace(".", "_")
+        self.shared.append((frame.path, shared, path))
+        return shared
+
+    shared = property(lambda self: self.__dict__.setdefault("_shared", []))
+
+    def _finish(self, top):
+        """The root's output, and what the program writes to."""
+        values = []
+        by_path = {path: node for node, path in self.state.items()}
+        written = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+        for spec, arg in zip(self.program.graph_signature.output_specs, self.output.args[0]):
+            value = map_arg(arg, top.value_of)
+            if spec.kind in written:
+                target = self.by_name.get(spec.target) if spec.kind is OutputKind.USER_INPUT_MUTATION else None
+                target = by_path[spec.target] if target is None else target
+                top.graph.call_function(tessera.ops.aten.copy_.default, (top.value_of(target), value))
+            else:
+                values.append(value)
+        top.graph.output(tuple(values))
+
+    # --- the modules ---
+
+    def _place_modules(self):
+        for path in sorted(self.made, key=lambda p: p.count(".")):
+            calls = self.made[path]
+            alike = all(_same_graph(calls[0], other) for other in calls[1:])
+            module = calls[0] if alike else InterpreterModuleDispatcher({}, calls)
+            owner, name = _owner(self.root, path)
+            for holder in getattr(owner, "_call_modules", None) or ():
+                holder.add_module(name, module)
+            owner.add_module(name, module)
+        for owner_path, name, path in self.shared:
+            owner = self.root.get_submodule(owner_path)
+            for holder in getattr(owner, "_call_modules", None) or (owner,):
+                holder.add_module(name, self.root.get_submodule(path))
+        for entry in self.program.module_call_graph:
+            if entry.fqn and "@" not in entry.fqn:
+                owner, name = _owner(self.root, entry.fqn)
+                if name not in owner._modules:
+                    owner.add_module(name, tessera.nn.Module())
+
+    def _place_state(self):
+        program = self.program
+        for spec in self.specs.values():
+            held = program.state_dict if spec.target in program.state_dict else program.constants
+            value = held[spec.target]
+            owner, name = _owner(self.root, spec.target)
+            for module in (owner, *(getattr(owner, "_call_modules", None) or ())):
+                if spec.kind is InputKind.PARAMETER:
+                    module.register_parameter(name, value)
+                elif isinstance(value, tessera.Tensor):
+                    module.register_buffer(name, value, persistent=bool(spec.persistent))
+                else:
+                    setattr(module, name, value)
+
+
+def _shape_of(module):
+    """A graph in a form that can be compared: nodes by their position."""
+    position = {n: i for i, n in enumerate(module.graph.nodes)}
+    number = lambda n: ("node", position[n])  # noqa: E731
+    return [(n.op, n.target if n.op != "placeholder" else "", map_arg(n.args, number), map_arg(n.kwargs, number))
+            for n in module.graph.nodes]  # fmt: skip
+
+
+def _same_graph(a, b):
+    if a.signature is not None or b.signature is not None:
+        if a.signature is None or b.signature is None:
+            return False
+        if (a.signature.in_spec, a.signature.out_spec) != (b.signature.in_spec, b.signature.out_spec):
+            return False
+    return _shape_of(a) == _shape_of(b) and a._modules.keys() == b._modules.keys()
+
+
+def unflatten(module, flat_args_adapter=None):
+    """A program as a module that has submodules where the exported module had them.
+
+    Submodules take and return what flows between their nodes, which need not be the arguments and results that the
+    exported ones had; those named in preserve_module_call_signature of export() keep their calling convention, and can
+    be replaced by other modules.
+
+    Args:
+        module: ExportedProgram.
+        flat_args_adapter: FlatArgsAdapter for inputs of other structures.
+
+    Returns: UnflattenedModule, with copies of neither parameters nor buffers.
+    """
+    if not isinstance(module, tessera.export.ExportedProgram):
+        raise TypeError(f"unflatten: expected an ExportedProgram, got {type(module).__name__}")
+    return UnflattenedModule(module, flat_args_adapter)

@@ -1,0 +1,325 @@
+"""export(): what becomes a node, what an input, and what a program does when it is called."""
+
+import collections
+
+import pytest
+
+import tessera
+from tessera import nn
+from tessera.export import export
+from tessera.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+
+aten = tessera.ops.aten
+
+
+def targets(program):
+    return [n.target for n in program.graph.nodes if n.op == "call_function"]
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 3)
+        self.register_buffer("scale", tessera.tensor(2.0))
+        self.register_buffer("shift", tessera.ones(3), persistent=False)
+        self.extra = tessera.ones(3)
+
+    def forward(self, x, d, k=3, *, z=None):
+        y = tessera.relu(self.lin(x)) * self.scale + self.shift + self.extra
+        if z is not None:
+            y = y * z
+        return {"y": y, "rest": (d["a"] * k, None, "text", 2.5)}
+
+
+def block_program():
+    tessera.manual_seed(0)
+    return export(Block(), (tessera.randn(2, 4), {"a": tessera.ones(2)}, 5), {"z": tessera.ones(1)})
+
+
+def test_composite_operators_are_one_node():
+    m = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(), nn.GELU())
+    found = targets(export(m, (tessera.ones(1, 3, 8, 8),)))
+    assert found == [
+        aten.conv2d.default, aten.add_.Tensor, aten.batch_norm.default, aten.max_pool2d.default, aten.flatten.using_ints,
+        aten.dropout.default, aten.gelu.default,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "function, target, args",
+    [
+        (lambda x: x + 1, aten.add.Tensor, (1,)),
+        (lambda x: 1 - x, aten.rsub.Scalar, (1,)),
+        (lambda x: x // 2, aten.floor_divide.default, (2,)),
+        (lambda x: x > 0, aten.gt.Scalar, (0,)),
+        (lambda x: x[:, 1:], aten.slice.Tensor, (1, 1, 9223372036854775807)),
+    ],
+)
+def test_forms_of_operators_are_the_documented_ones(function, target, args):
+    class M(nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    (node,) = [n for n in export(M(), (tessera.ones(2, 2),)).graph.nodes if n.op == "call_function"]
+    assert node.target is target and node.args[1:] == args
+
+
+def test_a_power_of_a_number_has_it_first():
+    class M(nn.Module):
+        def forward(self, x):
+            return 2**x
+
+    program = export(M(), (tessera.ones(2),))
+    assert targets(program) == [aten.pow.Scalar]
+    assert program.module()(tessera.tensor([3.0, 1.0])).tolist() == [8, 2]
+
+
+def test_inputs_are_parameters_buffers_constants_and_what_is_passed():
+    program = block_program()
+    shown = [(s.arg.name, s.kind.name, s.target, s.persistent) for s in program.graph_signature.input_specs]
+    assert shown == [
+        ("p_lin_weight", "PARAMETER", "lin.weight", None), ("p_lin_bias", "PARAMETER", "lin.bias", None),
+        ("b_scale", "BUFFER", "scale", True), ("b_shift", "BUFFER", "shift", False),
+        ("c_extra", "CONSTANT_TENSOR", "extra", None), ("x", "USER_INPUT", None, None), ("d_a", "USER_INPUT", None, None),
+        ("k", "USER_INPUT", None, None), ("z", "USER_INPUT", None, None),
+    ]  # fmt: skip
+    assert program.graph_signature.input_specs[-2].arg == ConstantArgument("k", 5)
+    assert set(program.state_dict) == {"lin.weight", "lin.bias", "scale"}
+    assert set(program.constants) == {"extra", "shift"}
+
+
+def test_outputs_are_nodes_and_constants():
+    outputs = block_program().graph_signature.output_specs
+    assert all(s.kind is OutputKind.USER_OUTPUT for s in outputs)
+    assert [type(s.arg) for s in outputs] == [TensorArgument] * 2 + [ConstantArgument] * 3
+
+
+def test_a_program_computes_what_the_module_does():
+    m, args = Block(), (tessera.randn(2, 4), {"a": tessera.ones(2)}, 5)
+    program = export(m, args, {"z": tessera.full((1,), 3.0)})
+    given = (tessera.randn(2, 4), {"a": tessera.randn(2)}, 5)
+    expected, found = m(*given, z=tessera.ones(1)), program.module()(*given, z=tessera.ones(1))
+    assert tessera.equal(found["y"], expected["y"]) and tessera.equal(found["rest"][0], expected["rest"][0])
+    assert found["rest"][1:] == (None, "text", 2.5)
+
+
+def test_the_module_is_as_before():
+    m = Block()
+    held = {name: id(t) for name, t in m.state_dict(keep_vars=True).items()}
+    export(m, (tessera.ones(2, 4), {"a": tessera.ones(2)}))
+    assert {name: id(t) for name, t in m.state_dict(keep_vars=True).items()} == held
+    assert type(m.lin.weight) is nn.Parameter
+
+
+@pytest.mark.parametrize(
+    "args, kwargs, error, text",
+    [
+        ((tessera.ones(3, 4), {"a": tessera.ones(2)}, 5), {"z": tessera.ones(1)}, AssertionError, r"x.size\(\)\[0\] == 2"),
+        ((tessera.ones(2, 4), {"a": tessera.ones(3)}, 5), {"z": tessera.ones(1)}, AssertionError, r"d\['a'\]"),
+        ((tessera.ones(2, 4), {"a": tessera.ones(2)}, 4), {"z": tessera.ones(1)}, AssertionError, "k == 5"),
+        ((tessera.ones(2, 4), {"a": tessera.ones(2)}, 5.0), {"z": tessera.ones(1)}, AssertionError, "k == 5"),
+        ((tessera.ones(2, 4), {"a": 1}, 5), {"z": tessera.ones(1)}, AssertionError, "isinstance"),
+        ((tessera.ones(2, 4), {"b": tessera.ones(2)}, 5), {"z": tessera.ones(1)}, ValueError, "tree spec"),
+        ((tessera.ones(2, 4), {"a": tessera.ones(2)}, 5), {}, ValueError, "keyword"),
+        ((tessera.ones(2, 4),), {"z": tessera.ones(1)}, ValueError, "tree spec"),
+    ],
+)
+def test_calls_that_do_not_fit(args, kwargs, error, text):
+    with pytest.raises(error, match=text):
+        block_program().module()(*args, **kwargs)
+
+
+def test_without_guards_nothing_is_checked_but_the_structure():
+    program = block_program()
+    args = (tessera.ones(2, 4), {"a": tessera.ones(2)}, 4)
+    assert program.module(check_guards=False)(*args, z=tessera.ones(1))["rest"][0].tolist() == [5, 5]
+
+
+def test_tied_parameters_have_both_names():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(2, 2, bias=False)
+            self.b = nn.Linear(2, 2, bias=False)
+            self.b.weight = self.a.weight
+
+        def forward(self, x):
+            return self.b(self.a(x))
+
+    m = Tied()
+    program = export(m, (tessera.ones(1, 2),))
+    assert program.graph_signature.parameters == ("a.weight", "b.weight")
+    assert program.state_dict["a.weight"] is program.state_dict["b.weight"]
+    x = tessera.randn(1, 2)
+    assert tessera.equal(program.module()(x), m(x))
+
+
+def test_tensors_made_of_numbers_are_constants():
+    class M(nn.Module):
+        def forward(self, x):
+            mask = tessera.tensor([1.0, 0.0]) + 1
+            return x * mask
+
+    program = export(M(), (tessera.ones(2),))
+    assert program.graph_signature.lifted_tensor_constants == ("lifted_tensor_0",)
+    assert program.module()(tessera.ones(2)).tolist() == [2, 1]
+    assert targets(program) == [aten.mul.Tensor]
+
+
+def test_a_constant_that_is_written_to_is_copied_in_each_call():
+    class M(nn.Module):
+        def forward(self, x):
+            made = tessera.tensor([1.0, 0.0])
+            made[0] = 5
+            made.add_(x)
+            return made
+
+    module = export(M(), (tessera.ones(2),)).module()
+    assert module(tessera.ones(2)).tolist() == [6, 1] and module(tessera.ones(2)).tolist() == [6, 1]
+
+
+def test_assigned_buffers_are_written_at_the_end():
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("b", tessera.zeros(2))
+
+        def forward(self, x):
+            self.b = self.b + 1
+            return x + self.b
+
+    m = M()
+    program = export(m, (tessera.ones(2),))
+    assert m.b.tolist() == [0, 0]
+    module = program.module()
+    assert module(tessera.zeros(2)).tolist() == [1, 1] and module(tessera.zeros(2)).tolist() == [2, 2]
+    assert program.state_dict["b"].tolist() == [2, 2]
+
+
+def test_an_assigned_tensor_that_is_no_buffer_warns_and_is_taken_back():
+    class M(nn.Module):
+        def forward(self, x):
+            self.seen = x + 1
+            return x * 2
+
+    m = M()
+    with pytest.warns(UserWarning, match="self.seen was assigned during export"):
+        export(m, (tessera.ones(2),))
+    assert not hasattr(m, "seen")
+
+
+def test_a_tensor_outside_of_the_trace_names_the_line():
+    class M(nn.Module):
+        def forward(self, x):
+            return x.data + 1
+
+    with pytest.raises(RuntimeError, match="no traced operator made(.|\n)*return x.data \\+ 1"):
+        export(M(), (tessera.ones(2),))
+
+
+def test_variadic_arguments_have_names():
+    class M(nn.Module):
+        def forward(self, x, *args, **kwargs):
+            return x + args[0] + args[1] + kwargs["q"]
+
+    one = tessera.ones(2)
+    program = export(M(), (one, one, one), {"q": one})
+    assert program.graph_signature.user_inputs == ("x", "args_0", "args_1", "q")
+    assert program.module()(one, one, one, q=one).tolist() == [4, 4]
+
+
+def test_keyword_arguments_come_in_the_order_of_the_parameters():
+    class M(nn.Module):
+        def forward(self, x, *, a, b):
+            return x + a - b
+
+    program = export(M(), (tessera.ones(2),), {"b": tessera.full((2,), 5.0), "a": tessera.ones(2)})
+    assert program.graph_signature.user_inputs == ("x", "a", "b")
+    assert program.module()(tessera.ones(2), b=tessera.ones(2), a=tessera.zeros(2)).tolist() == [0, 0]
+
+
+def test_results_keep_their_structure():
+    Pair = collections.namedtuple("Pair", "first second")
+
+    class M(nn.Module):
+        def forward(self, p):
+            return Pair(p.second, [p.first, (p.first,)])
+
+    found = export(M(), (Pair(tessera.ones(1), tessera.zeros(1)),)).module()(Pair(tessera.ones(1), tessera.zeros(1)))
+    assert type(found) is Pair and type(found.second) is list and found.second[1][0].item() == 1
+
+
+def test_notes_of_nodes():
+    program = export(nn.Sequential(nn.Linear(2, 2)), (tessera.ones(1, 2),))
+    (node,) = [n for n in program.graph.nodes if n.op == "call_function"]
+    assert node.meta["val"].shape == (1, 2) and node.meta["tensor_meta"].dtype == tessera.float32
+    assert list(node.meta["nn_module_stack"].values()) == [
+        ("", "torch.nn.modules.container.Sequential"), ("0", "torch.nn.modules.linear.Linear"),
+    ]  # fmt: skip
+
+
+def test_printed_programs_show_types():
+    text = str(block_program())
+    assert text.startswith("ExportedProgram:\n    class GraphModule(torch.nn.Module):")
+    assert 'x: "f32[2, 4]"' in text and 'linear: "f32[2, 3]" = torch.ops.aten.linear.default(' in text
+    assert "b_scale: BUFFER target='scale' persistent=True" in text and "Range constraints: {}" in text
+
+
+def test_attributes_of_programs_are_fixed():
+    program = block_program()
+    for name in ("graph", "state_dict", "graph_signature", "constants", "example_inputs"):
+        with pytest.raises(RuntimeError, match=name):
+            setattr(program, name, None)
+    with pytest.raises(RuntimeError, match="module()"):
+        program(tessera.ones(2))
+
+
+def test_modules_of_programs_are_as_exported():
+    module = block_program().module()
+    for change in (module.train, module.eval):
+        with pytest.raises(NotImplementedError, match="not supported yet"):
+            change()
+
+
+def test_gradients_flow_through_programs():
+    tessera.manual_seed(0)
+    m = nn.Linear(3, 2)
+    program = export(m, (tessera.ones(1, 3),))
+    x = tessera.randn(1, 3)
+    program.module()(x).sum().backward()
+    assert m.weight.grad is not None and tessera.equal(m.weight.grad, x.expand(2, 3))
+
+
+def test_is_exporting_while_a_program_is_traced():
+    seen = []
+
+    class M(nn.Module):
+        def forward(self, x):
+            seen.append((tessera.compiler.is_exporting(), tessera.compiler.is_compiling()))
+            return x + 1
+
+    export(M(), (tessera.ones(1),))
+    assert seen == [(True, True)] and not tessera.compiler.is_exporting()
+
+
+def test_an_error_of_the_module_leaves_nothing_behind():
+    class M(nn.Module):
+        def forward(self, x):
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        export(M(), (tessera.ones(1),))
+    assert not tessera.compiler.is_exporting() and tessera._C._len_torch_dispatch_stack() == 0
+    assert (tessera.ones(2) + 1).tolist() == [2, 2]
+
+
+def test_programs_can_be_exported_again():
+    program = block_program()
+    again = export(program.module(), *program.example_inputs)
+    assert [t for t in targets(again)] == targets(program)
+
+
+@pytest.mark.parametrize("kind", list(InputKind))
+def test_kinds_of_inputs_have_the_documented_numbers(kind):
+    names = "USER_INPUT PARAMETER BUFFER CONSTANT_TENSOR CUSTOM_OBJ TOKEN".split()
+    assert names[kind.value - 1] == kind.name
