@@ -9,7 +9,8 @@ thread_local bool (*g_interrupted)() = nullptr;
 Deadline deadline_after(double seconds) {
   constexpr double kCentury = 100.0 * 365 * 86400;
   if (!(seconds < kCentury)) seconds = kCentury;
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::max(seconds, 0.0)));
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::max(seconds, 0.0)));
 }
 
 int milliseconds_until(Deadline deadline, int most) {

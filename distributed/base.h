@@ -28,7 +28,8 @@ Deadline deadline_after(double seconds);
 // Milliseconds until then for poll(), between 0 and `most`.
 int milliseconds_until(Deadline deadline, int most);
 
-// Called between the slices of a long wait on a thread that sets it: returns true to give the wait up (signals). Null: never.
+// Called between the slices of a long wait on a thread that sets it: returns true to give the wait up (signals). Null:
+// never.
 extern thread_local bool (*g_interrupted)();
 void check_interrupted();
 

@@ -121,9 +121,7 @@ void Group::work() {
     } catch (const Error& e) {
       error = e.what();
       fault = e.fault();
-    } catch (const std::exception& e) {
-      error = e.what();
-    }
+    } catch (const std::exception& e) { error = e.what(); }
     ticket->finish(error, fault);
     lock.lock();
     busy_ = false;

@@ -150,8 +150,9 @@ std::shared_ptr<Transfer> Mesh::receive(int peer, uint64_t tag, Buffer buffer) {
   transfer->peer = message->peer;
   message->taker = transfer;
   if (message->bytes.size() != buffer.size) {
-    finish(*transfer, "recv: a message of " + std::to_string(message->bytes.size()) + " bytes came from rank " +
-                          std::to_string(message->peer) + ", but the tensor has " + std::to_string(buffer.size) + " bytes",
+    finish(*transfer,
+           "recv: a message of " + std::to_string(message->bytes.size()) + " bytes came from rank " +
+               std::to_string(message->peer) + ", but the tensor has " + std::to_string(buffer.size) + " bytes",
            Fault::kBackend);
   }
   if (message->whole) {
@@ -177,8 +178,9 @@ void Mesh::route(Incoming& from, uint64_t tag, uint64_t size) {
       from.target = transfer;
       return;
     }
-    finish(*transfer, "recv: a message of " + std::to_string(size) + " bytes came from rank " + std::to_string(from.peer) +
-                          ", but the tensor has " + std::to_string(transfer->buffer.size) + " bytes",
+    finish(*transfer,
+           "recv: a message of " + std::to_string(size) + " bytes came from rank " + std::to_string(from.peer) +
+               ", but the tensor has " + std::to_string(transfer->buffer.size) + " bytes",
            Fault::kBackend);
   }
   from.message = std::make_shared<Message>();
@@ -203,7 +205,8 @@ bool Mesh::read_head(Incoming& from) {
     if (known) from.peer = static_cast<int>(rank);
     return known;
   }
-  ssize_t n = recv(from.fd.get(), reinterpret_cast<char*>(&from.head) + from.head_read, sizeof(Head) - from.head_read, 0);
+  ssize_t n =
+      recv(from.fd.get(), reinterpret_cast<char*>(&from.head) + from.head_read, sizeof(Head) - from.head_read, 0);
   if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EINTR);
   from.head_read += n;
   if (from.head_read == sizeof(Head)) {
@@ -303,7 +306,8 @@ bool Mesh::write_to(int peer) {
 void Mesh::fail_outgoing(int peer, const std::string& why) {
   auto& out = *outgoing_[peer];
   out.fd.reset();
-  for (auto& entry : out.queue) finish(*entry.second, "the connection to rank " + std::to_string(peer) + " of the group " + why);
+  for (auto& entry : out.queue)
+    finish(*entry.second, "the connection to rank " + std::to_string(peer) + " of the group " + why);
   out.queue.clear();
 }
 
@@ -337,7 +341,8 @@ void Mesh::turn(Lock& lock, int milliseconds) {
     } else if (auto found = incoming_.find(fd); found != incoming_.end()) {
       if (!read_from(*found->second)) close_incoming(fd, "was closed");
     } else {
-      auto out = std::find_if(outgoing_.begin(), outgoing_.end(), [&](const auto& o) { return o && o->fd.get() == fd; });
+      auto out =
+          std::find_if(outgoing_.begin(), outgoing_.end(), [&](const auto& o) { return o && o->fd.get() == fd; });
       if (out == outgoing_.end()) continue;
       int peer = static_cast<int>(out - outgoing_.begin());
       char byte;
@@ -391,7 +396,8 @@ void Mesh::wait(const std::shared_ptr<Transfer>& transfer, Deadline deadline) {
     }
     if (Clock::now() >= deadline) {
       cancel(transfer,
-             (transfer->sends ? "send: " + who + " of the group took no message" : "recv: no message came from " + who + " of the group") +
+             (transfer->sends ? "send: " + who + " of the group took no message"
+                              : "recv: no message came from " + who + " of the group") +
                  std::string(" within the timeout"),
              Fault::kTimeout);
       break;

@@ -27,9 +27,9 @@ struct Transfer {
   Fault fault = Fault::kBackend;
 };
 
-// Messages with tags between the members of a group, by TCP: for each direction a connection, made at the first message,
-// over which only somebody who knows the group's secret can speak. Who waits moves everybody's bytes; a thread does while
-// there are transfers that nobody waits for.
+// Messages with tags between the members of a group, by TCP: for each direction a connection, made at the first
+// message, over which only somebody who knows the group's secret can speak. Who waits moves everybody's bytes; a thread
+// does while there are transfers that nobody waits for.
 class Mesh {
  public:
   struct Peer {

@@ -36,7 +36,8 @@ void combine(Fold fold, void* to, const void* from, size_t count) {
   // Integers wrap, which signed ones must not.
   using W = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
   switch (fold) {
-    case Fold::kSum: return each(out, x, count, [](T a, T b) { return static_cast<T>(static_cast<W>(a) + static_cast<W>(b)); });
+    case Fold::kSum:
+      return each(out, x, count, [](T a, T b) { return static_cast<T>(static_cast<W>(a) + static_cast<W>(b)); });
     case Fold::kProduct:
       return each(out, x, count, [](T a, T b) {
         if constexpr (std::is_integral_v<T>) {
@@ -45,9 +46,12 @@ void combine(Fold fold, void* to, const void* from, size_t count) {
           return a * b;
         }
       });
-    case Fold::kMin: return each(out, x, count, smaller<T>);
-    case Fold::kMax: return each(out, x, count, larger<T>);
-    default: break;
+    case Fold::kMin:
+      return each(out, x, count, smaller<T>);
+    case Fold::kMax:
+      return each(out, x, count, larger<T>);
+    default:
+      break;
   }
   if constexpr (std::is_integral_v<T>) {
     if (fold == Fold::kAnd) each(out, x, count, [](T a, T b) { return static_cast<T>(a & b); });
@@ -155,16 +159,26 @@ void fold_halves(Kind kind, Fold fold, char* out, const void* const* sources, in
 
 Combine combine_of(Kind kind) {
   switch (kind) {
-    case Kind::kF32: return combine<float>;
-    case Kind::kF64: return combine<double>;
-    case Kind::kI8: return combine<int8_t>;
-    case Kind::kI16: return combine<int16_t>;
-    case Kind::kU16: return combine<uint16_t>;
-    case Kind::kI32: return combine<int32_t>;
-    case Kind::kU32: return combine<uint32_t>;
-    case Kind::kI64: return combine<int64_t>;
-    case Kind::kU64: return combine<uint64_t>;
-    default: return combine<uint8_t>;
+    case Kind::kF32:
+      return combine<float>;
+    case Kind::kF64:
+      return combine<double>;
+    case Kind::kI8:
+      return combine<int8_t>;
+    case Kind::kI16:
+      return combine<int16_t>;
+    case Kind::kU16:
+      return combine<uint16_t>;
+    case Kind::kI32:
+      return combine<int32_t>;
+    case Kind::kU32:
+      return combine<uint32_t>;
+    case Kind::kI64:
+      return combine<int64_t>;
+    case Kind::kU64:
+      return combine<uint64_t>;
+    default:
+      return combine<uint8_t>;
   }
 }
 
@@ -172,10 +186,13 @@ Combine combine_of(Kind kind) {
 Fold logical(Fold fold) {
   switch (fold) {
     case Fold::kSum:
-    case Fold::kMax: return Fold::kOr;
+    case Fold::kMax:
+      return Fold::kOr;
     case Fold::kProduct:
-    case Fold::kMin: return Fold::kAnd;
-    default: return fold;
+    case Fold::kMin:
+      return Fold::kAnd;
+    default:
+      return fold;
   }
 }
 

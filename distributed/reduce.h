@@ -14,8 +14,9 @@ size_t size_of(Kind kind);
 // Whether there is such a reduction: bitwise ones are for integers.
 bool can_fold(Kind kind, Fold fold);
 
-// out = sources[0] (fold) sources[1] (fold) ..., always from the first to the last, so that whoever computes it gets the
-// same bits. Half types are folded in f32 and rounded once. `out` may be one of the sources only if it is the first.
+// out = sources[0] (fold) sources[1] (fold) ..., always from the first to the last, so that whoever computes it gets
+// the same bits. Half types are folded in f32 and rounded once. `out` may be one of the sources only if it is the
+// first.
 void fold_all(Kind kind, Fold fold, void* out, const void* const* sources, int n, size_t count);
 
 }  // namespace tessera::distributed

@@ -33,7 +33,8 @@ int cores() {
 // Small groups get slots that a second-level cache holds; all of a group stays below 64 MiB.
 size_t slot_size_for(int size) {
   size_t least = std::max<size_t>(4096, kLine * size);  // a line for each rank
-  return std::clamp<size_t>((size_t{64} << 20) / (2 * size + 1) / 4096 * 4096, least, std::max<size_t>(256 << 10, least));
+  return std::clamp<size_t>((size_t{64} << 20) / (2 * size + 1) / 4096 * 4096, least,
+                            std::max<size_t>(256 << 10, least));
 }
 
 }  // namespace
@@ -162,8 +163,8 @@ void SharedMemory::wait_for(const Request& request, int rank, uint32_t wait, Dea
     if (gone && !late()) return;
     std::string me = std::string(name_of(request.what)) + " on rank " + std::to_string(rank_) + " of the group: ";
     if (gone) {
-      fail(Fault::kBackend,
-           me + "rank " + std::to_string(rank) + " (process " + std::to_string(pids_[rank]) + ") is gone: it ended or was killed");
+      fail(Fault::kBackend, me + "rank " + std::to_string(rank) + " (process " + std::to_string(pids_[rank]) +
+                                ") is gone: it ended or was killed");
     }
     if (Clock::now() >= deadline) {
       char seconds[32];
@@ -222,30 +223,43 @@ size_t SharedMemory::agree(const Request& request) {
       continue;
     }
     auto shown = [](const Header& h) {
-      return std::string(name_of(static_cast<Collective>(h.what))) + "(" + std::to_string(h.bytes) + " bytes, element type " +
-             std::to_string(h.kind) + ", reduction " + std::to_string(h.fold) + ", root " + std::to_string(h.root) + ")";
+      return std::string(name_of(static_cast<Collective>(h.what))) + "(" + std::to_string(h.bytes) +
+             " bytes, element type " + std::to_string(h.kind) + ", reduction " + std::to_string(h.fold) + ", root " +
+             std::to_string(h.root) + ")";
     };
-    fail(Fault::kBackend, "Detected mismatch between collectives: rank " + std::to_string(rank_) + " called " + shown(mine) +
-                              ", but rank " + std::to_string(i) + " called " + shown(other));
+    fail(Fault::kBackend, "Detected mismatch between collectives: rank " + std::to_string(rank_) + " called " +
+                              shown(mine) + ", but rank " + std::to_string(i) + " called " + shown(other));
   }
   return most;
 }
 
 void SharedMemory::run(const Request& request) {
   if (aborted_.load()) throw Error(Fault::kBackend, "this process group was aborted");
+  auto& failure = *reinterpret_cast<Layout::Failure*>(memory_);
+  if (failure.state.load() == 2) throw Error(Fault::kBackend, std::string("the process group failed: ") + failure.text);
   deadline_ = deadline_after(request.timeout);
   ++round_;
   begin(request);
   switch (request.what) {
-    case Collective::kAllReduce: return all_reduce(request);
-    case Collective::kReduce: return reduce(request);
-    case Collective::kBroadcast: return broadcast(request);
+    case Collective::kAllReduce:
+      return all_reduce(request);
+    case Collective::kReduce:
+      return reduce(request);
+    case Collective::kBroadcast:
+      return broadcast(request);
     case Collective::kAllGather:
-    case Collective::kGather: return gather(request);
-    case Collective::kScatter: return scatter(request);
-    case Collective::kReduceScatter: return reduce_scatter(request);
-    case Collective::kAllToAll: return all_to_all(request);
-    case Collective::kBarrier: wait_for_all(request); agree(request); return;
+    case Collective::kGather:
+      return gather(request);
+    case Collective::kScatter:
+      return scatter(request);
+    case Collective::kReduceScatter:
+      return reduce_scatter(request);
+    case Collective::kAllToAll:
+      return all_to_all(request);
+    case Collective::kBarrier:
+      wait_for_all(request);
+      agree(request);
+      return;
   }
 }
 
@@ -312,8 +326,8 @@ void SharedMemory::gather(const Request& request) {
       for (int i = 0; takes && i < size_; ++i) {
         if (sizes(i)[0] == request.out[i].size) continue;
         fail(Fault::kBackend, std::string(name_of(request.what)) + ": rank " + std::to_string(i) + " gave " +
-                                  std::to_string(sizes(i)[0]) + " bytes, but rank " + std::to_string(rank_) + " expected " +
-                                  std::to_string(request.out[i].size));
+                                  std::to_string(sizes(i)[0]) + " bytes, but rank " + std::to_string(rank_) +
+                                  " expected " + std::to_string(request.out[i].size));
       }
     }
     for (int i = 0; takes && i < size_; ++i) {
@@ -338,7 +352,8 @@ void SharedMemory::scatter(const Request& request) {
       auto given = sizes(request.root)[rank_];
       if (given != to.size) {
         fail(Fault::kBackend, "scatter: rank " + std::to_string(request.root) + " gave " + std::to_string(given) +
-                                  " bytes to rank " + std::to_string(rank_) + ", which expected " + std::to_string(to.size));
+                                  " bytes to rank " + std::to_string(rank_) + ", which expected " +
+                                  std::to_string(to.size));
       }
     }
     if (at < to.size) memcpy(to.data + at, slot(rank_), std::min(slot_size_, to.size - at));
@@ -361,7 +376,8 @@ void SharedMemory::reduce_scatter(const Request& request) {
       for (int i = 0; i < size_; ++i) {
         if (sizes(i)[rank_] == to.size) continue;
         fail(Fault::kBackend, "reduce_scatter: rank " + std::to_string(i) + " gave " + std::to_string(sizes(i)[rank_]) +
-                                  " bytes for rank " + std::to_string(rank_) + ", which expected " + std::to_string(to.size));
+                                  " bytes for rank " + std::to_string(rank_) + ", which expected " +
+                                  std::to_string(to.size));
       }
     }
     if (at >= to.size) continue;

@@ -11,8 +11,8 @@ namespace tessera::distributed {
 
 // A group whose members are processes of one host (and user): all of them map one anonymous file. In a round, each puts
 // what it has for others into its slot, waits until everyone has, and takes what it needs. Slots and headers are there
-// twice, for rounds of even and odd number, so that one wait a round is enough: nobody writes into a slot of round r + 2
-// before everybody has come to the wait of round r + 1, and read what was there of round r.
+// twice, for rounds of even and odd number, so that one wait a round is enough: nobody writes into a slot of round r +
+// 2 before everybody has come to the wait of round r + 1, and read what was there of round r.
 class SharedMemory : public Engine {
  public:
   // The memory that the first rank makes, and others open as the descriptor `fd` of process `pid`. Throws kBackend.

@@ -10,21 +10,34 @@ namespace tessera::distributed {
 class SocketEngine::Call {
  public:
   Call(Mesh* mesh, const Request& request, uint64_t number)
-      : mesh_(*mesh), request_(request), rank_(mesh->rank()), size_(mesh->size()), deadline_(deadline_after(request.timeout)) {
+      : mesh_(*mesh),
+        request_(request),
+        rank_(mesh->rank()),
+        size_(mesh->size()),
+        deadline_(deadline_after(request.timeout)) {
     tag_ = (uint64_t{1} << 63) | (number << 8);
   }
 
   void run() {
     switch (request_.what) {
-      case Collective::kAllReduce: return all_reduce(request_.out[0]);
-      case Collective::kBroadcast: return broadcast(request_.out[0], request_.root);
-      case Collective::kReduce: return reduce(request_.out[0]);
-      case Collective::kAllGather: return all_gather();
-      case Collective::kGather: return gather();
-      case Collective::kScatter: return scatter();
-      case Collective::kReduceScatter: return reduce_scatter(request_.in, request_.out[0]);
-      case Collective::kAllToAll: return exchange(request_.in, request_.out);
-      case Collective::kBarrier: return barrier();
+      case Collective::kAllReduce:
+        return all_reduce(request_.out[0]);
+      case Collective::kBroadcast:
+        return broadcast(request_.out[0], request_.root);
+      case Collective::kReduce:
+        return reduce(request_.out[0]);
+      case Collective::kAllGather:
+        return all_gather();
+      case Collective::kGather:
+        return gather();
+      case Collective::kScatter:
+        return scatter();
+      case Collective::kReduceScatter:
+        return reduce_scatter(request_.in, request_.out[0]);
+      case Collective::kAllToAll:
+        return exchange(request_.in, request_.out);
+      case Collective::kBarrier:
+        return barrier();
     }
   }
 
@@ -34,16 +47,14 @@ class SocketEngine::Call {
   void wait(const std::shared_ptr<Transfer>& transfer) {
     try {
       mesh_.wait(transfer, deadline_);
-    } catch (const Error& error) {
-      fail(error);
-    }
+    } catch (const Error& error) { fail(error); }
   }
   // Transfers that are left use memory that goes away with this call, so none may live on.
   [[noreturn]] void fail(const Error& error) {
     char seconds[32];
     snprintf(seconds, sizeof(seconds), "%g", request_.timeout);
-    std::string why = std::string(name_of(request_.what)) + " on rank " + std::to_string(rank_) + " of the group (timeout " +
-                      seconds + " s): " + error.what();
+    std::string why = std::string(name_of(request_.what)) + " on rank " + std::to_string(rank_) +
+                      " of the group (timeout " + seconds + " s): " + error.what();
     mesh_.abort(why);
     throw Error(error.fault(), why);
   }
@@ -53,15 +64,16 @@ class SocketEngine::Call {
   std::shared_ptr<Transfer> send(int to, Buffer what, int step = 0) {
     try {
       return mesh_.send(to, tag_ + step, what, deadline_);
-    } catch (const Error& error) {
-      fail(error);
-    }
+    } catch (const Error& error) { fail(error); }
   }
-  std::shared_ptr<Transfer> receive(int from, Buffer what, int step = 0) { return mesh_.receive(from, tag_ + step, what); }
+  std::shared_ptr<Transfer> receive(int from, Buffer what, int step = 0) {
+    return mesh_.receive(from, tag_ + step, what);
+  }
 
   void copy(Buffer from, Buffer to) {
     if (from.size != to.size) {
-      fail(Error(Fault::kBackend, "it gave itself " + std::to_string(from.size) + " bytes, but expected " + std::to_string(to.size)));
+      fail(Error(Fault::kBackend,
+                 "it gave itself " + std::to_string(from.size) + " bytes, but expected " + std::to_string(to.size)));
     }
     if (from.data != to.data) memcpy(to.data, from.data, from.size);
   }

@@ -73,8 +73,8 @@ class LocalStore {
   Table table_;
 };
 
-// A table that other processes reach by TCP: a thread of its own, any number of clients. A connection that says anything
-// but whole frames of this protocol is closed, alone.
+// A table that other processes reach by TCP: a thread of its own, any number of clients. A connection that says
+// anything but whole frames of this protocol is closed, alone.
 class StoreServer {
  public:
   // Takes over the descriptor `listening` if it is not negative.

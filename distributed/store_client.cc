@@ -16,7 +16,8 @@ void StoreClient::send(uint32_t id, Ask what, const std::vector<std::string>& fi
   size_t size = 0;
   for (auto& field : fields) size += 4 + field.size();
   if (size > kLargestFrame - 64 || fields.size() > kMostFields) {
-    throw Error(Fault::kStore, "a store takes requests of at most 1 GiB, but this one has " + std::to_string(size) + " bytes");
+    throw Error(Fault::kStore,
+                "a store takes requests of at most 1 GiB, but this one has " + std::to_string(size) + " bytes");
   }
   auto bytes = encode(id, static_cast<uint8_t>(what), {fields.begin(), fields.end()});
   std::lock_guard lock(writing_);

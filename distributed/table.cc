@@ -20,20 +20,26 @@ void refuse(Table::Answer& out, std::string why) {
 std::pair<size_t, size_t> field_counts(Ask what) {
   switch (what) {
     case Ask::kCount:
-    case Ask::kList: return {0, 0};
+    case Ask::kList:
+      return {0, 0};
     case Ask::kDelete:
-    case Ask::kLength: return {1, 1};
+    case Ask::kLength:
+      return {1, 1};
     case Ask::kSet:
     case Ask::kAdd:
     case Ask::kAppend:
     case Ask::kPush:
-    case Ask::kPop: return {2, 2};
-    case Ask::kCompareSet: return {3, 3};
+    case Ask::kPop:
+      return {2, 2};
+    case Ask::kCompareSet:
+      return {3, 3};
     case Ask::kMultiSet:
     case Ask::kGet:
     case Ask::kCheck:
-    case Ask::kWait: return {0, kMostFields};
-    default: return {1, 0};
+    case Ask::kWait:
+      return {0, kMostFields};
+    default:
+      return {1, 0};
   }
 }
 
@@ -98,7 +104,8 @@ bool Table::answer(const Frame& request, Answer& out) {
       changed_ |= values_.insert_or_assign(fields[0], fields[1]).second;
       return true;
     case Ask::kMultiSet:
-      for (size_t i = 0; i < fields.size(); i += 2) changed_ |= values_.insert_or_assign(fields[i], fields[i + 1]).second;
+      for (size_t i = 0; i < fields.size(); i += 2)
+        changed_ |= values_.insert_or_assign(fields[i], fields[i + 1]).second;
       return true;
     case Ask::kAppend: {
       auto [entry, fresh] = values_.try_emplace(fields[0]);
@@ -106,8 +113,10 @@ bool Table::answer(const Frame& request, Answer& out) {
       changed_ |= fresh;
       return true;
     }
-    case Ask::kAdd: return add(request, out), true;
-    case Ask::kCompareSet: return compare_set(request, out), true;
+    case Ask::kAdd:
+      return add(request, out), true;
+    case Ask::kCompareSet:
+      return compare_set(request, out), true;
     case Ask::kGet:
       for (auto& key : fields) {
         if (!values_.contains(key)) return false;
@@ -129,7 +138,9 @@ bool Table::answer(const Frame& request, Answer& out) {
       out.fields = {had ? "1" : "0"};
       return true;
     }
-    case Ask::kCount: out.fields = {std::to_string(values_.size())}; return true;
+    case Ask::kCount:
+      out.fields = {std::to_string(values_.size())};
+      return true;
     case Ask::kList:
       for (auto& entry : values_) out.fields.push_back(entry.first);
       return true;
@@ -137,13 +148,15 @@ bool Table::answer(const Frame& request, Answer& out) {
       queues_[fields[0]].push_back(fields[1]);
       changed_ = true;
       return true;
-    case Ask::kPop: return pop(request, out);
+    case Ask::kPop:
+      return pop(request, out);
     case Ask::kLength: {
       auto found = queues_.find(fields[0]);
       out.fields = {std::to_string(found == queues_.end() ? 0 : found->second.size())};
       return true;
     }
-    default: return true;
+    default:
+      return true;
   }
 }
 

@@ -1,5 +1,5 @@
-// tessera._distributed: stores and process groups, as functions over handles. What they move is memory: an address and a
-// number of bytes, which python/tessera/distributed takes from tensors.
+// tessera._distributed: stores and process groups, as functions over handles. What they move is memory: an address and
+// a number of bytes, which python/tessera/distributed takes from tensors.
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -51,12 +51,8 @@ template <PyObject* (*F)(PyObject*)>
 PyObject* guarded(PyObject*, PyObject* args) {
   try {
     return F(args);
-  } catch (const Error& error) {
-    raise(error);
-  } catch (const PythonError&) {
-  } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
-  } catch (const std::exception& error) {
+  } catch (const Error& error) { raise(error); } catch (const PythonError&) {
+  } catch (const std::bad_alloc&) { PyErr_NoMemory(); } catch (const std::exception& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
   }
   return nullptr;
@@ -193,16 +189,18 @@ PyObject* store_connect(PyObject* args) {
   double seconds;
   parse(PyArg_ParseTuple(args, "sid", &host, &port, &seconds));
   auto client = unlocked([&] { return std::make_shared<StoreClient>(host, port, deadline_after(seconds)); });
-  return hold<Asker>(std::make_shared<Asker>(Asker{[client](Ask what, std::vector<std::string> fields, Deadline deadline) {
-    return client->ask(what, fields, deadline);
-  }}));
+  return hold<Asker>(
+      std::make_shared<Asker>(Asker{[client](Ask what, std::vector<std::string> fields, Deadline deadline) {
+        return client->ask(what, fields, deadline);
+      }}));
 }
 
 PyObject* store_local(PyObject*) {
   auto store = std::make_shared<LocalStore>();
-  return hold<Asker>(std::make_shared<Asker>(Asker{[store](Ask what, std::vector<std::string> fields, Deadline deadline) {
-    return store->ask(what, std::move(fields), deadline);
-  }}));
+  return hold<Asker>(
+      std::make_shared<Asker>(Asker{[store](Ask what, std::vector<std::string> fields, Deadline deadline) {
+        return store->ask(what, std::move(fields), deadline);
+      }}));
 }
 
 PyObject* store_ask(PyObject* args) {
@@ -268,7 +266,8 @@ PyObject* group_run(PyObject* args) {
   PyObject *capsule, *in, *out;
   int what, kind, fold, wait;
   Request request;
-  parse(PyArg_ParseTuple(args, "OiiiiOOdp", &capsule, &what, &kind, &fold, &request.root, &in, &out, &request.timeout, &wait));
+  parse(PyArg_ParseTuple(args, "OiiiiOOdp", &capsule, &what, &kind, &fold, &request.root, &in, &out, &request.timeout,
+                         &wait));
   auto group = held<Group>(capsule);
   request.what = static_cast<Collective>(what);
   request.kind = static_cast<Kind>(kind);
@@ -383,12 +382,20 @@ PyMethodDef g_methods[] = {
     {"ticket_wait", guarded<ticket_wait>, METH_VARARGS, "ticket_wait(ticket, seconds) -> bool"},
     {"transfer_done", guarded<transfer_done>, METH_VARARGS, "transfer_done(transfer) -> bool"},
     {"transfer_wait", guarded<transfer_wait>, METH_VARARGS, "transfer_wait(transfer, seconds) -> peer"},
-    {"set_errors", guarded<set_errors>, METH_VARARGS, "set_errors(backend, network, store, timeout, queue_empty, interrupted)"},
+    {"set_errors", guarded<set_errors>, METH_VARARGS,
+     "set_errors(backend, network, store, timeout, queue_empty, interrupted)"},
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyModuleDef g_module = {PyModuleDef_HEAD_INIT, "_distributed", "Stores and process groups.", -1, g_methods,
-                        nullptr, nullptr, nullptr, nullptr};
+PyModuleDef g_module = {PyModuleDef_HEAD_INIT,
+                        "_distributed",
+                        "Stores and process groups.",
+                        -1,
+                        g_methods,
+                        nullptr,
+                        nullptr,
+                        nullptr,
+                        nullptr};
 
 }  // namespace
 }  // namespace tessera::distributed

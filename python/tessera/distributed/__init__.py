@@ -111,9 +111,6 @@ __getattr__, __dir__ = _attach(
     __name__,
     {
         "DeviceMesh": "device_mesh",
-        "GradBucket": "_ddp_types",
-        "Logger": "_ddp_types",
-        "Reducer": "_ddp_types",
         "breakpoint": "_breakpoint breakpoint",
         "init_device_mesh": "device_mesh",
     },

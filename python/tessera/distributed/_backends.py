@@ -145,4 +145,3 @@ def _one(name, store, rank, size, timeout, pg_options, group_name, ranks):
 
         return FakeProcessGroup(rank, size, pg_options)
     raise RuntimeError(f"there is no backend '{name}'")
-

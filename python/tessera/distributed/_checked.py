@@ -20,7 +20,8 @@ def _described(value):
 _ONE_SIDED = ("gather", "scatter")
 _CHECKED = (
     "allreduce allreduce_coalesced broadcast reduce allgather _allgather_base allgather_coalesced "
-    "allgather_into_tensor_coalesced gather scatter reduce_scatter _reduce_scatter_base reduce_scatter_tensor_coalesced "
+    "allgather_into_tensor_coalesced gather scatter reduce_scatter _reduce_scatter_base "
+    "reduce_scatter_tensor_coalesced "
     "alltoall alltoall_base barrier"
 ).split()
 

@@ -117,7 +117,9 @@ def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_
         return None
     root = chosen_rank(group, dst, group_dst, "dst")
     _check_op(op, _tensor(tensor, "tensor"))
-    return _result(group.reduce([tensor], _options(kinds.ReduceOptions, async_op, reduceOp=op, rootRank=root)), async_op)
+    return _result(
+        group.reduce([tensor], _options(kinds.ReduceOptions, async_op, reduceOp=op, rootRank=root)), async_op
+    )
 
 
 def all_gather(tensor_list, tensor, group=None, async_op=False):
@@ -276,9 +278,7 @@ def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=F
     return _result(group._reduce_scatter_base(output, input, opts), async_op)
 
 
-def all_to_all_single(
-    output, input, output_split_sizes=None, input_split_sizes=None, group=None, async_op=False
-):
+def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None, async_op=False):
     """Cuts a tensor along its first dimension and gives each rank a part.
 
     Args:
@@ -309,7 +309,10 @@ def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False
         group: None: the default group.
         async_op: whether to return a Work instead of waiting.
     """
-    outputs, inputs = _tensors(output_tensor_list, "output_tensor_list"), _tensors(input_tensor_list, "input_tensor_list")
+    outputs, inputs = (
+        _tensors(output_tensor_list, "output_tensor_list"),
+        _tensors(input_tensor_list, "input_tensor_list"),
+    )
     _same_dtype(*outputs, *inputs)
     group = member(group, "all_to_all")
     if group is None:
@@ -339,7 +342,7 @@ def barrier(group=None, async_op=False, device_ids=None):
 
 
 def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
-    """Waits until every rank has come. If one does not, rank 0 raises an error that names it, and the others raise, too.
+    """Waits until every rank has come. If one does not, rank 0 raises an error that names it, and the others raise.
 
     Args:
         group: None: the default group; of the backend gloo.

@@ -19,5 +19,3 @@ class DistStoreError(DistError):
 
 class QueueEmptyError(DistStoreError):
     """`Store.queue_pop(key, block=False)` found no value."""
-
-

@@ -1,5 +1,5 @@
-"""The backend "fake": a group of any size in one process, in which every other member gives the same values and is never
-waited for. For programs that plan what they would do."""
+"""The backend "fake": a group of any size in one process, in which every other member gives the same values and is
+never waited for. For programs that plan what they would do."""
 
 import tessera
 from tessera.distributed import _memory as memory

@@ -1,12 +1,12 @@
 """The backend "gloo": processes of one host reach each other through shared memory, others by TCP."""
 
 import os
-import secrets
 import socket
 import struct
 from datetime import timedelta
 
 import tessera
+from tessera._lazy import require
 from tessera.distributed import _memory as memory
 from tessera.distributed._errors import DistBackendError, DistStoreError
 from tessera.distributed._kinds import kind_of
@@ -29,7 +29,9 @@ def _address_of(interface):
         try:
             reply = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", interface[:15].encode()))
         except OSError as error:
-            raise DistBackendError(f"the network interface '{interface}' has no IPv4 address: {error.strerror}") from None
+            raise DistBackendError(
+                f"the network interface '{interface}' has no IPv4 address: {error.strerror}"
+            ) from None
     return socket.inet_ntoa(reply[20:24])
 
 
@@ -55,7 +57,7 @@ def _host_id():
             boot = file.read().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')} {os.getuid()}"
     except OSError:
-        return secrets.token_hex(16)
+        return os.urandom(16).hex()
 
 
 def _collect(store, size, name, timeout):
@@ -148,7 +150,7 @@ class ProcessGroupGloo(C10dBackend):
         listener, port = native.listen(host, 0)
         shared = -1
         try:
-            secret = secrets.token_hex(16) if rank == 0 else ""
+            secret = os.urandom(16).hex() if rank == 0 else ""
             store.set(f"rank/{rank}", f"{host}|{port}|{os.getpid()}|{_host_id()}|{secret}")
             members = [value.decode().split("|") for value in _collect(store, size, "rank", self._timeout)]
             together = len({member[3] for member in members}) == 1
@@ -275,7 +277,7 @@ class ProcessGroupGloo(C10dBackend):
             values = values.t().contiguous() if name == "indices" else values.contiguous()
             parts[name] = [values.new_empty((int(count), *values.shape[1:])) for count in counts]
             self.allgather([parts[name]], [values], quiet)
-        total = tessera.sparse_coo_tensor(
+        total = require("sparse_coo_tensor", "all_reduce() of a sparse tensor")(
             tessera.cat(parts["indices"]).t(), tessera.cat(parts["values"]), tensor.shape
         ).coalesce()
         with tessera.no_grad():
@@ -419,7 +421,9 @@ class ProcessGroupGloo(C10dBackend):
         sizes = list(sizes or ())
         if not sizes:
             if rows % self._size:
-                raise RuntimeError(f"all_to_all_single: {rows} rows of the {name} cannot be cut in {self._size} equal parts")
+                raise RuntimeError(
+                    f"all_to_all_single: {rows} rows of the {name} cannot be cut in {self._size} equal parts"
+                )
             sizes = [rows // self._size] * self._size
         if len(sizes) != self._size or sum(sizes) != rows or min(sizes) < 0:
             raise RuntimeError(

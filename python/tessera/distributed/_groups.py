@@ -1,6 +1,5 @@
 """The groups of this process: which there are, how they come and go, and which rank is who in them."""
 
-import hashlib
 import os
 import warnings
 from datetime import timedelta
@@ -233,8 +232,8 @@ def init_process_group(
         pg_options: options for a backend that takes some.
         device_id: the device that this process works on, if it is one.
 
-    Raises: ValueError if there is a default group, or if the rank, the size or a variable is missing; AssertionError for
-        a store and a URL, and for an unknown backend; RuntimeError if the others do not come.
+    Raises: ValueError if there is a default group, or if the rank, the size or a variable is missing; AssertionError
+        for a store and a URL, and for an unknown backend; RuntimeError if the others do not come.
     """
     if is_initialized():
         raise ValueError("the default process group is there already; destroy_process_group() comes first")
@@ -346,6 +345,8 @@ def _next_name():
 
 def _local_name(ranks):
     """A name that members alone count: of the ranks, and how many such groups there were."""
+    import hashlib
+
     digest = hashlib.sha1(repr(ranks).encode()).hexdigest()
     count = _world.local_counts.get(digest, 0)
     _world.local_counts[digest] = count + 1
@@ -369,7 +370,8 @@ def new_subgroups(group_size=None, group=None, timeout=None, backend=None, pg_op
         pg_options: options for a backend that takes some.
         group_desc: what to say of them.
 
-    Returns: the group of this process, and the list of all. Raises: ValueError unless the size divides that of the group.
+    Returns: the group of this process, and the list of all.
+    Raises: ValueError unless the size divides that of the group.
     """
     if group_size is None:
         if not tessera.cuda.is_available():
@@ -382,9 +384,7 @@ def new_subgroups(group_size=None, group=None, timeout=None, backend=None, pg_op
     return new_subgroups_by_enumeration(parts, timeout, backend, pg_options, group_desc)
 
 
-def new_subgroups_by_enumeration(
-    ranks_per_subgroup_list, timeout=None, backend=None, pg_options=None, group_desc=None
-):
+def new_subgroups_by_enumeration(ranks_per_subgroup_list, timeout=None, backend=None, pg_options=None, group_desc=None):
     """Groups of these lists of ranks, of which no process is in two. All processes call this.
 
     Args:
@@ -394,8 +394,8 @@ def new_subgroups_by_enumeration(
         pg_options: options for a backend that takes some.
         group_desc: what to say of them.
 
-    Returns: the group of this process (None if it is in none), and the list of all. Raises: ValueError for an empty list,
-        and for a rank that is named twice.
+    Returns: the group of this process (None if it is in none), and the list of all.
+    Raises: ValueError for an empty list, and for a rank that is named twice.
     """
     if not ranks_per_subgroup_list:
         raise ValueError("new_subgroups_by_enumeration takes a list of lists of ranks, but it is empty")
@@ -420,8 +420,8 @@ def split_group(parent_pg=None, split_ranks=None, timeout=None, pg_options=None,
         pg_options: options for a backend that takes some.
         group_desc: what to say of them.
 
-    Returns: the group of this process, None if it is in no part. Raises: ValueError without parts, and for a rank that is
-        in two.
+    Returns: the group of this process, None if it is in no part.
+    Raises: ValueError without parts, and for a rank that is in two.
     """
     parent = _registered(parent_pg)
     if not split_ranks:
@@ -467,6 +467,9 @@ def merge(group, store, size, timeout, name, desc):
     rank = first + group.rank()
     backend = _world.pg_map[group][0] if group in _world.pg_map else kinds.Backend.GLOO
     return _make(rank, size, list(range(size)), backend, store, name or "merged", timeout, None, desc, None)
+
+
+ProcessGroup._split, ProcessGroup._merge = staticmethod(split), staticmethod(merge)
 
 
 def shrink_group(ranks_to_exclude, group=None, shrink_flags=0, pg_options=None):

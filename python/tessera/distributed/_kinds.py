@@ -147,7 +147,13 @@ def _options(name, **fields):
         return f"{name}({', '.join(f'{field}={getattr(self, field)!r}' for field in fields)})"
 
     doc = f"Options of a group's method: {', '.join(fields)}."
-    body = {"__init__": __init__, "__repr__": __repr__, "__doc__": doc, "__module__": __name__, "__slots__": tuple(fields)}
+    body = {
+        "__init__": __init__,
+        "__repr__": __repr__,
+        "__doc__": doc,
+        "__module__": __name__,
+        "__slots__": tuple(fields),
+    }
     return type(name, (), body)
 
 
@@ -234,7 +240,9 @@ class BackendConfig:
             for part in backend.split(","):
                 device, _, name = part.strip().partition(":")
                 if not device or not name or device in self.device_backend_map:
-                    raise ValueError(f"a list of backends names each device once, as in cpu:gloo,cuda:nccl; got {backend}")
+                    raise ValueError(
+                        f"a list of backends names each device once, as in cpu:gloo,cuda:nccl; got {backend}"
+                    )
                 self.device_backend_map[device] = Backend(name)
         else:
             devices = Backend.backend_capability.get(backend, ["cpu", "cuda"])

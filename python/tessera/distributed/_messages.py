@@ -30,7 +30,11 @@ def isend(tensor, dst=None, group=None, tag=0, group_dst=None):
     Returns: a Work, None if this process is not in the group.
     """
     group = member(group, "isend")
-    return None if group is None else _sent(group, _tensor(tensor, "tensor"), _peer(group, dst, group_dst, "dst", True), tag)
+    return (
+        None
+        if group is None
+        else _sent(group, _tensor(tensor, "tensor"), _peer(group, dst, group_dst, "dst", True), tag)
+    )
 
 
 def irecv(tensor, src=None, group=None, tag=0, group_src=None):

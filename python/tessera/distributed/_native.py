@@ -1,20 +1,19 @@
 """The extension `tessera._distributed`, loaded when it is first needed: stores and groups behind handles."""
 
-import sys
+import functools
 from importlib import import_module
 
 from tessera.distributed._errors import DistBackendError, DistNetworkError, DistStoreError, QueueEmptyError
 
 
+@functools.lru_cache(maxsize=None)
 def load():
     """The extension. Raises ImportError if this build has none."""
-    known = sys.modules.get("tessera._distributed")
-    if known is None:
-        known = import_module("tessera._distributed")
-        known.set_errors(
-            DistBackendError, DistNetworkError, DistStoreError, DistBackendError, QueueEmptyError, KeyboardInterrupt
-        )
-    return known
+    extension = import_module("tessera._distributed")
+    extension.set_errors(
+        DistBackendError, DistNetworkError, DistStoreError, DistBackendError, QueueEmptyError, KeyboardInterrupt
+    )
+    return extension
 
 
 def is_built():

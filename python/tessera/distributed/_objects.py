@@ -199,7 +199,9 @@ def send_object_list(object_list, dst=None, group=None, device=None, group_dst=N
     data, sizes = _packed(object_list, _device(group, device))
     for tensor in (sizes, data):
         if use_batch:
-            for work in messages.batch_isend_irecv([messages.P2POp(messages.isend, tensor, group=group, group_peer=peer)]):
+            for work in messages.batch_isend_irecv(
+                [messages.P2POp(messages.isend, tensor, group=group, group_peer=peer)]
+            ):
                 work.wait()
         else:
             messages.send(tensor, group=group, group_dst=peer)
@@ -229,7 +231,9 @@ def recv_object_list(object_list, src=None, group=None, device=None, group_src=N
     def receive(tensor):
         nonlocal peer
         if use_batch and peer is not None:
-            for work in messages.batch_isend_irecv([messages.P2POp(messages.irecv, tensor, group=group, group_peer=peer)]):
+            for work in messages.batch_isend_irecv(
+                [messages.P2POp(messages.irecv, tensor, group=group, group_peer=peer)]
+            ):
                 work.wait()
         else:
             found = messages.recv(tensor, group=group, group_src=peer)

@@ -24,8 +24,8 @@ class _BackendOptions:
 
 
 class C10dBackend:
-    """What carries out the collectives of one member of a group, for some types of devices. Third parties derive from it
-    and define the methods that they have; tensors come in lists, as ProcessGroup describes them.
+    """What carries out the collectives of one member of a group, for some types of devices. Third parties derive from
+    it and define the methods that they have; tensors come in lists, as ProcessGroup describes them.
 
     Args:
         rank: of the member.
@@ -85,7 +85,8 @@ def _lacks(name):
 
 _METHODS = (
     "allreduce allreduce_coalesced broadcast reduce allgather _allgather_base allgather_coalesced "
-    "allgather_into_tensor_coalesced gather scatter reduce_scatter _reduce_scatter_base reduce_scatter_tensor_coalesced "
+    "allgather_into_tensor_coalesced gather scatter reduce_scatter _reduce_scatter_base "
+    "reduce_scatter_tensor_coalesced "
     "alltoall alltoall_base barrier monitored_barrier send recv recv_anysource"
 ).split()
 for _name in _METHODS:
@@ -125,7 +126,9 @@ def _call(args, kwargs, names, options, number=None):
     if timeout is not None:
         opts.timeout = timeout
     if args or kwargs or any(item is None for item in given):
-        raise TypeError(f"a group's method takes {', '.join(names)} and {options.__name__}; got {args} {kwargs} besides")
+        raise TypeError(
+            f"a group's method takes {', '.join(names)} and {options.__name__}; got {args} {kwargs} besides"
+        )
     return given, opts
 
 
@@ -151,6 +154,7 @@ class ProcessGroup:
     """
 
     BackendType = _BackendType
+    _split = _merge = None  # what makes groups of groups (_groups.py)
     UNDEFINED, GLOO, NCCL, UCC, MPI, XCCL, CUSTOM = _BackendType
 
     def __init__(self, *args, **kwargs):
@@ -289,9 +293,7 @@ class ProcessGroup:
         """
         if opts is not None:
             raise ValueError("split_group: the backends of this group take no options")
-        from tessera.distributed import _groups
-
-        return _groups.split(self, list(ranks), timeout, group_name, group_desc)
+        return self._split(self, list(ranks), timeout, group_name, group_desc)
 
     def merge_remote_group(self, store, size, timeout=timedelta(seconds=1800), group_name=None, group_desc=None):
         """Joins this group and others that call this with the same store into one.
@@ -303,9 +305,7 @@ class ProcessGroup:
             group_name: its name.
             group_desc: what to say of it.
         """
-        from tessera.distributed import _groups
-
-        return _groups.merge(self, store, size, timeout, group_name, group_desc)
+        return self._merge(self, store, size, timeout, group_name, group_desc)
 
     # ---- collectives, which return a Work
 

@@ -23,8 +23,8 @@ from tessera.distributed._errors import DistNetworkError, DistStoreError
 from tessera.distributed._native import load
 
 # What the extension is asked for: `Ask` in distributed/store.h.
-_SET, _GET, _ADD, _APPEND, _CHECK, _COMPARE_SET, _DELETE, _MULTI_SET, _COUNT, _LIST, _WAIT, _PUSH, _POP, _LENGTH = range(
-    2, 16
+_SET, _GET, _ADD, _APPEND, _CHECK, _COMPARE_SET, _DELETE, _MULTI_SET, _COUNT, _LIST, _WAIT, _PUSH, _POP, _LENGTH = (
+    range(2, 16)
 )
 _DEFAULT_TIMEOUT = timedelta(seconds=300)
 
@@ -309,7 +309,7 @@ class TCPStore(_NativeStore):
         while come < world_size:
             if time.monotonic() >= end:
                 raise DistStoreError(
-                    f"TCPStore: {come} of {world_size} processes came within the timeout of {_seconds(self.timeout):g} s"
+                    f"TCPStore: {come} of {world_size} processes came within {_seconds(self.timeout):g} s"
                 )
             time.sleep(0.005)
             come = self.add("init/", 0)
