@@ -45,7 +45,7 @@ def built_files(bazel_bin, with_cuda):
     """(name in the wheel, path) of the extensions of this interpreter and of what was generated for the package.
     Everything named here has to be there.
     """
-    for name in ["_C", "_cuda"] if with_cuda else ["_C"]:
+    for name in ["_C", "_distributed", *(["_cuda"] if with_cuda else [])]:
         extension = name + sysconfig.get_config_var("EXT_SUFFIX")
         yield "%s/%s" % (NAME, extension), bazel_bin / "python" / extension
     for name in GENERATED:

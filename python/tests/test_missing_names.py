@@ -101,7 +101,6 @@ def test_require_gives_what_is_there_and_says_what_is_not():
 
 CALLS = {
     "compile": lambda: tessera.nn.Linear(2, 2).compile(),
-    "distributed": lambda: tessera.utils.data.distributed.DistributedSampler([1, 2]),
 }
 
 
@@ -144,6 +143,12 @@ ONLY_RAISE = {
     "tessera.autograd.function.Function.__call__": CALLED,
     "tessera.autograd.function.Function.vmap": ABSTRACT,
     "tessera.func._custom._OneElement.mark_dirty": "documented: generated rules are for functions without mutation",
+    "tessera.distributed._process_group._lacks.method": "what a backend lacks; third parties define what they have",
+    "tessera.distributed._stores.Store._missing": ABSTRACT,
+    "tessera.distributed._stores.Store.__reduce_ex__": "documented: stores belong to their process",
+    **{f"tessera.distributed._work.Work.{name}": ABSTRACT for name in ("is_completed", "wait", "result", "get_future")},
+    "tessera.distributed._work.Work.source_rank": "of messages only, whose handles define it",
+    "tessera.distributed._work.Work.get_future_result": "documented: of the NCCL backend only",
     "tessera.fx.immutable_collections._refusal.refuse": "what these containers are for",
     "tessera.fx.node.Node.__deepcopy__": "a node without its graph is nothing",
     "tessera.fx.proxy.Proxy.__len__": "documented: Python allows no symbolic length",

@@ -60,6 +60,16 @@ UNREAD = {
         "include_traces",
         "segments, which this returns, have no traces; _snapshot has both",
     ),
+    "tessera.distributed._fake.": (
+        "keys timeout opts output_split_sizes input_split_sizes wait_all_ranks tensors dstRank tag",
+        "a group without others: nobody is waited for",
+    ),
+    "tessera.distributed._groups.init_process_group": ("group_name", "documented: without effect"),
+    "tessera.distributed._nccl.ProcessGroupNCCL.__init__": ("args kwargs", "there is no such backend"),
+    "tessera.distributed._objects.": ("group", "what other libraries call has it; the device says where bytes lie"),
+    "tessera.distributed._stores.Store.": ("key value keys expected_value desired_value block", ABSTRACT),
+    "tessera.distributed._work.DoneWork.wait": ("timeout", "it has ended"),
+    "tessera.distributed.rendezvous.": ("kwargs", HOOK),
     "tessera.fx._symbolic_trace.Tracer.is_leaf_module": ("module_qualified_name", SUBCLASSES),
     "tessera.fx._symbolic_trace.Tracer.getattr": ("attr", SUBCLASSES),
     "tessera.fx.experimental.proxy_tensor.PythonKeyTracer.": ("m attr parameter_proxy_cache", SUBCLASSES),
@@ -143,6 +153,8 @@ UNREAD = {
 # Constructors' parameters that become an attribute which this package itself does not read.
 KEPT = {
     "tessera.cpu.Stream": ("priority", CPU),
+    "tessera.distributed._gloo._Device": ("lazy_init", "an attribute that programs read"),
+    "tessera.distributed._nccl._NCCLOptions": ("is_high_priority_stream", "there is no such backend"),
     "tessera.nn.modules.transformer.TransformerEncoder": (
         "enable_nested_tensor mask_check",
         "would leave out padded places, which does not change the result",

@@ -37,7 +37,7 @@ def write_wheel(folder, *options):
 
 
 def test_a_wheel_holds_extension_and_stubs(tmp_path):
-    bazel_bin(tmp_path, "_C" + SUFFIX, "tessera/_operators.pyi")
+    bazel_bin(tmp_path, "_C" + SUFFIX, "_distributed" + SUFFIX, "tessera/_operators.pyi")
     result = write_wheel(tmp_path)
     assert result.returncode == 0, result.stderr
     names = zipfile.ZipFile(result.stdout.splitlines()[-1]).namelist()
@@ -48,9 +48,10 @@ def test_a_wheel_holds_extension_and_stubs(tmp_path):
 @pytest.mark.parametrize(
     "built, options, missing",
     [
-        (["_C" + SUFFIX], [], "_operators.pyi"),
-        (["tessera/_operators.pyi"], [], "_C"),
-        (["_C" + SUFFIX, "tessera/_operators.pyi"], ["--cuda"], "_cuda"),
+        (["_C" + SUFFIX, "_distributed" + SUFFIX], [], "_operators.pyi"),
+        (["_distributed" + SUFFIX, "tessera/_operators.pyi"], [], "_C"),
+        (["_C" + SUFFIX, "tessera/_operators.pyi"], [], "_distributed"),
+        (["_C" + SUFFIX, "_distributed" + SUFFIX, "tessera/_operators.pyi"], ["--cuda"], "_cuda"),
     ],
 )
 def test_what_is_not_built_is_an_error(tmp_path, built, options, missing):
@@ -92,14 +93,14 @@ def build_wheel(folder, *options, fails="", constraints="@cuda//:installed"):
 
 @pytest.mark.parametrize("command", ["cquery", "build", "info"])
 def test_an_error_of_bazel_stops_it(tmp_path, command):
-    bazel_bin(tmp_path, "_C" + SUFFIX, "tessera/_operators.pyi")
+    bazel_bin(tmp_path, "_C" + SUFFIX, "_distributed" + SUFFIX, "tessera/_operators.pyi")
     result, _ = build_wheel(tmp_path, fails=command)
     assert result.returncode != 0 and "cannot do that" in result.stderr
     assert not list((tmp_path / "out").glob("*.whl"))
 
 
 def test_the_cuda_library_belongs_to_the_wheel_where_there_is_a_toolkit(tmp_path):
-    bazel_bin(tmp_path, "_C" + SUFFIX, "tessera/_operators.pyi")
+    bazel_bin(tmp_path, "_C" + SUFFIX, "_distributed" + SUFFIX, "tessera/_operators.pyi")
     result, calls = build_wheel(tmp_path)
     assert result.returncode == 0 and "//python:_cuda" not in calls
     result, calls = build_wheel(tmp_path, constraints="")
