@@ -280,7 +280,7 @@ const Plan& plan_of(const OpHeader& op) {
   static auto* plans = new std::unordered_map<const OpHeader*, std::unique_ptr<Plan>>;  // operators live for ever
   const std::lock_guard lock(mutex);
   auto& p = (*plans)[&op];
-  if (!p) p.reset(new Plan{parse_schema(op.info->schema), rule_of(op)});
+  if (!p) p.reset(new Plan{parse_schema(op.info->schema()), rule_of(op)});
   return *p;
 }
 

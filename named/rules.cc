@@ -72,7 +72,7 @@ const Row* find_row(std::string_view word) {
 bool decomposes(const OpHeader& op) {
   return !has_kernel(op, DispatchKey::kCPU) && (has_kernel(op, DispatchKey::kCompositeImplicitAutograd) ||
                                                 (op.slots()[static_cast<int>(Slot::kCompositeExplicit)] &&
-                                                 std::string_view(op.info->rule).starts_with("COMPOSITE")));
+                                                 std::string_view(op.info->rule()).starts_with("COMPOSITE")));
 }
 
 }  // namespace
@@ -84,8 +84,8 @@ Rule rule_of(const OpHeader& op) {
   if (op.overload[0])
     if (const Row* row = find_row(std::string(name) + "." + op.overload)) return row->rule;
   if (const Row* row = find_row(name)) return row->rule;
-  if (std::string_view(op.info->rule).starts_with("POINTWISE")) return Rule::kUnify;
-  const FunctionSchema schema = parse_schema(op.info->schema);
+  if (std::string_view(op.info->rule()).starts_with("POINTWISE")) return Rule::kUnify;
+  const FunctionSchema schema = parse_schema(op.info->schema());
   int tensors = 0, results = 0;
   for (const SchemaArgument& a : schema.arguments) tensors += a.type.has_tensor();
   for (const SchemaArgument& r : schema.returns) results += r.type.has_tensor();

@@ -111,7 +111,7 @@ const OpHeader* without_out(const OpHeader& op, const Plan& p) {
                                       std::string_view("dim"), std::string_view("int")}) {
     const OpHeader* found = find(form.empty() ? std::string(op.name) : str_cat(op.name, ".", form));
     if (!found || !found->info || found->mutable_args) continue;
-    const FunctionSchema schema = parse_schema(found->info->schema);
+    const FunctionSchema schema = parse_schema(found->info->schema());
     bool same = schema.returns.size() == outs && schema.arguments.size() + outs == p.schema.arguments.size();
     for (size_t i = 0; same && i < schema.arguments.size(); ++i)
       same = schema.arguments[i].name == p.schema.arguments[i].name;
