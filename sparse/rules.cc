@@ -553,7 +553,7 @@ void fallback(void*, const OpHeader& op, DispatchKeySet, const Value* args, size
   const bool core = name.starts_with("aten::");
   if (core) name.remove_prefix(6);
   if (writes_self(op) && name.ends_with("_") && !name.starts_with("__")) name.remove_suffix(1);
-  const bool ours = op.info && std::string_view(op.info->source).starts_with("sparse/");
+  const bool ours = op.info && std::string_view(op.info->source()).starts_with("sparse/");
   const Rule* rule = core && !ours ? rule_of(name) : nullptr;
   if (!rule) {
     // Its own kernels, or a composite: it is made of operators that are looked for again.
