@@ -140,8 +140,7 @@ struct Op<R(A...)> : OpHeader {
   Kernel kernels[kNumSlots];
 
   R call(A... args) const {
-    DispatchKeySet k = (... | internal::keys_of_arg(args));
-    if constexpr (sizeof...(A) == 0) k = {};
+    const DispatchKeySet k = (DispatchKeySet() | ... | internal::keys_of_arg(args));
     return dispatch(
         DispatchKeySet::from_bits((k.bits() | forced_keys | thread_state.included) & ~thread_state.excluded),
         static_cast<A>(args)...);
