@@ -321,8 +321,9 @@ void run_in(const OpHeader& op, const Value* args, size_t n, Value* rets, size_t
     if (view && removes_views && !plan.copying)
       for (size_t i = 0; i < num_rets; ++i) rets[i] = map_tensors(rets[i], [](const Tensor& t) { return clone(t); });
   }
-  if (writes) return;        // a tensor from elsewhere, written to as ever
-  if (view && !any) return;  // of a tensor from elsewhere: writes to it go there
+  if (writes) return;  // a tensor from elsewhere, written to as ever
+  // A view of a tensor from elsewhere: writes to it go there. (A new tensor of Python's numbers comes through alias.)
+  if (op.flags & kIsView && !any && std::string_view(op.name) != "aten::alias") return;
   if (WrapperImpl* viewed = view && n > 0 && args[0].is_tensor() ? wrapper_at(args[0].tensor(), id) : nullptr)
     return run_view(called, args, n, rets, num_rets, id, *viewed);
   const auto result = [&](const Tensor& value) {

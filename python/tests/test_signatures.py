@@ -36,7 +36,14 @@ PICKLE = "Python's pickle protocol; all of them take the same way"
 UNREAD = {
     "tessera._alias._AliasLoader.": ("spec fullname", LOADER),
     "tessera._alias._AliasFinder.": ("path target", LOADER),
+    "tessera._decomp._registry.register_decomposition": ("unsafe", "every form of function may be registered"),
+    "tessera._higher_order_ops._bodies._Through.forward": (
+        "operands",
+        "autograd connects them; their like is in given",
+    ),
     "tessera._library.opcheck.": ("tolerance", TABLE),
+    "tessera._subclasses.functional_tensor.FunctionalTensor.__new__": ("mode", "what is traced is the same"),
+    "tessera._subclasses.functional_tensor.FunctionalTensorMode.__init__": ("pre_dispatch export", "the same"),
     "tessera._tensor.__array_wrap__": (
         "self context return_scalar",
         "NumPy's protocol; results are tensors whatever NumPy would make of them",

@@ -21,11 +21,6 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
     return aten.native_layer_norm.default(input, normalized_shape, weight, bias, eps)
 
 
-@rule("layer_norm")
-def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True):
-    return aten.native_layer_norm.default(input, normalized_shape, weight, bias, eps)[0]
-
-
 @rule("_batch_norm")
 def batch_norm(input, weight, bias, mean, var, running_mean, running_var, training, momentum, eps):
     if not training:

@@ -222,6 +222,8 @@ def elu_backward_result(grad_output, self, alpha, scale, input_scale):
 @rule("leaky_relu_backward")
 @widened
 def leaky_relu_backward(grad_output, self, negative_slope, self_is_result):
+    if self_is_result and negative_slope < 0:
+        raise RuntimeError(f"leaky_relu_backward: the sign of a result says nothing for a slope of {negative_slope}")
     return where(self > 0, grad_output, grad_output * negative_slope)
 
 

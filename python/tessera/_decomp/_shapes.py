@@ -49,42 +49,42 @@ def unbind(self, dim=0):
     return [aten.select.int(self, dim, i) for i in range(self.shape[dim])]
 
 
-def filled(size, value, like=None, dtype=None, device=None, pin_memory=None):
+def filled(size, value, like=None, dtype=None, layout=None, device=None, pin_memory=None):
     """`full` with the dtype that the operator would have taken."""
     dtype = (tessera.get_default_dtype() if like is None else like.dtype) if dtype is None else dtype
     device = (tessera.get_default_device() if like is None else like.device) if device is None else device
-    return aten.full.default(list(size), value, dtype=dtype, device=device, pin_memory=pin_memory)
+    return aten.full.default(list(size), value, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory)
 
 
 @rule("zeros")
 def zeros(size, *, dtype=None, layout=None, device=None, pin_memory=None):
-    return filled(size, 0, None, dtype, device, pin_memory)
+    return filled(size, 0, None, dtype, layout, device, pin_memory)
 
 
 @rule("ones")
 def ones(size, *, dtype=None, layout=None, device=None, pin_memory=None):
-    return filled(size, 1, None, dtype, device, pin_memory)
+    return filled(size, 1, None, dtype, layout, device, pin_memory)
 
 
 @rule("new_zeros")
 def new_zeros(self, size, *, dtype=None, layout=None, device=None, pin_memory=None):
-    return filled(size, 0, self, dtype, device, pin_memory)
+    return filled(size, 0, self, dtype, layout, device, pin_memory)
 
 
 @rule("new_ones")
 def new_ones(self, size, *, dtype=None, layout=None, device=None, pin_memory=None):
-    return filled(size, 1, self, dtype, device, pin_memory)
+    return filled(size, 1, self, dtype, layout, device, pin_memory)
 
 
 @rule("new_full")
 def new_full(self, size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=None):
-    return filled(size, fill_value, self, dtype, device, pin_memory)
+    return filled(size, fill_value, self, dtype, layout, device, pin_memory)
 
 
 @rule("new_empty")
 def new_empty(self, size, *, dtype=None, layout=None, device=None, pin_memory=None):
     dtype, device = self.dtype if dtype is None else dtype, self.device if device is None else device
-    return aten.empty.memory_format(list(size), dtype=dtype, device=device, pin_memory=pin_memory)
+    return aten.empty.memory_format(list(size), dtype=dtype, layout=layout, device=device, pin_memory=pin_memory)
 
 
 @rule("zeros_like")
@@ -98,13 +98,13 @@ def ones_like(self, **options):
 
 
 @rule("arange")
-def arange(end, *, dtype=None, layout=None, device=None, pin_memory=None):
-    return aten.arange.start_step(0, end, 1, dtype=dtype, device=device, pin_memory=pin_memory)
+def arange(end, **options):
+    return aten.arange.start_step(0, end, 1, **options)
 
 
 @rule("arange.start")
-def arange_start(start, end, *, dtype=None, layout=None, device=None, pin_memory=None):
-    return aten.arange.start_step(start, end, 1, dtype=dtype, device=device, pin_memory=pin_memory)
+def arange_start(start, end, **options):
+    return aten.arange.start_step(start, end, 1, **options)
 
 
 @rule("eye")
@@ -113,11 +113,12 @@ def eye(n, **options):
 
 
 @rule("eye.m")
-def eye_of(n, m, *, dtype=None, layout=None, device=None, pin_memory=None):
+def eye_of(n, m, *, dtype=None, device=None, **options):
     device = tessera.get_default_device() if device is None else device
     rows = aten.arange.start_step(0, n, 1, dtype=tessera.int64, device=device)
     columns = aten.arange.start_step(0, m, 1, dtype=tessera.int64, device=device)
-    return (aten.unsqueeze.default(rows, 1) == columns).to(tessera.get_default_dtype() if dtype is None else dtype)
+    dtype = tessera.get_default_dtype() if dtype is None else dtype
+    return aten._to_copy.default(aten.unsqueeze.default(rows, 1) == columns, dtype=dtype, **options)
 
 
 def _triangle(self, below):

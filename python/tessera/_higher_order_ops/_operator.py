@@ -29,14 +29,6 @@ class ControlFlow(HigherOrderOperator):
             return self.trace(mode, *args, **kwargs)
         return self.run(*args, **kwargs)
 
-    def run(self, *args):
-        """The call, on tensors; ordinary autograd and modes see what the functions do."""
-        raise NotImplementedError(f"{self.name()} has to define run")
-
-    def trace(self, mode, *args):
-        """The call as a node of the trace of a mode."""
-        raise NotImplementedError(f"{self.name()} can't be traced")
-
     def _functional(self, *args):
         """The call below functional tensors: on what they hold, with functions that are made functional, too."""
         func = _C._func

@@ -22,12 +22,12 @@ _from_functional_tensor = _functional._from_functional_tensor
 
 
 def _to_functional_tensor(t, *, mirror_autograd_meta=False):
-    """A functional tensor that holds t. `mirror_autograd_meta`: it requires grad if t does (it does anyhow).
+    """A functional tensor that holds t. `mirror_autograd_meta`: it requires grad if t does; else it does not.
 
     Raises: RuntimeError if t is functional.
     """
     made = _functional._to_functional_tensor(t)
-    return made if made.requires_grad == t.requires_grad else made.requires_grad_(t.requires_grad)
+    return made.requires_grad_(mirror_autograd_meta and t.requires_grad)
 
 
 def _sync(t):
@@ -90,15 +90,12 @@ class FunctionalTensor(tessera.Tensor, metaclass=_Meta):
     def __new__(cls, elem, mode=None):
         if not isinstance(elem, _C.TensorBase):
             raise TypeError(f"FunctionalTensor(): expected a tensor, got {type(elem).__name__}")
-        return _to_functional_tensor(elem)
-
-    def __init__(self, *args, **kwargs):
-        pass
+        return _to_functional_tensor(elem, mirror_autograd_meta=True)
 
     @staticmethod
     def to_functional(x):
         """A functional tensor that holds x, or x if it is one."""
-        return x if _is_functional_tensor(x) else _to_functional_tensor(x)
+        return x if _is_functional_tensor(x) else _to_functional_tensor(x, mirror_autograd_meta=True)
 
     @staticmethod
     def from_functional(x):
@@ -119,7 +116,6 @@ class FunctionalTensorMode:
             raise NotImplementedError(
                 "FunctionalTensorMode: there are no tokens of effects; leave _allow_token_discovery out"
             )
-        self.pre_dispatch, self.export = pre_dispatch, export
 
     def __enter__(self):
         _enable_functionalization(reapply_views=True)
