@@ -1,7 +1,7 @@
 """Collectives that return new tensors, as operators of the namespace `_c10d_functional`.
 
-A group is a ProcessGroup, its name, a list of global ranks, a mesh of one dimension, or a pair of a mesh and a dimension.
-Results may still be on their way: an AsyncCollectiveTensor waits when it is first used.
+A group is a ProcessGroup, its name, a list of global ranks, a mesh of one dimension, or a pair of a mesh and a
+dimension. Results may still be on their way: an AsyncCollectiveTensor waits when it is first used.
 
 >>> import tessera.distributed as dist
 >>> from tessera.distributed import _functional_collectives as funcol
@@ -155,9 +155,8 @@ _TABLE = {
     "all_gather_into_tensor(Tensor input, int group_size, str group_name) -> Tensor": _all_gather,
     "all_gather_into_tensor_coalesced(Tensor[] inputs, int group_size, str group_name) -> Tensor[]": _each(_all_gather),
     "reduce_scatter_tensor(Tensor input, str reduce_op, int group_size, str group_name) -> Tensor": _reduce_scatter,
-    "reduce_scatter_tensor_coalesced(Tensor[] inputs, str reduce_op, int group_size, str group_name) -> Tensor[]": _each(
-        _reduce_scatter
-    ),
+    "reduce_scatter_tensor_coalesced(Tensor[] inputs, str reduce_op, int group_size, str group_name) "
+    "-> Tensor[]": _each(_reduce_scatter),
     "all_to_all_single(Tensor input, SymInt[] output_split_sizes, SymInt[] input_split_sizes, str group_name) "
     "-> Tensor": _all_to_all,
     "broadcast(Tensor input, int src, str group_name) -> Tensor": _broadcast,
