@@ -6,7 +6,7 @@ from importlib import import_module
 from tessera.distributed._errors import DistBackendError, DistNetworkError, DistStoreError, QueueEmptyError
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def load():
     """The extension. Raises ImportError if this build has none."""
     extension = import_module("tessera._distributed")

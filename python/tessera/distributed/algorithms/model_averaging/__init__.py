@@ -1,0 +1,5 @@
+"""Averages of models that are trained apart."""
+
+from tessera._lazy import attach as _attach
+
+__getattr__, __dir__ = _attach(__name__)
