@@ -203,7 +203,7 @@ void bags_by_padding(const Tensor& weight, const Tensor& index, const IntVector&
 }  // namespace
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_meta(const Tensor& weight, const Tensor& indices,
-                                                               const Tensor& offsets, bool, int64_t mode, bool sparse,
+                                                               const Tensor& offsets, bool, int64_t mode, bool,
                                                                const Tensor& per_sample_weights,
                                                                bool include_last_offset, int64_t) {
   check_bags(weight, indices, offsets, mode, per_sample_weights);

@@ -1,10 +1,12 @@
 // Between layouts. Whatever the members hold, no number in them is used as an address before it was checked.
 #include <algorithm>
+#include <atomic>
 
 #include "sparse/all_ops.h"
 #include "sparse/cpu/group.h"
 #include "sparse/kernels.h"
 #include "sparse/sparse_kernels.h"
+#include "tensor/core/parallel.h"
 
 namespace tessera::kernels {
 namespace {
@@ -84,13 +86,14 @@ Elements elements_of(const Tensor& t, bool whole_blocks) {
           spread(e.column, width, false), reshape(e.values, IntList(sizes))};
 }
 
-// Pointers of `lines` lines from sorted line numbers.
+// Pointers of `lines` lines from sorted line numbers below `lines`. Ascending whatever the order of the numbers is.
 Tensor pointers_of(const int64_t* sorted, int64_t n, int64_t lines) {
   const Tensor r = empty_kernel(IntVector{lines + 1}, DType::kInt64);
   int64_t* p = r.data<int64_t>();
-  std::fill_n(p, lines + 1, 0);
-  for (int64_t i = 0; i < n; ++i) ++p[sorted[i] + 1];
-  for (int64_t i = 0; i < lines; ++i) p[i + 1] += p[i];
+  int64_t line = 0;
+  for (int64_t i = 0; i < n; ++i)
+    while (line <= sorted[i]) p[line++] = i;
+  std::fill(p + line, p + lines + 1, n);
   return r;
 }
 
@@ -256,12 +259,16 @@ Tensor flat_places(const Tensor& indices, IntList sizes) {
   for (int64_t d = 0; d < dims; ++d) {
     const int64_t* in = n.data<int64_t>() + d * nnz;
     const int64_t size = sizes[static_cast<size_t>(d)];
-    bool good = true;
-    for (int64_t k = 0; k < nnz; ++k) {
-      good &= static_cast<uint64_t>(in[k]) < static_cast<uint64_t>(size);
-      p[k] = static_cast<int64_t>(static_cast<uint64_t>(p[k]) * static_cast<uint64_t>(size) +
-                                  static_cast<uint64_t>(in[k]));
-    }
+    std::atomic<bool> good{true};
+    parallel_ranges(nnz, 1 << 16, [&](int64_t begin, int64_t end) {
+      bool inside = true;
+      for (int64_t k = begin; k < end; ++k) {
+        inside &= static_cast<uint64_t>(in[k]) < static_cast<uint64_t>(size);
+        p[k] = static_cast<int64_t>(static_cast<uint64_t>(p[k]) * static_cast<uint64_t>(size) +
+                                    static_cast<uint64_t>(in[k]));
+      }
+      if (!inside) good = false;
+    });
     TESSERA_CHECK_INDEX(good, "an index of a sparse tensor is outside of its dimension ", d, " of size ", size,
                         "; make it with check_invariants=True to see which");
   }
@@ -278,6 +285,21 @@ Tensor indices_of_places(const Tensor& places, IntList sizes) {
     return r;
   }
   if (dims == 0) return r;
+  if (dims == 2) {  // places mostly ascend: the row is the last one's, or the next
+    const int64_t width = std::max<int64_t>(1, sizes[1]);
+    parallel_ranges(n, 1 << 16, [&](int64_t begin, int64_t end) {
+      int64_t row = 0, start = 0;
+      for (int64_t k = begin; k < end; ++k) {
+        if (static_cast<uint64_t>(in[k] - start) >= static_cast<uint64_t>(width)) {
+          row = in[k] - start - width >= 0 && in[k] - start < 2 * width ? row + 1 : in[k] / width;
+          start = row * width;
+        }
+        out[k] = row;
+        out[n + k] = in[k] - start;
+      }
+    });
+    return r;
+  }
   // From the last dimension to the first. Numbers that fit 32 bits divide in a fraction of the time.
   Tensor left = clone(places);
   int64_t* rest = left.data<int64_t>();
@@ -319,6 +341,15 @@ Grouped grouped(const Tensor& keys, int64_t range, const Tensor& rows) {
   const int64_t n = keys.numel();
   TESSERA_CHECK(n < (int64_t{1} << 32), "sparse tensors of 2^32 elements and more are not supported, got ", n);
   check_inside(keys, range);
+  if (rows.dtype() == DType::kFloat32 && rows.dim() == 1 && !rows.is_neg() && cpu::KeySums::fits(n, range) &&
+      !std::is_sorted(keys.data<int64_t>(), keys.data<int64_t>() + n)) {
+    const Tensor in = contiguous(rows);
+    const cpu::KeySums sums(keys.data<int64_t>(), n, range, in.data<float>());
+    const Grouped r{empty_kernel(IntVector{sums.size()}, DType::kInt64),
+                    empty_kernel(IntVector{sums.size()}, DType::kFloat32)};
+    sums.write(r.keys.data<int64_t>(), r.rows.data<float>());
+    return r;
+  }
   const cpu::Groups g = cpu::group_keys(keys.data<int64_t>(), n, range);
   const int64_t groups = static_cast<int64_t>(g.keys.size());
   if (g.ordered && groups == n) return {keys, rows};
@@ -388,6 +419,14 @@ Tensor in_layout(const Tensor& t, Layout layout, IntList blocks) {
     return t;
   }
   if (layout == Layout::kSparseCoo) return coo_of_compressed(t);
+  if (layout == Layout::kSparseCsr && is_coo(t) && members(t).sparse_dim == 2) {  // in order: only counted
+    const Tensor c = coalesced(t), n = numbers(members(c).compressed);
+    const Tensor row = select(n, 0, 0), column = contiguous(select(n, 0, 1));
+    check_inside(contiguous(row), t.size(0));
+    check_inside(column, t.size(1));
+    return make_compressed(layout, t.sizes(), pointers_of(n.data<int64_t>(), n.size(1), t.size(0)), column,
+                           members(c).values);
+  }
   const int64_t batch = is_coo(t) ? std::max<int64_t>(0, members(t).sparse_dim - 2) : batch_dims(t);
   if (has_blocks(layout)) check_blocks("to_sparse_blocks", blocks, t.sizes(), batch);
   const bool keep = has_blocks(layout) && has_blocks(t.layout()) && std::ranges::equal(blocks, blocks_of(t));

@@ -166,8 +166,7 @@ Tensor index_for(const Tensor& t, const Tensor& values, bool keep) {
 
 }  // namespace
 
-void set_check_invariants(bool on) { g_check = on; }
-bool check_invariants() { return g_check; }
+bool switch_invariants(std::optional<bool> check) { return check ? g_check.exchange(*check) : g_check.load(); }
 
 void validate_coo(const Tensor& indices, const Tensor& values, IntList size, std::optional<bool> is_coalesced,
                   std::optional<bool>) {
@@ -224,7 +223,7 @@ Tensor coo_unchecked(const Tensor& indices, const Tensor& values, SymIntList siz
 Tensor coo_checked(const Tensor& indices, const Tensor& values, SymIntList size, std::optional<DType> dtype,
                    std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
                    std::optional<bool> is_coalesced) {
-  if (check_invariants()) validate_coo(indices, values, size.ints(), is_coalesced, std::nullopt);
+  if (g_check) validate_coo(indices, values, size.ints(), is_coalesced, std::nullopt);
   return coo_unchecked(indices, values, size, dtype, layout, device, pin, is_coalesced);
 }
 Tensor coo_inferred(const Tensor& indices, const Tensor& values, std::optional<DType> dtype,
@@ -261,7 +260,7 @@ Tensor compressed_checked(const Tensor& compressed, const Tensor& plain, const T
                           std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device,
                           std::optional<bool> pin) {
   TESSERA_CHECK(layout, "sparse_compressed_tensor expected sparse compressed tensor layout but got none");
-  if (check_invariants()) validate_compressed(compressed, plain, values, size.ints(), *layout, std::nullopt);
+  if (g_check) validate_compressed(compressed, plain, values, size.ints(), *layout, std::nullopt);
   return compressed_unchecked(compressed, plain, values, size, dtype, layout, device, pin);
 }
 Tensor compressed_inferred(const Tensor& compressed, const Tensor& plain, const Tensor& values,

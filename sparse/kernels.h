@@ -56,8 +56,7 @@ void validate_coo(const Tensor& indices, const Tensor& values, IntList size, std
                   std::optional<bool>);
 void validate_compressed(const Tensor& compressed, const Tensor& plain, const Tensor& values, IntList size,
                          Layout layout, std::optional<bool>);
-void set_check_invariants(bool on);
-bool check_invariants();
+bool switch_invariants(std::optional<bool> check);
 // (height, width) of the blocks of a BSR or BSC tensor, (1, 1) of others.
 std::array<int64_t, 2> blocks_of(const Tensor& t);
 int64_t batch_dims(const Tensor& compressed);

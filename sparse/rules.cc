@@ -108,6 +108,18 @@ Tensor on_values(const Call& c) {
   return c.inplace() ? c.tensor(0) : with_values(self, result.tensor());
 }
 
+// threshold_backward: the gradient and what it depends on, at the same elements.
+Tensor thresholded(const Call& c) {
+  const Tensor &grad = c.tensor(0), self = is_sparse(c.tensor(1)) && is_coo(c.tensor(1)) ? coalesced(c.tensor(1)) : c.tensor(1);
+  const Tensor& pattern = is_sparse(self) ? self : grad;
+  std::vector<Value> args(c.args, c.args + c.n);
+  args[0] = Value::of(members(masked_by(grad, pattern)).values);
+  args[1] = Value::of(is_sparse(self) ? members(self).values : gathered(self, pattern));
+  Value r;
+  c.op.info->adapter->call(c.op, nullptr, args.data(), &r);
+  return with_values(pattern, r.tensor());
+}
+
 Tensor cloned(const Call& c) { return copied(c.tensor(0)); }
 
 Tensor converted(const Call& c) {  // _to_copy: dtype, layout, device, pin_memory
@@ -181,9 +193,7 @@ Tensor divided(const Call& c) {
 Tensor scaled_sum(const Tensor& self, const Tensor& r, const Scalar& beta, const Scalar& alpha) {
   const auto is = [](const Scalar& s, double v) { return s.equals(v); };
   const Tensor p = is(alpha, 1) ? r : mul(r, alpha);
-  if (is(beta, 0)) {
-    if (is_sparse(p) || std::ranges::equal(self.sizes(), p.sizes())) return p;
-  }
+  if (is(beta, 0)) return p;
   const Tensor s = is(beta, 1) ? self : mul(self, beta);
   if (is_sparse(p) && is_sparse(s)) return add_any(s, in_layout(p, s.layout()), Scalar(1), "add");
   TESSERA_CHECK(!is_sparse(s) || is_sparse(p), "addmm: expected strided result tensor, got tensor with layout ",
@@ -251,6 +261,39 @@ Tensor sliced(const Call& c) {  // self, dim, start, end, step
   TESSERA_CHECK_NOT_IMPLEMENTED(is_coo(t) && step == 1, "slicing a tensor of layout torch.", layout_name(t.layout()),
                                 is_coo(t) ? " along a sparse dimension takes no step" : " is not supported");
   return narrowed(t, d, start, end - start);
+}
+// Without a dimension of size 1.
+Tensor without_dim(const Tensor& t, int64_t d) {
+  const Members& m = members(t);
+  IntVector sizes(t.sizes().begin(), t.sizes().end());
+  sizes.erase(sizes.begin() + d);
+  if (d >= m.sparse_dim) return make_coo(sizes, m.compressed, squeeze(m.values, d - m.sparse_dim + 1), m.coalesced);
+  const std::vector<Tensor> rows{narrow(m.compressed, 0, 0, d), narrow(m.compressed, 0, d + 1, m.sparse_dim - d - 1)};
+  return make_coo(sizes, cat(rows), m.values, m.coalesced);
+}
+Tensor squeezed(const Call& c) {
+  Tensor t = c.tensor(0);
+  check_coo(t, "squeeze");
+  uint64_t gone = 0;
+  for (int64_t d : c.dims(1)) gone |= uint64_t{1} << wrap_dim(d, t.dim());
+  if (c.n < 2) gone = ~uint64_t{0};
+  for (int64_t d = t.dim(); d-- > 0;)
+    if (gone >> d & 1 && t.size(d) == 1 && t.dim() > 1) t = without_dim(t, d);
+  return t.is_same(c.tensor(0)) ? twin(t, true) : t;
+}
+// The gradient of select: grad, sizes, dim, index.
+Tensor put_back(const Call& c) {
+  const Tensor& grad = c.tensor(0);
+  check_coo(grad, "select_backward");
+  const IntList sizes = c.args[1].int_list();
+  const int64_t d = wrap_dim(c.integer(2), static_cast<int64_t>(sizes.size()));
+  const int64_t i = c.integer(3) < 0 ? c.integer(3) + sizes[static_cast<size_t>(d)] : c.integer(3);
+  const Members& m = members(grad);
+  if (d > m.sparse_dim) throw_not_served(c.op, grad);
+  const Tensor wide = unsqueezed(grad, d);
+  const Tensor indices = clone(members(wide).compressed);
+  fill_(select(indices, 0, d), Scalar(i));
+  return make_coo(sizes, indices, members(wide).values, m.coalesced);
 }
 Tensor concatenated(const Call& c) { return joined(c.args[0].tensor_list(), c.integer(1)); }
 Tensor stacked(const Call& c) {
@@ -517,6 +560,7 @@ constexpr Rule kRules[] = {  // by name
     {"resolve_neg", same_members},
     {"round", on_values, kCoalesces},
     {"select", one_of},
+    {"select_backward", put_back},
     {"sgn", on_values, kCoalesces},
     {"sign", on_values, kCoalesces},
     {"signbit", on_values, kCoalesces},
@@ -525,13 +569,14 @@ constexpr Rule kRules[] = {  // by name
     {"slice", sliced},
     {"sqrt", on_values, kCoalesces},
     {"square", on_values, kCoalesces},
+    {"squeeze", squeezed},
     {"stack", stacked},
     {"sub", plus},
     {"sum", summed},
     {"t", swapped},
     {"tan", on_values, kCoalesces},
     {"tanh", on_values, kCoalesces},
-    {"threshold_backward", refused, 0, "threshold_backward is not implemented for "},
+    {"threshold_backward", thresholded},
     {"transpose", swapped},
     {"trunc", on_values, kCoalesces},
     {"unbind", split_up},

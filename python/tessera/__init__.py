@@ -129,6 +129,12 @@ for _name in (
     "use_deterministic_algorithms",
 ):
     _lazy_names[_name] = "_settings"
+for _name in ("coo", "compressed", "csr", "csc", "bsr", "bsc"):
+    _lazy_names[f"sparse_{_name}_tensor"] = "sparse._factories"
+    if len(_name) == 3 and _name != "coo":
+        _lazy_names[f"_sparse_{_name}_tensor_unsafe"] = "sparse._factories"
+        _lazy_names[f"_validate_sparse_{_name}_tensor_args"] = "sparse._factories"
+_lazy_names.update(spmm="_C mm", dsmm="_C mm", hsmm="_C hspmm", saddmm="_C sspaddmm")
 for _name in ("sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sum"):
     _lazy_names[_name] = "_symbolic"
 for _name in ("gru", "lstm", "rnn_relu", "rnn_tanh"):

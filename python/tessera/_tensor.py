@@ -202,6 +202,15 @@ def storage_type(self):
     return getattr(tessera, _class_name_of_dtype[self.dtype])
 
 
+def to_sparse_coo(self):
+    """The tensor in COO layout; self if it is.
+
+    >>> tessera.tensor([[0.0, 2.0]]).to_sparse_coo().values()
+    tensor([2.])
+    """
+    return self.to_sparse()
+
+
 def is_shared(self):
     """True if the data lies in memory that other processes can share."""
     return self.is_cuda or self.untyped_storage().is_shared()
@@ -380,6 +389,7 @@ _METHODS = (
     is_shared,
     module_load,
     __reversed__,
+    to_sparse_coo,
     __iter__,
     __contains__,
     __dir__,

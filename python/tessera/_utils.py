@@ -97,12 +97,12 @@ def _rebuild_sparse_tensor(layout, data):
     if kind == "sparse_coo":
         indices, values, size, *coalesced = data
         coalesced = coalesced[0] if coalesced else None
-        return require("sparse_coo_tensor", "loading a sparse tensor")(
+        return tessera.sparse_coo_tensor(
             indices, values, size, check_invariants=True, is_coalesced=coalesced
         )
     if kind in ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
         compressed, plain, values, size = data
-        return require("sparse_compressed_tensor", "loading a sparse tensor")(
+        return tessera.sparse_compressed_tensor(
             compressed, plain, values, size, layout=layout, check_invariants=True
         )
     raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
@@ -233,14 +233,21 @@ def _reduce_strided(tensor):
     return _rebuild_tensor_v2, (_typed(untyped, dtype), *geometry) + ((metadata,) if metadata else ())
 
 
-def _reduce_sparse(tensor, kind):
+def _members(tensor):
+    """The strided tensors that hold the elements of `tensor`: itself, or the members of its layout."""
+    kind = str(tensor.layout).rpartition(".")[2]
     if kind == "sparse_coo":
-        members = (tensor._indices(), tensor._values(), tensor.size(), tensor.is_coalesced())
-    elif kind in ("sparse_csr", "sparse_bsr"):
-        members = (tensor.crow_indices(), tensor.col_indices(), tensor.values(), tensor.size())
-    else:
-        members = (tensor.ccol_indices(), tensor.row_indices(), tensor.values(), tensor.size())
-    return _rebuild_sparse_tensor, (tensor.layout, members)
+        return tensor._indices(), tensor._values()
+    if kind in ("sparse_csr", "sparse_bsr"):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    if kind in ("sparse_csc", "sparse_bsc"):
+        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+    return (tensor,)
+
+
+def _reduce_sparse(tensor, kind):
+    flag = (tensor.is_coalesced(),) if kind == "sparse_coo" else ()
+    return _rebuild_sparse_tensor, (tensor.layout, (*_members(tensor), tensor.size(), *flag))
 
 
 def _reduce_quantized(tensor):

@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARIES = ["tensor/ops", "nn", "special", "foreach", "optim"]
 
 HINT = "which implementation to take: there is one"
-DENSE = "of sparse gradients, which are refused where the forward op is called"
+GRADIENT = "of sparse gradients: for the gradient"
 ALL = "says what else is wanted; all of it is computed"
 
 # Expressions of tables: op -> (arguments that none of them reads, why).
@@ -35,8 +35,8 @@ FUNCTIONS = {
     "unique_dim_kernel": (3, "sorted: it always is; inverse and counts: " + ALL),
     "_ctc_loss_kernel": (1, "zero_infinity: for the gradient"),
     "expand_view": (1, "implicit: for tracers, which note how a call was written"),
-    "embedding_backward_composite": (1, DENSE),
-    "embedding_rows": (2, "padding_idx and scale_grad_by_freq are for the gradient"),
+    "embedding_rows": (3, "padding_idx, scale_grad_by_freq and sparse are for the gradient"),
+    "gather_meta": (1, GRADIENT),
     "batch_norm_composite": (1, HINT),
     "group_norm_composite": (1, HINT),
     "scalar_like": (1, "a result of no dimensions, whatever the argument is"),

@@ -1,7 +1,6 @@
 """Adagrad (Duchi et al. 2011)."""
 
 import tessera
-from tessera._lazy import require
 
 from .optimizer import (
     Optimizer,
@@ -66,10 +65,9 @@ def _update(p, grad, total, t, group):
         grad = (-grad if group["maximize"] else grad).coalesce()
         rows, values = grad._indices(), grad._values()
 
-        sparse_coo_tensor = require("sparse_coo_tensor", "Adagrad.step() with sparse gradients")
 
         def sparse(v):
-            return sparse_coo_tensor(rows, v, grad.size())
+            return tessera._sparse_coo_tensor_unsafe(rows, v, grad.size(), is_coalesced=True)
 
         total.add_(sparse(values.pow(2)))
         std = total.sparse_mask(grad)._values().sqrt_().add_(group["eps"])

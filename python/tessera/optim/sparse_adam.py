@@ -1,7 +1,6 @@
 """SparseAdam: Adam that touches only the rows of a sparse gradient."""
 
 import tessera
-from tessera._lazy import require
 
 from .optimizer import Optimizer, check, check_lr, constructor, run_closure
 
@@ -59,10 +58,8 @@ def _update(p, grad, state, group):
         return
     m, v = state["exp_avg"], state["exp_avg_sq"]
 
-    sparse_coo_tensor = require("sparse_coo_tensor", "SparseAdam.step()")
-
     def sparse(x):
-        return sparse_coo_tensor(rows, x, grad.size())
+        return tessera._sparse_coo_tensor_unsafe(rows, x, grad.size(), is_coalesced=True)
 
     old_m, old_v = m.sparse_mask(grad)._values(), v.sparse_mask(grad)._values()
     step_m = (values - old_m) * (1 - beta1)
