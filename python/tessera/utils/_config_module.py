@@ -35,7 +35,7 @@ class ConfigModule(types.ModuleType):
         return self
 
     def __dir__(self):
-        return sorted({*self._settings, *self._aliases, "patch", "get_config_copy", "load_config", "to_dict"})
+        return sorted({*self._settings, *self._aliases})
 
     def patch(self, arg1=None, arg2=None, **kwargs):
         """Context manager and decorator: other values for a while.
