@@ -108,6 +108,7 @@ _lazy_names = {
     "typename": "_api",
     "vmap": "func._vmap",
     "_assert": "_api",
+    "compile": "_dynamo._compile",
     "default_generator": "random",
     "Tag": "_ops",
     "ops": "_ops",

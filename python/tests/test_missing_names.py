@@ -99,31 +99,9 @@ def test_require_gives_what_is_there_and_says_what_is_not():
     assert len(list(required())) > 10
 
 
-CALLS = {
-    "compile": lambda: tessera.nn.Linear(2, 2).compile(),
-}
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_one_clear_error_at_the_call(name):
-    """Until the name is there: from then on the call works, and its line here goes."""
-    assert missing(["tessera", *name.strip().split(".")]) is not None, (
-        f"{name} is there: test that the call works, and take its line away"
-    )
-    with pytest.raises(NotImplementedError, match=rf"needs tessera\.{name.strip()}, which this version does not have"):
-        CALLS[name]()
-
-
-def test_nothing_is_changed_before_the_error():
-    m = tessera.nn.Linear(2, 2)
-    before = dict(vars(m))
-    with pytest.raises(NotImplementedError):
-        m.compile()
-    assert vars(m) == before and type(m) is tessera.nn.Linear
-
-
 NO_DEVICE = "there are no such devices, which is what it says"
 ABSTRACT = "for subclasses to define"
+ENDS = "ends the graph: what it stands for is done by Python"
 CALLED = "what a call of something that is not there to be called gets"
 
 UNKNOWN_OF_A_DISTRIBUTION = (
@@ -133,6 +111,12 @@ UNKNOWN_OF_A_DISTRIBUTION = (
 # Functions that can only fail, and why they are there. A name that would stand for something that is not there yet is
 # left out of the package instead.
 ONLY_RAISE = {
+    "tessera._dynamo._builtins._refuse": ENDS,
+    "tessera._dynamo._builtins.forbidden.run": ENDS,
+    "tessera._dynamo._calls._refuse": ENDS,
+    "tessera._dynamo._frames._build_class": ENDS,
+    "tessera._dynamo._objects._refuse_equal": ENDS,
+    "tessera._dynamo.backends.debugging.error_backend": "a backend that fails, for tests",
     "tessera._linalg_utils.removed.function": "names that are documented as removed",
     "tessera._library.registration.FakeImplCtx.new_dynamic_size": "sizes that depend on data: meta tensors, for which "
     "fake implementations run, have numbers as sizes",

@@ -52,6 +52,26 @@ UNREAD = {
     "tessera._utils.reduce_parameter_ex": ("protocol", PICKLE),
     "tessera._weights_only_calls._anything": ("value", TABLE),
     "tessera._weights_only_unpickler.Unpickler.": ("stack marks memo", TABLE),
+    "tessera._dynamo._builtins.": ("tracer args kwargs unbound", TABLE),
+    "tessera._dynamo._breaks.": ("ins", TABLE),
+    "tessera._dynamo._frames.": ("f ins", TABLE),
+    "tessera._dynamo._raising.fail": ("tracer", TABLE),
+    "tessera._dynamo._explain.explain.inner.listen": ("point", HOOK),
+    "tessera._dynamo._points.Settings.": ("tensor source", "without symbols all numbers are constants"),
+    "tessera._dynamo.backends.": (
+        "example_inputs kwargs options",
+        "a backend's signature; these run graphs as they are",
+    ),
+    "tessera._dynamo.decorators.": ("msg", "for the capture, which reads it instead of calling this"),
+    "tessera._functorch.aot_autograd.": (
+        "cudagraphs boxed_forward_device_index ignore_shape_env num_params_buffers",
+        "for compilers that keep buffers between calls",
+    ),
+    "tessera._functorch.partitioners.": (
+        "compiler static_lifetime_input_indices static_lifetime_input_nodes",
+        "a partitioner's signature",
+    ),
+    "tessera._inductor.list_mode_options": ("dynamic", "the settings of modes do not depend on it"),
     "tessera.accelerator._streams.Stream.__new__": ("args kwargs", "go to __init__ of the device's class"),
     "tessera.autograd.function.FunctionCtx.mark_shared_storage": (
         "pairs",
@@ -159,6 +179,7 @@ UNREAD = {
 
 # Constructors' parameters that become an attribute which this package itself does not read.
 KEPT = {
+    "tessera._dynamo.exc.Unsupported": ("case_name", "an attribute that programs read"),
     "tessera.cpu.Stream": ("priority", CPU),
     "tessera.distributed._gloo._Device": ("lazy_init", "an attribute that programs read"),
     "tessera.distributed._nccl._NCCLOptions": ("is_high_priority_stream", "there is no such backend"),

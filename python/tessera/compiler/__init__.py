@@ -1,5 +1,4 @@
-"""What programs say to a compiler about themselves. Nothing is compiled here yet: functions run as they are written, so
-these marks and questions have the meaning that they have outside of compiled code.
+"""What programs say to the compiler about themselves, and what they ask it. `tessera.compile` compiles.
 
 >>> tessera.compiler.is_compiling()
 False
@@ -7,10 +6,10 @@ False
 
 import functools
 import inspect
+import sys
 
 import tessera
 from tessera._lazy import attach as _attach
-from tessera._lazy import require
 
 __all__ = [
     "allow_in_graph",
@@ -24,8 +23,11 @@ __all__ = [
     "keep_portable_guards_unsafe",
     "keep_tensor_guards_unsafe",
     "list_backends",
+    "load_cache_artifacts",
+    "load_compiled_function",
     "nested_compile_region",
     "reset",
+    "save_cache_artifacts",
     "set_enable_guard_collectives",
     "set_stance",
     "skip_all_guards_unsafe",
@@ -44,27 +46,41 @@ _guards = (
     "skip_guard_on_globals_unsafe",
     "skip_guard_on_inbuilt_nn_modules_unsafe",
 )
-__getattr__, __dir__ = _attach(__name__, {**{name: "_guards" for name in _guards}, "set_stance": "_stance"})
+_caches = ("load_cache_artifacts", "load_compiled_function", "save_cache_artifacts")
+__getattr__, __dir__ = _attach(
+    __name__,
+    {
+        **{name: "_guards" for name in _guards},
+        **{name: "_cache" for name in _caches},
+        "set_stance": "_stance",
+    },
+)
 
 _guard_collectives = False
+_exporting = 0  # how many exports trace
 
 
 def compile(*args, **kwargs):
     """The same as the function of this name in the root."""
-    return require("compile", "compiler.compile()")(*args, **kwargs)
+    return tessera.compile(*args, **kwargs)
 
 
-_exporting = 0  # how many exports are under way
+def _busy():
+    points = sys.modules.get("tessera._dynamo._points")
+    return points is not None and points.capturing()
 
 
 def is_compiling():
-    """Whether a compiler or an export traces this code: False while it runs."""
-    return _exporting > 0
+    """Whether this code is compiled or exported: False while it runs by itself.
+
+    In a compiled function the answer is True, and what hangs on it is decided when the function is captured.
+    """
+    return _exporting > 0 or _busy()
 
 
 def is_dynamo_compiling():
-    """Whether the capture of Python's bytecode runs this code: False while it runs by itself."""
-    return False
+    """Whether the capture of Python's bytecode looks at this code: False while it runs by itself."""
+    return _busy()
 
 
 def is_exporting():
@@ -77,17 +93,19 @@ def reset():
     from tessera.compiler import _stance
 
     _stance.current = _stance.DEFAULT
+    points = sys.modules.get("tessera._dynamo._points")
+    if points is not None:
+        points.reset()
 
 
 def list_backends(exclude_tags=("debug", "experimental")):
-    """Names of the compilers that can be chosen, without those that have one of the given tags: a sorted list. There
-    are none.
+    """Names of the backends that can be chosen, without those that have one of the given tags: a sorted list.
 
     Raises: TypeError for tags that are no strings.
     """
-    if any(not isinstance(tag, str) for tag in exclude_tags or ()):
-        raise TypeError(f"list_backends: expected tags as strings, but got {exclude_tags!r}")
-    return []
+    from tessera._dynamo.backends.registry import list_backends as names
+
+    return names(exclude_tags)
 
 
 def _each(fn, name, mark):
@@ -104,7 +122,14 @@ def allow_in_graph(fn):
 
     Returns: the function. Raises: TypeError for what cannot be called.
     """
-    return _each(fn, "allow_in_graph", lambda function: function)
+
+    def mark(function):
+        from tessera._dynamo import _registry
+
+        _registry.ALLOWED.add(function)
+        return function
+
+    return _each(fn, "allow_in_graph", mark)
 
 
 def assume_constant_result(fn):
@@ -130,22 +155,9 @@ def disable(fn=None, recursive=True, *, reason=None):
 
     Returns: a function that calls `fn`; classes and modules themselves. Raises: TypeError for what cannot be called.
     """
-    if fn is None:
-        return functools.partial(disable, recursive=recursive, reason=reason)
-    if not callable(fn):
-        raise TypeError(f"disable expects something that can be called, but got {type(fn).__name__}")
-    if isinstance(fn, (type, tessera.nn.Module)):
-        target = fn
-    else:
+    from tessera._dynamo import eval_frame
 
-        @functools.wraps(fn)
-        def target(*args, **kwargs):
-            return fn(*args, **kwargs)
-
-        target._torchdynamo_orig_callable = fn
-    target._torchdynamo_disable = bool(recursive)
-    target._torchdynamo_disable_msg = reason
-    return target
+    return eval_frame.disable(fn, recursive, reason=reason)
 
 
 def nested_compile_region(fn=None, options=None):
@@ -193,6 +205,9 @@ def substitute_in_graph(original_fn, *, can_constant_fold_through=False, skip_si
         def substitute(*args, **kwargs):
             return original_fn(*args, **kwargs)
 
+        from tessera._dynamo import _registry
+
+        _registry.POLYFILLS[original_fn] = traceable_fn
         substitute.__torch_dynamo_original__ = original_fn  # type: ignore[attr-defined]
         substitute.__torch_dynamo_polyfill__ = traceable_fn  # type: ignore[attr-defined]
         substitute.__torch_dynamo_can_constant_fold_through__ = bool(can_constant_fold_through)  # type: ignore

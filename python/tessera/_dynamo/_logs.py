@@ -1,0 +1,64 @@
+"""What the capture tells: TORCH_LOGS=graph_code, graph_breaks, guards, recompiles, bytecode."""
+
+import logging
+
+from tessera._logging import getArtifactLogger
+
+from . import utils
+
+log = logging.getLogger("tessera._dynamo")
+_name = "tessera._dynamo"
+_graph_code, _graph_log, _breaks = (getArtifactLogger(_name, n) for n in ("graph_code", "graph", "graph_breaks"))
+_guards, _recompiles, _pieces = (getArtifactLogger(_name, n) for n in ("guards", "recompiles", "bytecode"))
+_listeners = []  # of explain(): functions of (kind, point, what)
+
+
+def _tell(kind, point, what):
+    for listener in list(_listeners):
+        listener(kind, point, what)
+
+
+def graph_break(point, error):
+    """A graph ends before an instruction."""
+    utils.counters["graph_break"][error.msg.partition("\n")[0]] += 1
+    _tell("break", point, error)
+    _breaks.debug("Graph break in %s: %s", point.code.co_name, error.add_place())
+
+
+def left(point, error):
+    """A function is left to Python."""
+    utils.counters["unimplemented"][error.msg.partition("\n")[0]] += 1
+    _breaks.debug("%s is left to Python from index %d: %s", point.code.co_name, point.index, error.add_place())
+
+
+def graph(point, module):
+    """A graph goes to the backend."""
+    _tell("graph", point, module)
+    if _graph_code.isEnabledFor(logging.DEBUG):
+        _graph_code.debug("TRACED GRAPH\n===== %s =====\n%s", point.code.co_name, module.print_readable(False))
+    if _graph_log.isEnabledFor(logging.DEBUG):
+        _graph_log.debug("TRACED GRAPH of %s\n%s", point.code.co_name, module.graph)
+
+
+def compiled(point, entry):
+    """A piece is ready."""
+    _tell("entry", point, entry)
+    if _guards.isEnabledFor(logging.DEBUG):
+        _guards.debug("GUARDS of %s:\n%s", point.code.co_name, "\n".join(entry.texts))
+    if _pieces.isEnabledFor(logging.DEBUG):
+        _pieces.debug("PIECE of %s:\n%s", point.code.co_name, entry.run.__source_text__)
+
+
+def recompile(point, args):
+    """No entry fits to the arguments."""
+    if not _recompiles.isEnabledFor(logging.DEBUG) and not _listeners:
+        return
+    reasons = []
+    for entry in point.entries:
+        failed = entry.check(*args)
+        reasons.append(entry.texts[failed] if failed >= 0 else "a value that guards read is not there any more")
+    _tell("recompile", point, reasons)
+    _recompiles.debug(
+        "Recompiling function %s in %s:%d\n    triggered by the following guard failure(s):\n    - %s",
+        point.code.co_name, point.code.co_filename, point.code.co_firstlineno, "\n    - ".join(reasons),
+    )  # fmt: skip

@@ -1,0 +1,389 @@
+"""One capture: the graph that grows, the guards, and what the program has written to objects that others see."""
+
+import builtins
+import collections
+import enum
+import types
+
+import tessera
+from tessera.fx import Graph, GraphModule
+
+from ._examples import Examples
+from ._sources import Guards, Source, tensor_facts
+from ._values import Bound, Cell, Const, Loose, Map, New, NumberV, Obj, Partial, Seq, Slice, TensorV
+from .exc import Unsupported
+
+CONSTANTS = (
+    int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range, tessera.dtype,
+    tessera.device, tessera.layout, tessera.memory_format,
+)  # fmt: skip
+SEQUENCES = (list, tuple, tessera.Size, collections.deque, set, frozenset)
+_TENSORS = (tessera.Tensor, tessera.nn.Parameter, tessera.nn.Buffer)
+BY_IDENTITY = (
+    types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodDescriptorType,
+    types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType, type, enum.Enum, property,
+    type(tessera.Tensor.add), type(tessera.relu), tessera.Generator,
+)  # fmt: skip
+
+
+def is_named_tuple(cls):
+    """Whether a class was made by collections.namedtuple or typing.NamedTuple, or is a tuple of results."""
+    return issubclass(cls, tuple) and (hasattr(cls, "_fields") or hasattr(cls, "n_sequence_fields"))
+
+
+def modes():
+    """The state of the thread that decides what operators do."""
+    c = tessera._C
+    return (
+        c._is_grad_enabled(), tessera.is_inference_mode_enabled(), tessera.get_default_dtype(),
+        tessera.is_autocast_enabled("cpu"), tessera.get_autocast_dtype("cpu"), tessera.is_autocast_enabled("cuda"),
+        tessera.get_autocast_dtype("cuda"), tessera.is_autocast_cache_enabled(),
+        tessera.are_deterministic_algorithms_enabled(), c._len_torch_dispatch_stack(), c._len_torch_function_stack(),
+    )  # fmt: skip
+
+
+class Tracer:
+    """What one capture makes.
+
+    Args:
+        settings: of torch.compile (fullgraph, dynamic ...), see _points.Settings.
+    """
+
+    run_call = run_binary = run_compare = None  # of _calls
+    frame_class = None  # of _frames
+
+    def __init__(self, settings):
+        self.settings = settings
+        self.graph = Graph()
+        self.attributes = {}  # of the GraphModule: tensors that are constants
+        self.inputs = []  # Vars whose nodes are placeholders
+        self.guards = Guards()
+        self.examples = Examples()
+        self.effects = {}  # (id of the object, name) -> (Var of the object, name, Var of the value)
+        self.calls = []  # mutations that are not attributes: (text template, Vars)
+        self._known = {}  # id of a real object -> (the object, its Var)
+        self._made = {}  # id of an example -> (the example, its Var)
+        self._spaces = {}  # id of a dict of globals -> its source
+        self._last_placeholder = None
+        self.steps = 0
+        self.stack = []  # frames, outermost first
+        self.modes_before = modes()
+        self.regions = []  # real context managers that are entered while capturing
+
+    # --- values that come in ---
+
+    def guard(self, source, kind, argument=None, value=None):
+        """Notes what has to hold at later calls."""
+        self.guards.add(source, kind, argument, value)
+
+    def wrap(self, value, source):
+        """The Var of a real object at a source; guards on what the capture has to know of it."""
+        kind = type(value)
+        if isinstance(value, CONSTANTS) and kind in CONSTANTS:
+            return self._wrap_constant(value, source)
+        found = self._known.get(id(value))
+        if found is not None:
+            known = found[1]
+            if source is not None and known.source is not None and known.source is not source:
+                self.guard(source, "SAME", (known.source, True))
+            return known
+        if kind is types.FunctionType and value.__closure__ and source is not None and source.is_local():
+            self.guard(source, "TYPE_MATCH", kind, value)
+            self.guard(source.attr("__code__"), "ID_MATCH", value.__code__, value.__code__)
+            made = Loose(value, source)
+        elif source is not None and isinstance(value, BY_IDENTITY):
+            self.guard(source, "ID_MATCH", value, value)
+            made = Obj(value, source)
+        else:
+            made = self._wrap_structure(value, kind, source)
+        self._known[id(value)] = (value, made)
+        return made
+
+    def _wrap_constant(self, value, source):
+        if type(value) is int and self.settings.symbolic_number(source):
+            return NumberV(self, self.settings.symbol(value, source), source=source)
+        if type(value) is tessera.Size:
+            return Seq([Const(n) for n in value], tessera.Size, source, value)
+        self.guard(source, "CONSTANT_MATCH", value, value)
+        return Const(value, source)
+
+    def _wrap_structure(self, value, kind, source):
+        if kind in _TENSORS:
+            return self._wrap_tensor(value, source)
+        if isinstance(value, tessera.Tensor):
+            raise Unsupported(f"a tensor of the subclass {kind.__name__} comes into the graph")
+        if kind is types.CellType:
+            return Cell(source=source, value=value, unread=True)
+        if source is not None:
+            self.guard(source, "TYPE_MATCH", kind, value)
+        if kind in (set, frozenset):
+            return self._wrap_set(value, kind, source)
+        if kind in SEQUENCES or is_named_tuple(kind):
+            self.guard(source, "LENGTH", len(value), value)
+            made = Seq([], kind, source, value)
+            self._known[id(value)] = (value, made)  # it may hold itself
+            made.items += [self.wrap(v, source.item(i) if source else None) for i, v in enumerate(value)]
+            return made
+        if kind in (dict, collections.OrderedDict, collections.defaultdict):
+            return self._wrap_dict(value, kind, source)
+        if kind is slice:
+            return Slice([self.wrap(getattr(value, p), source.attr(p)) for p in ("start", "stop", "step")])
+        if kind is types.MethodType:
+            function = self.wrap(value.__func__, source.attr("__func__"))
+            return Bound(function, self.wrap(value.__self__, source.attr("__self__")), source)
+        if kind.__name__ == "partial" and kind.__module__ == "functools":
+            function = self.wrap(value.func, source.attr("func"))
+            args = self.wrap(value.args, source.attr("args")).items
+            return Partial(function, args, self.wrap(value.keywords, source.attr("keywords")).items, source)
+        return Obj(value, source)
+
+    def _wrap_set(self, value, kind, source):
+        if not all(type(v) in CONSTANTS or isinstance(v, (type, enum.Enum, types.FunctionType)) for v in value):
+            raise Unsupported(f"a {kind.__name__} of objects that are no constants")
+        self.guard(source, "CALL", (frozenset, frozenset(value)), value)
+        return Seq([Const(v) if type(v) in CONSTANTS else Obj(v) for v in value], kind, source, value)
+
+    def _wrap_dict(self, value, kind, source):
+        keys = list(value)
+        self.guard(source, "DICT_KEYS", keys, value)
+        made = Map({}, kind, source, value)
+        self._known[id(value)] = (value, made)
+        for key in keys:
+            made.items[key] = self.wrap(value[key], source.item(key) if source else None)
+        if kind is collections.defaultdict:
+            made.factory = self.wrap(value.default_factory, source.attr("default_factory"))
+        return made
+
+    def _wrap_tensor(self, value, source):
+        if source is None or source.kind == "object":
+            return self.constant_tensor(value)
+        if value.is_nested or value.layout is not tessera.strided:
+            raise Unsupported(f"a tensor of layout {value.layout} comes into the graph")
+        dynamic = self.settings.dynamic_dimensions(value, source)
+        self.guard(source, "TENSOR_MATCH", tensor_facts(value, dynamic), value)
+        example = (
+            self.examples.of(value) if not dynamic else self.settings.dynamic_example(self, value, source, dynamic)
+        )
+        made = TensorV(self, example, source=source, cls=type(value))
+        made.real = value
+        self._made[id(example)] = (example, made)
+        return made
+
+    def constant_tensor(self, value):
+        """A tensor that is no input: an attribute of the graph's module."""
+        name = f"_tensor_constant{len(self.attributes)}"
+        self.attributes[name] = value
+        example = self.examples.of(value)
+        made = TensorV(self, example, self._node("get_attr", name, (), {}), cls=type(value))
+        self._made[id(example)] = (example, made)
+        return made
+
+    def class_source(self, cls):
+        """The place of a class that is known by itself."""
+        return self.trusted(cls).source or Source("object", None, cls)
+
+    def number(self, n, owner, dimension):
+        """The Var of a size of a tensor."""
+        if isinstance(n, int):
+            return Const(n)
+        return self.call("call_method", "size", [owner, Const(dimension)], {})
+
+    def trusted(self, value):
+        """The Var of a function or class of this library, which is not guarded."""
+        found = self._known.get(id(value))
+        if found is not None:
+            return found[1]
+        made = Obj(value, Source("object", None, value))
+        self._known[id(value)] = (value, made)
+        return made
+
+    def placeholder(self, var):
+        """The node of an input that is used for the first time."""
+        name = _name_of(var.source)
+        first = self._last_placeholder
+        if first is None:
+            nodes = list(self.graph.nodes)
+            scope = self.graph.inserting_before(nodes[0]) if nodes else self.graph.inserting_before()
+        else:
+            scope = self.graph.inserting_after(first)
+        with scope:
+            node = self.graph.create_node("placeholder", name, (), {}, name=name.lower())
+        node.target = _unique_target(name, self.inputs, node)
+        self._last_placeholder = node
+        node.meta.update(example_value=var.example, grapharg=var.source.name())
+        self.inputs.append(var)
+        return node
+
+    # --- nodes ---
+
+    def _node(self, op, target, args, kwargs):
+        node = self.graph.create_node(op, target, args, kwargs)
+        lines = [frame.summary() for frame in self.stack]
+        node.stack_trace = "\n".join(
+            f'  File "{f.filename}", line {f.lineno}, in {f.name}\n    {f.line}' for f in lines
+        )
+        return node
+
+    def argument(self, var, nodes):
+        """A Var as an argument: of nodes (nodes=True), or of functions that run on examples."""
+        if isinstance(var, Const):
+            return var.value
+        if isinstance(var, (TensorV, NumberV)):
+            return var.node if nodes else var.example
+        if isinstance(var, Seq):
+            parts = [self.argument(v, nodes) for v in var.items]
+            if is_named_tuple(var.cls):
+                return var.cls(*parts) if hasattr(var.cls, "_fields") else var.cls(parts)
+            if nodes and var.cls is tessera.Size:
+                return tuple(parts)
+            return var.cls(parts)
+        if isinstance(var, Map):
+            return {k: self.argument(v, nodes) for k, v in var.items.items()}
+        if isinstance(var, Slice):
+            return slice(*(self.argument(v, nodes) for v in var.parts))
+        if (
+            isinstance(var, Obj)
+            and not isinstance(var, Loose)
+            and (isinstance(var.value, BY_IDENTITY) or isinstance(var.value, tessera.Tensor))
+        ):
+            if isinstance(var.value, tessera.Generator):
+                raise Unsupported("a random generator as an argument of an operator")
+            return var.value
+        raise Unsupported(f"a value of type {kind_of(var)} as an argument of an operator")
+
+    def call(self, op, target, args, kwargs):
+        """Adds a call to the graph, runs it on examples, and gives the Var of its result."""
+        real_args, real_kwargs = (
+            self.argument(Seq(args, tuple), False),
+            {k: self.argument(v, False) for k, v in kwargs.items()},
+        )
+        try:
+            with self.examples.running():
+                if op == "call_method":
+                    result = getattr(real_args[0], target)(*real_args[1:], **real_kwargs)
+                else:
+                    result = target(*real_args, **real_kwargs)
+        except Unsupported:
+            raise
+        except Exception as error:
+            name = target if isinstance(target, str) else getattr(target, "__name__", repr(target))
+            raise Unsupported(
+                f"the call of {name} can't be captured: {type(error).__name__}: {error}", case_name="operator"
+            ) from error
+        if isinstance(result, CONSTANTS) and not isinstance(result, (type(None), type(NotImplemented))):
+            return Const(result)  # a fact of shapes or dtypes: no node is needed
+        if type(result) in (tuple, tessera.Size) and all(type(n) is int for n in result):
+            return Seq([Const(n) for n in result], type(result))
+        node = self._node(
+            op, target, self.argument(Seq(args, tuple), True), {k: self.argument(v, True) for k, v in kwargs.items()}
+        )
+        node.meta["example_value"] = result
+        return self.result(result, node)
+
+    def result(self, result, node):
+        """The Var of what a node gives."""
+        if isinstance(result, tessera.Tensor):
+            known = self._made.get(id(result))
+            if known is not None:
+                return known[1]  # an operator that returns its argument
+            made = TensorV(self, result, node, cls=tessera.Tensor)
+            self._made[id(result)] = (result, made)
+            return made
+        if isinstance(result, CONSTANTS) and type(result) in CONSTANTS:
+            return Const(result)
+        if type(result).__name__ in ("SymInt", "SymFloat", "SymBool"):
+            return NumberV(self, result, node)
+        if isinstance(result, (tuple, list)):
+            import operator
+
+            items = []
+            for i, part in enumerate(result):
+                inner = node
+                if not (isinstance(part, CONSTANTS) and type(part) in CONSTANTS):
+                    inner = self._node("call_function", operator.getitem, (node, i), {})
+                    inner.meta["example_value"] = part
+                items.append(self.result(part, inner))
+            return Seq(items, type(result))
+        raise Unsupported(f"an operator whose result is of type {type(result).__name__}")
+
+    def mode(self, function, *args):
+        """Changes a mode of the thread, now and where the graph runs."""
+        function(*args)
+        self._node("call_function", function, args, {})
+
+    def close(self):
+        """Leaves the regions that are still open."""
+        while self.regions:
+            self.regions.pop().__exit__(None, None, None)
+
+    # --- what the program writes ---
+
+    def effect(self, owner, name, value):
+        """Notes that the program has set an attribute of an object."""
+        self.effects[(id(owner), name)] = (owner, name, value)
+
+    def written(self, owner, name):
+        """What the program has set an attribute to, or None."""
+        found = self.effects.get((id(owner), name))
+        return None if found is None else found[2]
+
+    def has_effects(self, owner):
+        """Whether the program has set attributes of an object."""
+        return any(e[0] is owner for e in self.effects.values())
+
+    def change(self, container):
+        """Notes that the program writes to a list or dict."""
+        if container.source is not None and not container.changed:
+            container.changed = True
+            self.calls.append(container)
+        container.changed = True
+
+    def check_aliases(self):
+        """Two objects of which one was written to have to be two at later calls, too."""
+        changed = [*self.calls, *(e[0] for e in self.effects.values() if hasattr(e[0], "source"))]
+        for var in {id(v): v for v in changed if v.source is not None}.values():
+            for value, other in list(self._known.values()):
+                if other is not var and other.source is not None and type(value) is type(getattr(var, "value", None)):
+                    self.guard(other.source, "SAME", (var.source, False))
+
+    def space_source(self, space):
+        """The place of a module's variables."""
+        if id(space) not in self._spaces:
+            self._spaces[id(space)] = Source("object", None, space)
+        return self._spaces[id(space)]
+
+    def global_source(self, space, name):
+        """Where a global name is: (value, its source), or (value, None) for a builtin; None if nowhere."""
+        if name in space:
+            return space[name], self.space_source(space).item(name)
+        return (getattr(builtins, name), None) if hasattr(builtins, name) else None
+
+    def module(self, outputs):
+        """The GraphModule of all nodes so far. `outputs`: Vars."""
+        self.graph.output(tuple(v.node for v in outputs))
+        root = tessera.nn.Module()
+        for name, value in self.attributes.items():
+            setattr(root, name, value)
+        return GraphModule(root, self.graph, "GraphModule")
+
+
+def kind_of(var):
+    """The class of a Var's value, for messages."""
+    if isinstance(var, (Const, Obj)):
+        return type(var.value).__name__
+    if isinstance(var, (Seq, Map, New)):
+        return var.cls.__name__
+    return {"TensorV": "Tensor", "NumberV": "int"}.get(type(var).__name__, type(var).__name__.lower())
+
+
+def _name_of(source):
+    text = source.name()
+    cleaned = "".join(c if c.isalnum() else "_" for c in text)
+    while "__" in cleaned:
+        cleaned = cleaned.replace("__", "_")
+    return "L_" + cleaned.removeprefix("L_").strip("_") + "_"
+
+
+def _unique_target(name, inputs, node):
+    taken = {str(v._node.target) for v in inputs if v._node is not None and v._node is not node}
+    return name if name not in taken else node.name

@@ -1,0 +1,134 @@
+"""What programs say about functions and tensors to the capture."""
+
+import functools
+
+import tessera
+from tessera.compiler import allow_in_graph, assume_constant_result, is_compiling, substitute_in_graph
+
+from . import _builtins, _registry, eval_frame
+from .eval_frame import disable
+
+__all__ = [
+    "allow_in_graph", "assume_constant_result", "disable", "disallow_in_graph", "forbid_in_graph", "graph_break",
+    "is_compiling", "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic", "nonstrict_trace",
+    "run", "skip_frame", "substitute_in_graph",
+]  # fmt: skip
+
+
+def graph_break(msg=""):
+    """Ends the graph here. Outside of compiled code it does nothing. `msg`: a text for the logs."""
+    del msg
+
+
+def skip_frame(msg=""):
+    """The function that calls this is left to Python from here. Outside of compiled code it does nothing."""
+    del msg
+
+
+def _many(fn, mark):
+    if isinstance(fn, (list, tuple)):
+        return [_many(one, mark) for one in fn]
+    if not callable(fn):
+        raise TypeError(f"expected a function, but got {type(fn).__name__}")
+    return mark(fn)
+
+
+def disallow_in_graph(fn):
+    """The function (or each of a list) ends a graph instead of going into it. Returns: the function."""
+
+    def mark(function):
+        _registry.ALLOWED.discard(function)
+        _builtins.SPECIAL[function] = _builtins.refused(f"a call of {getattr(function, '__name__', function)}")
+        return function
+
+    return _many(fn, mark)
+
+
+def forbid_in_graph(fn):
+    """Capturing a call of the function (or each of a list) is an error. Returns: the function."""
+
+    def mark(function):
+        _builtins.SPECIAL[function] = _builtins.forbidden(
+            f"{getattr(function, '__name__', function)} in a compiled function"
+        )
+        return function
+
+    return _many(fn, mark)
+
+
+def nonstrict_trace(traceable_fn):
+    """A function that goes into graphs as one call; what it calls is not looked into."""
+
+    @functools.wraps(traceable_fn)
+    def wrapped(*args, **kwargs):
+        return traceable_fn(*args, **kwargs)
+
+    _registry.ALLOWED.add(wrapped)
+    return wrapped
+
+
+def run(fn=None):
+    """Runs what was compiled for a function before, and compiles nothing new."""
+    if fn is None:
+        return run
+    fn = eval_frame.innermost_fn(fn)
+
+    @functools.wraps(fn)
+    def wrapped(*args, **kwargs):
+        with tessera.compiler.set_stance("eager_on_recompile"):
+            return fn(*args, **kwargs)
+
+    return wrapped
+
+
+def _mark(t, index, name, extra):
+    if not isinstance(t, tessera.Tensor):
+        raise TypeError(f"{name}: expected a tensor, but got {type(t).__name__}")
+    for one in index if isinstance(index, (list, tuple)) else [index]:
+        if not isinstance(one, int) or isinstance(one, bool):
+            raise AssertionError(f"{name}: expected a dimension, but got {one!r}")
+        if not -t.dim() <= one < t.dim():
+            raise IndexError(f"{name}: dimension {one} of a tensor with {t.dim()} dimensions")
+        getattr(t, extra, None) or setattr(t, extra, set())
+        getattr(t, extra).add(one % t.dim())
+
+
+def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize_on=None):
+    """Says that a dimension's size will differ: it is a symbol in graphs, and it is an error if it can't be.
+
+    Args:
+        t: tensor. index: dimension, or a list of them. min, max: bounds of the size.
+        hint_override, specialize_on: sizes to compile for besides; None.
+    """
+    if hint_override is not None or specialize_on is not None:
+        raise NotImplementedError("mark_dynamic: hint_override and specialize_on are not supported; leave them out")
+    _mark(t, index, "mark_dynamic", "_dynamo_dynamic_indices")
+    if min is not None or max is not None:
+        ranges = t.__dict__.setdefault("_dynamo_dynamic_range", {})
+        for one in index if isinstance(index, (list, tuple)) else [index]:
+            ranges[one % t.dim()] = (min, max)
+
+
+def maybe_mark_dynamic(t, index):
+    """As mark_dynamic, without the error."""
+    _mark(t, index, "maybe_mark_dynamic", "_dynamo_weak_dynamic_indices")
+
+
+def mark_static(t, index=None):
+    """Says that a dimension's size stays as it is; without an index, of all dimensions."""
+    if isinstance(t, tessera.Tensor):
+        _mark(t, list(range(t.dim())) if index is None else index, "mark_static", "_dynamo_static_indices")
+    elif not (isinstance(t, type) and issubclass(t, tessera.nn.Module)):
+        raise TypeError(f"mark_static expects a tensor or a class of modules but received {type(t)}")
+
+
+def mark_static_address(t, guard=True):
+    """Says that the tensor's memory stays where it is. guard: whether that is checked."""
+    if not isinstance(t, tessera.Tensor):
+        raise TypeError(f"mark_static_address expects a tensor but received {type(t)}")
+    t._dynamo_static_input_type = "guarded" if guard else "unguarded"
+
+
+for _function, _text in ((graph_break, "torch._dynamo.graph_break()"), (skip_frame, "torch._dynamo.skip_frame()")):
+    _builtins.SPECIAL[_function] = _builtins.refused(_text)
+del _function, _text

@@ -1,0 +1,359 @@
+"""torch.compile: results as those of the function, and how many graphs it takes."""
+
+import collections
+import dataclasses
+
+import pytest
+import tessera
+
+F = tessera.nn.functional
+
+
+def graphs_of(function, *calls, **options):
+    """Calls a function captured and as it is, compares the results, and gives the graphs."""
+    graphs = []
+
+    def backend(module, inputs):
+        graphs.append(module)
+        return module.forward
+
+    compiled = tessera.compile(function, backend=backend, **options)
+    for args in calls:
+        wanted = function(*[a.clone() if isinstance(a, tessera.Tensor) else a for a in args])
+        tessera.testing.assert_close(compiled(*args), wanted, rtol=0, atol=0)
+    return graphs
+
+
+X = tessera.arange(4.0) / 3
+
+
+def lambda_(x):
+    return (lambda y: y.sin() + y.cos())(x)
+
+
+def loop(x):
+    for i in range(4):
+        x = x + i
+    return [x * k for k in range(3)], {"a": x, "b": (x, 1)}
+
+
+def closure(x):
+    def g(y, *more, k=2):
+        return y + x + k + len(more)
+
+    return g(x * 2, 1, 2, k=3)
+
+
+def generator(x):
+    return sum(y * 2 for y in [x, x + 1]) + any(i > 2 for i in range(5))
+
+
+def exceptions(x):
+    try:
+        {}["a"]
+    except KeyError:
+        x = x + 1
+    finally:
+        x = x * 2
+    try:
+        raise ValueError("a")
+    except (TypeError, ValueError):
+        return x - 1
+
+
+def grad_modes(x):
+    with tessera.no_grad():
+        y = x * 2
+        with tessera.enable_grad():
+            y = y + x
+    return y, tessera.is_grad_enabled()
+
+
+def containers(x):
+    d = collections.OrderedDict(a=x, b=1)
+    d.update(c=[x + 1])
+    d["c"].append(d.pop("a"))
+    first, *rest = d["c"]
+    assert [*zip(range(2), "ab")] == [(0, "a"), (1, "b")] and f"{d['b']:02d}" == "01" and max(1, 2) == 2
+    return {k: v for k, v in sorted(d.items(), key=lambda pair: pair[0])}, first, rest
+
+
+def unpacking(x):
+    a, b = x.reshape(2, 2)
+    values, where = tessera.max(x, dim=0)
+    return a @ b, values, where, x.shape, x[1:3], x[None, ..., 0]
+
+
+def strings(x):
+    name = "sin" if x.dim() == 1 and x.dtype == tessera.float32 else "cos"
+    return getattr(x, name)(), isinstance(x, tessera.Tensor), x.size(0), len(x)
+
+
+def written(x):
+    y = x.clone()
+    y[0] = 5
+    y += 1
+    y.mul_(2)
+    return y
+
+
+@dataclasses.dataclass
+class Pair:
+    first: tessera.Tensor
+    second: int = 3
+
+    @property
+    def both(self):
+        return self.first * self.second
+
+    def __add__(self, other):
+        return Pair(self.first + other.first, self.second + other.second)
+
+
+def objects(x):
+    pair = Pair(x) + Pair(x * 2, second=1)
+    return pair.both
+
+
+def while_loop(x):
+    n = 0
+    while n < 3:
+        x, n = x * 2, n + 1
+        if n == 2:
+            continue
+    return x
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda_, loop, closure, generator, exceptions, grad_modes, containers, unpacking, strings, written, objects,
+     while_loop],
+)  # fmt: skip
+def test_one_graph(function):
+    assert len(graphs_of(function, (X,), (X,), fullgraph=True)) == 1
+
+
+def by_value(x):
+    y = x * 2
+    if y.sum() > 0:
+        return y + 1
+    return y - 1
+
+
+def by_item(x):
+    return x * x.sum().item()
+
+
+def by_print(x):
+    y = x.sin()
+    print(end="")
+    return y.cos()
+
+
+def in_call(x):
+    return [x, by_print(x + 1)], x
+
+
+def in_loop(x):
+    for i in range(3):
+        x = x + i
+        print(end="")
+    return x
+
+
+def in_try(x):
+    y = x + 1
+    try:
+        y = y * 2
+        print(end="")
+        y = y / 0
+    finally:
+        y = y + 1
+    return y
+
+
+def in_with(x):
+    with tessera.no_grad():
+        y = x * 2
+        print(end="")
+        on = tessera.is_grad_enabled()
+    return y * x, on, tessera.is_grad_enabled()
+
+
+def shared(x):
+    n = x + 1
+
+    def f():
+        return n * 2
+
+    print(end="")
+    n = n + 1
+    return f()
+
+
+@pytest.mark.parametrize(
+    ("function", "count"),
+    [(by_value, 2), (by_item, 2), (by_print, 2), (in_call, 3), (in_loop, 3), (in_try, 1), (in_with, 1), (shared, 2)],
+)
+def test_graph_breaks(function, count):
+    assert len(graphs_of(function, (X,), (X,))) == count
+    with pytest.raises(tessera._dynamo.exc.Unsupported) as error:
+        tessera.compile(function, backend="eager", fullgraph=True)(X)
+    assert "test_capture.py" in str(error.value) and function.__name__ in str(error.value)
+
+
+def test_both_sides_of_a_branch():
+    assert len(graphs_of(by_value, (X,), (-X,), (X,), (-X,))) == 3
+
+
+def test_compiles_again_when_something_changes():
+    def f(x, k):
+        return x * k
+
+    calls = [(X, 2), (X, 2), (X, 3), (X.double(), 2), (X.reshape(2, 2), 2), (X.requires_grad_(False), 2)]
+    assert len(graphs_of(f, *calls)) == 4
+
+
+def test_globals_and_closures_are_guarded():
+    space = {"scale": 2}
+    exec("def f(x):\n    return x * scale\n", space)
+    compiled = tessera.compile(space["f"], backend="eager")
+    assert compiled(X).tolist() == (X * 2).tolist()
+    space["scale"] = 3
+    assert compiled(X).tolist() == (X * 3).tolist()
+    n = 1
+
+    def g(x):
+        return x + n
+
+    compiled = tessera.compile(g, backend="eager")
+    first = compiled(X)
+    n = 2
+    assert tessera.equal(compiled(X), X + 2) and tessera.equal(first, X + 1)
+
+
+def test_writes_to_objects_of_others():
+    def f(x, items, table):
+        items.append(x + 1)
+        table["n"] = table.get("n", 0) + 1
+        return x * 2
+
+    compiled = tessera.compile(f, backend="eager")
+    items, table = [], {}
+    for _ in range(3):
+        compiled(X, items, table)
+    assert [t.tolist() for t in items] == [(X + 1).tolist()] * 3 and table == {"n": 3}
+
+
+class Layer(tessera.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = tessera.nn.Linear(4, 4)
+        self.calls = 0
+        self.register_buffer("seen", tessera.zeros(()))
+
+    def forward(self, x, *, k=1):
+        self.calls += 1
+        self.seen.add_(1)
+        self.last = x
+        return self.linear(x) * k
+
+
+def test_modules():
+    layer = Layer()
+    compiled = tessera.compile(layer, backend="eager", fullgraph=True)
+    assert isinstance(compiled, tessera._dynamo.OptimizedModule) and compiled._orig_mod is layer
+    assert list(compiled.state_dict()) == ["_orig_mod.seen", "_orig_mod.linear.weight", "_orig_mod.linear.bias"]
+    for k in (1, 2):
+        assert compiled(X, k=k).tolist() == (layer.linear(X) * k).tolist()
+    assert layer.calls == 2 and layer.seen == 2 and layer.last is X
+    compiled(X).sum().backward()
+    assert layer.linear.weight.grad is not None
+    compiled.extra = 3
+    assert layer.extra == 3 and compiled.extra == 3
+    compiled.eval()
+    assert layer.training is False and compiled.training is False
+
+
+def test_parameters_are_inputs_of_the_graph():
+    model = tessera.nn.Sequential(tessera.nn.Linear(4, 8), tessera.nn.ReLU(), tessera.nn.Linear(8, 2))
+    (graph,) = graphs_of(model, (X,), (X,))
+    assert len([n for n in graph.graph.nodes if n.op == "placeholder"]) == 5
+    before = model(X)
+    compiled = tessera.compile(model, backend="eager")
+    compiled(X)
+    with tessera.no_grad():
+        model[0].weight.mul_(2)
+        model[2].bias = tessera.nn.Parameter(tessera.ones(2))
+    assert compiled(X).tolist() == model(X).tolist() != before.tolist()
+
+
+def test_hooks_and_replaced_forwards_are_seen():
+    model = tessera.nn.Linear(4, 2)
+    compiled = tessera.compile(model, backend="eager")
+    first = compiled(X)
+    handle = model.register_forward_hook(lambda module, args, out: out + 1)
+    assert tessera.equal(compiled(X), first + 1)
+    handle.remove()
+    assert tessera.equal(compiled(X), first)
+    model.forward = lambda x: x * 2
+    assert tessera.equal(compiled(X), X * 2)
+
+
+def test_module_compile():
+    layer = Layer()
+    want = layer(X)
+    layer.compile(backend="eager")
+    assert tessera.equal(layer(X), want)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_gradients(backend):
+    model = tessera.nn.Sequential(tessera.nn.Linear(4, 8), tessera.nn.Tanh(), tessera.nn.Linear(8, 2))
+    x = X.clone().requires_grad_()
+    compiled = tessera.compile(model, backend=backend)
+
+    def gradients(function):
+        model.zero_grad()
+        x.grad = None
+        function(x).pow(2).sum().backward()
+        return [p.grad.clone() for p in (*model.parameters(), x)]
+
+    for a, b in zip(gradients(compiled), gradients(model), strict=True):
+        tessera.testing.assert_close(a, b, rtol=0, atol=0)
+    with tessera.no_grad():
+        assert not compiled(x).requires_grad
+
+
+def test_training_and_evaluation():
+    model = tessera.nn.BatchNorm1d(3)
+    compiled = tessera.compile(model, backend="eager")
+    x = tessera.randn(5, 3)
+    compiled(x)
+    assert model.num_batches_tracked == 1
+    compiled.eval()
+    assert tessera.equal(compiled(x), model(x)) and model.num_batches_tracked == 1
+
+
+def test_autocast():
+    def f(a):
+        with tessera.autocast("cpu", dtype=tessera.bfloat16):
+            b = a @ a
+        return b, a @ a
+
+    graphs_of(f, (tessera.ones(2, 2),), (tessera.ones(2, 2),), fullgraph=True)
+
+
+def test_limit_of_compilations():
+    def f(x, k):
+        return x + k
+
+    compiled = tessera.compile(f, backend="eager")
+    with tessera._dynamo.config.patch(recompile_limit=2):
+        for k in range(5):
+            assert tessera.equal(compiled(X, k), X + k)
+        strict = tessera.compile(f, backend="eager", fullgraph=True)
+        for k in range(2):
+            strict(X, k)
+        with pytest.raises(tessera._dynamo.exc.FailOnRecompileLimitHit, match="was compiled 2 times"):
+            strict(X, 5)
