@@ -16,7 +16,9 @@ def is_param(program, node):
 
 def get_param(program, node):
     """The parameter of a placeholder, or None."""
-    return program.state_dict[program.graph_signature.inputs_to_parameters[node.name]] if is_param(program, node) else None
+    return (
+        program.state_dict[program.graph_signature.inputs_to_parameters[node.name]] if is_param(program, node) else None
+    )
 
 
 def is_buffer(program, node):
@@ -86,7 +88,8 @@ def register_dataclass_as_pytree_node(
     """Makes a dataclass a container of trees.
 
     Args:
-        flatten_fn, unflatten_fn, to_dumpable_context, from_dumpable_context: as of register_pytree_node; None: by field.
+        flatten_fn, unflatten_fn, to_dumpable_context, from_dumpable_context: as of register_pytree_node; None: by
+        field.
         serialized_type_name: its name in saved programs.
         return_none_fields: fields that are None are leaves, too.
     """
@@ -106,5 +109,3 @@ def register_dataclass_as_pytree_node(
         serialized_type_name=serialized_type_name, to_dumpable_context=to_dumpable_context,
         from_dumpable_context=from_dumpable_context,
     )  # fmt: skip
-
-

@@ -192,7 +192,9 @@ class ExportedProgram:
     # --- use ---
 
     def __call__(self, *args, **kwargs):
-        raise RuntimeError("Unable to call ExportedProgram directly. You should use `exported_program.module()` instead.")
+        raise RuntimeError(
+            "Unable to call ExportedProgram directly. You should use `exported_program.module()` instead."
+        )
 
     def module(self, check_guards=True):
         """The program as a GraphModule, called as the exported module was. It shares the tensors of state_dict.
@@ -222,8 +224,8 @@ class ExportedProgram:
             ) from None
 
     def run_decompositions(self, decomp_table=None, decompose_custom_triton_ops=False):
-        """The program in other operators, without operators that write to their arguments: what it writes to parameters,
-        buffers and inputs are outputs.
+        """The program in other operators, without operators that write to their arguments: what it writes to
+        parameters, buffers and inputs are outputs.
 
         Args:
             decomp_table: {operator: function that computes the same}. None: default_decompositions(), the core
@@ -255,7 +257,8 @@ class ExportedProgram:
 
     def __deepcopy__(self, memo):
         made = self._update(
-            self.graph_module, copy.deepcopy(self.graph_signature, memo), state_dict=copy.deepcopy(self.state_dict, memo),
+            self.graph_module, copy.deepcopy(self.graph_signature, memo), state_dict=copy.deepcopy(self.state_dict,
+            memo),
             constants=copy.deepcopy(self.constants, memo),
         )  # fmt: skip
         memo[id(self)] = made
@@ -272,6 +275,7 @@ class ExportedProgram:
 
 
 for _name in ("graph_module", "graph", "graph_signature", "state_dict", "range_constraints", "module_call_graph",
-              "example_inputs", "call_spec", "verifier", "verifiers", "dialect", "constants", "tensor_constants"):  # fmt: skip
+              "example_inputs", "call_spec", "verifier", "verifiers", "dialect", "constants",
+              "tensor_constants"):  # fmt: skip
     setattr(ExportedProgram, _name, getattr(ExportedProgram, _name).setter(_fixed(_name)))
 del _name

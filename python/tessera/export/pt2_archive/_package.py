@@ -213,7 +213,9 @@ def _read_tensor(archive, folder, entry, loaded):
         last = offset + sum((n - 1) * s for n, s in zip(sizes, strides)) if math.prod(sizes) else offset - 1
         itemsize = tessera.empty(0, dtype=dtype).element_size()
         if (last + 1) * itemsize > storage.nbytes():
-            raise ValueError(f"entry {name!r} has {storage.nbytes()} bytes, but its tensor needs {(last + 1) * itemsize}")
+            raise ValueError(
+                f"entry {name!r} has {storage.nbytes()} bytes, but its tensor needs {(last + 1) * itemsize}"
+            )
         made = tessera.empty(0, dtype=dtype).set_(storage, offset, sizes, strides)
         made = made if device.type == "cpu" else made.to(device)
     if entry.get("is_param"):
@@ -225,7 +227,9 @@ def _write_tensors(archive, tensors, parameters, config, folder, prefix):
     writer = _TensorWriter(archive, folder, prefix)
     for path, tensor in tensors.items():
         if not isinstance(tensor, tessera.Tensor):
-            raise NotImplementedError(f"save: the constant {path!r} is a {type(tensor).__name__}; only tensors are saved")
+            raise NotImplementedError(
+                f"save: the constant {path!r} is a {type(tensor).__name__}; only tensors are saved"
+            )
         writer.write(path, tensor, path in parameters)
     archive.write_string(config.format(_MODEL), json.dumps({"config": writer.config}))
 
@@ -304,7 +308,8 @@ def save_program(program, f, extra_files, opset_version, pickle_protocol):
 
 
 _BROKEN = (
-    ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, RecursionError, StopIteration, TypeError,
+    ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, RecursionError, StopIteration,
+    TypeError,
     ValueError, zipfile.BadZipFile,
 )  # fmt: skip
 
