@@ -46,16 +46,6 @@ def get_lifted_tensor_constant(program, node):
     return program.constants[program.graph_signature.inputs_to_lifted_tensor_constants[node.name]]
 
 
-def node_inline_(call_mod_node):
-    """Replaces a call_module node of a GraphModule by the nodes of that module's graph.
-
-    Returns: the GraphModule, or None if the called one has no graph.
-    """
-    from tessera.export._inline import inline_call
-
-    return inline_call(call_mod_node)
-
-
 def _is_cia_op(op):
     """Whether an operator is composite: made of others, without a derivative of its own."""
     name = op.name()

@@ -282,8 +282,6 @@ def program_of_dict(data, state_dict, constants, example_inputs):
         )
     for path in (*state_dict, *constants):
         _path(path)
-    from tessera._export.verifier import load_verifier
-
     inner = data["graph_module"]
     signature = ExportGraphSignature(
         [_input_spec(s) for s in inner["signature"]["input_specs"]],
@@ -296,7 +294,7 @@ def program_of_dict(data, state_dict, constants, example_inputs):
     program = ExportedProgram(
         module, module.graph, signature, state_dict, values.symbols.ranges(),
         [_call_entry(e) for e in inner["module_call_graph"]],
-        example_inputs, constants, verifiers=[load_verifier(d) for d in data["verifiers"]],
+        example_inputs, constants, verifiers=[tessera._export.verifier.load_verifier(d) for d in data["verifiers"]],
     )  # fmt: skip
     program._guards_code = [values.symbols.condition(text) for text in data["guards_code"]]
     return program

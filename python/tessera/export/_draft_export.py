@@ -83,9 +83,8 @@ class _RealMode(TorchDispatchMode):
 
     tracer = None
 
-    def __init__(self, **settings):
+    def __init__(self, **_settings):
         super().__init__()
-        self.settings = settings
         self._copies = {}  # id -> (tensor, its copy)
 
     def from_tensor(self, tensor, *, static_shapes=True):

@@ -14,8 +14,8 @@ _SAMPLE_INPUTS = names.SAMPLE_INPUTS_DIR + "model.json"
 _MARKS = (names.ARCHIVE_FORMAT_PATH, names.ARCHIVE_VERSION_PATH, "byteorder", ".data/version", ".data/serialization_id")
 
 
-def _opened(f, mode):
-    """What zipfile opens: a path as text, or a file, of which reading begins at its start."""
+def _opened(f):
+    """What zipfile opens: a path as text, or a file."""
     return os.fspath(f) if isinstance(f, (str, os.PathLike)) else f
 
 
@@ -27,7 +27,7 @@ class PT2ArchiveWriter:
     """
 
     def __init__(self, archive_path_or_buffer):
-        self._zip = zipfile.ZipFile(_opened(archive_path_or_buffer, "w"), "w", zipfile.ZIP_STORED, allowZip64=True)
+        self._zip = zipfile.ZipFile(_opened(archive_path_or_buffer), "w", zipfile.ZIP_STORED, allowZip64=True)
         self._names = set()
         self.write_string(names.ARCHIVE_FORMAT_PATH, names.ARCHIVE_FORMAT_VALUE)
         self.write_string(names.ARCHIVE_VERSION_PATH, names.ARCHIVE_VERSION_VALUE)
@@ -99,7 +99,7 @@ class PT2ArchiveReader:
         if hasattr(archive_path_or_buffer, "seek"):
             archive_path_or_buffer.seek(0)
         try:
-            self._zip = zipfile.ZipFile(_opened(archive_path_or_buffer, "r"))
+            self._zip = zipfile.ZipFile(_opened(archive_path_or_buffer))
         except zipfile.BadZipFile as error:
             raise RuntimeError(f"not a zip archive: {error}") from None
         self._entries = {}
@@ -316,12 +316,10 @@ _BROKEN = (
 
 def load_program(f, extra_files, expected_opset_version):
     """Reads a program; see export.load."""
-    from tessera._export.verifier import SpecViolationError
-
     try:
         with PT2ArchiveReader(f) as archive:
             return _load(archive, extra_files, expected_opset_version)
-    except (*_BROKEN, SpecViolationError) as error:
+    except (*_BROKEN, tessera._export.verifier.SpecViolationError) as error:
         shown = f if isinstance(f, (str, os.PathLike)) else "the file"
         raise RuntimeError(f"{shown} is not a program that save() wrote: {type(error).__name__}: {error}") from error
 
