@@ -12,7 +12,8 @@ def patch(changes=None, **more):
     """Context manager and decorator: settings have other values.
 
     Args:
-        changes: dict, or a name with its value in more["value"]. more: settings by name. AttributeError for unknown ones.
+        changes: dict, or a name with its value in more["value"]. more: settings by name. AttributeError for unknown
+        ones.
     """
     module = sys.modules[__name__]
     changes = {**(changes or {}), **more}

@@ -16,7 +16,9 @@ def is_param(program, node):
 
 def get_param(program, node):
     """The parameter of a placeholder, or None."""
-    return program.state_dict[program.graph_signature.inputs_to_parameters[node.name]] if is_param(program, node) else None
+    return (
+        program.state_dict[program.graph_signature.inputs_to_parameters[node.name]] if is_param(program, node) else None
+    )
 
 
 def is_buffer(program, node):
@@ -42,16 +44,6 @@ def get_lifted_tensor_constant(program, node):
     if not is_lifted_tensor_constant(program, node):
         return None
     return program.constants[program.graph_signature.inputs_to_lifted_tensor_constants[node.name]]
-
-
-def node_inline_(call_mod_node):
-    """Replaces a call_module node of a GraphModule by the nodes of that module's graph.
-
-    Returns: the GraphModule, or None if the called one has no graph.
-    """
-    from tessera.export._inline import inline_call
-
-    return inline_call(call_mod_node)
 
 
 def _is_cia_op(op):
@@ -86,7 +78,8 @@ def register_dataclass_as_pytree_node(
     """Makes a dataclass a container of trees.
 
     Args:
-        flatten_fn, unflatten_fn, to_dumpable_context, from_dumpable_context: as of register_pytree_node; None: by field.
+        flatten_fn, unflatten_fn, to_dumpable_context, from_dumpable_context: as of register_pytree_node; None: by
+        field.
         serialized_type_name: its name in saved programs.
         return_none_fields: fields that are None are leaves, too.
     """
@@ -106,5 +99,3 @@ def register_dataclass_as_pytree_node(
         serialized_type_name=serialized_type_name, to_dumpable_context=to_dumpable_context,
         from_dumpable_context=from_dumpable_context,
     )  # fmt: skip
-
-

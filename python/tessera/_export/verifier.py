@@ -15,12 +15,15 @@ class SpecViolationError(Exception):
     """A program is not what an exported one has to be."""
 
 
+_ARITHMETIC = "add sub mul truediv floordiv mod pow neg eq ne lt le gt ge and_ or_ not_"
 _NUMBERS = frozenset(
-    [getattr(operator, name) for name in "add sub mul truediv floordiv mod pow neg eq ne lt le gt ge and_ or_ not_".split()]
-    + [operator.getitem, operator.pos, operator.xor, operator.abs, operator.lshift, operator.rshift, abs, round, int, float,
-       bool, tessera.sym_float, tessera.sym_int, tessera.sym_ite, tessera.sym_max, tessera.sym_min, tessera.sym_not,
-       tessera.sym_sum]
-)  # fmt: skip
+    [
+        *(getattr(operator, name) for name in _ARITHMETIC.split()),
+        *(operator.getitem, operator.pos, operator.xor, operator.abs, operator.lshift, operator.rshift),
+        *(abs, round, int, float, bool, tessera.sym_float, tessera.sym_int, tessera.sym_ite, tessera.sym_max),
+        *(tessera.sym_min, tessera.sym_not, tessera.sym_sum),
+    ]
+)
 _by_dialect = {}
 
 
@@ -86,7 +89,8 @@ class Verifier:
             return
         if not isinstance(target, self.allowed_op_types()):
             raise SpecViolationError(
-                f"Operator '{getattr(target, '__name__', target)}' of node '{node.name}' is not an allowed operator type: "
+                f"Operator '{getattr(target, '__name__', target)}' of node '{node.name}' is not an allowed operator "
+                f"type: "
                 f"{self.allowed_op_types()}"
             )
         self.check_valid_op(target)
@@ -139,7 +143,8 @@ def _check_held(ep, spec):
     lacks = {
         InputKind.PARAMETER: spec.target not in ep.state_dict,
         InputKind.BUFFER: spec.target not in (ep.constants if spec.persistent is False else ep.state_dict),
-        InputKind.CONSTANT_TENSOR: spec.target not in ep.constants, InputKind.CUSTOM_OBJ: spec.target not in ep.constants,
+        InputKind.CONSTANT_TENSOR: spec.target not in ep.constants,
+        InputKind.CUSTOM_OBJ: spec.target not in ep.constants,
     }  # fmt: skip
     if lacks[spec.kind]:
         where = "state dict" if spec.kind is InputKind.PARAMETER or spec.persistent else "constants"

@@ -40,8 +40,8 @@ def export(
         args, kwargs: example inputs: a tuple and a dict of trees of tensors and numbers (dataclasses after
             register_dataclass()).
         dynamic_shapes: what may differ of sizes: a dict by the names of forward's parameters, or a tuple; of a tensor a
-            dict {dimension: Dim, Dim.AUTO, Dim.DYNAMIC or Dim.STATIC} or a tuple; of a container a container of these. Or
-            a ShapesCollection or AdditionalInputs.
+            dict {dimension: Dim, Dim.AUTO, Dim.DYNAMIC or Dim.STATIC} or a tuple; of a container a container of
+            these. Or a ShapesCollection or AdditionalInputs.
         strict: also check that forward did not change the module's attributes or containers among its inputs; the
             graph is traced in the same way.
         preserve_module_call_signature: paths of submodules that unflatten() gives back with their calling convention.
@@ -101,7 +101,9 @@ def save(ep, f, *, extra_files=None, opset_version=None, pickle_protocol=2):
         pickle_protocol: has no effect on the program, which is written without pickle.
     """
     if not isinstance(ep, ExportedProgram):
-        raise TypeError(f"The 'ep' parameter must be an instance of 'ExportedProgram', got '{type(ep).__name__}' instead.")
+        raise TypeError(
+            f"The 'ep' parameter must be an instance of 'ExportedProgram', got '{type(ep).__name__}' instead."
+        )
     from tessera.export.pt2_archive._package import save_program
 
     save_program(ep, f, extra_files, opset_version, pickle_protocol)

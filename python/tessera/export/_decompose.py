@@ -28,7 +28,7 @@ class _Tracer(ExportTracer):
             target, args = documented_form(target, args)
         return super().create_proxy(kind, target, args, kwargs, name, type_expr, proxy_factory_fn)
 
-    def _annotate(self, node, like=None):
+    def _annotate(self, node, _like=None):
         for key in ("nn_module_stack", "stack_trace", "custom"):
             if self.current is not None and key in self.current.meta:
                 node.meta[key] = self.current.meta[key]
@@ -126,8 +126,6 @@ class _Decomposition:
         specs.append(OutputSpec(spec.kind, arg, spec.target))
 
     def _program(self, output_specs):
-        from tessera._export.verifier import Verifier
-
         old, tracer = self.program, self.tracer
         lifted = [
             InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), path)
@@ -137,7 +135,7 @@ class _Decomposition:
         constants = {**old.constants, **{path: tensor for path, (tensor, _) in tracer.constants.items()}}
         made = ExportedProgram(
             tracer.root, tracer.graph, signature, old.state_dict, old.range_constraints, self._calls(),
-            old.example_inputs, constants, verifiers=[Verifier],
+            old.example_inputs, constants, verifiers=[tessera._export.verifier.Verifier],
         )  # fmt: skip
         made._guards_code = list(old._guards_code)
         return made
@@ -170,9 +168,7 @@ class _Decomposition:
 def decomposed(program, table, decompose_custom_triton_ops):
     """A program in other, functional operators. See ExportedProgram.run_decompositions."""
     if table is None:
-        from tessera.export.decomp_utils import CustomDecompTable
-
-        table = CustomDecompTable()
+        table = tessera.export.decomp_utils.CustomDecompTable()
     if not isinstance(table, dict):
         raise TypeError(f"run_decompositions: expected a dict of decompositions, got {type(table).__name__}")
     entries = table.materialize() if hasattr(table, "materialize") else dict(table)

@@ -149,7 +149,9 @@ class _GraphReader:
 
     def _inner(self, value):
         name, data = _identifier(value["name"]), value["graph"]
-        names = [next(iter(item.values())).get("name") or next(iter(item.values()))["as_name"] for item in data["inputs"]]
+        names = [
+            next(iter(item.values())).get("name") or next(iter(item.values()))["as_name"] for item in data["inputs"]
+        ]
         self.root.add_module(name, _GraphReader(data, self.values, names).read())
         return self.graph.get_attr(name)
 
@@ -280,8 +282,6 @@ def program_of_dict(data, state_dict, constants, example_inputs):
         )
     for path in (*state_dict, *constants):
         _path(path)
-    from tessera._export.verifier import load_verifier
-
     inner = data["graph_module"]
     signature = ExportGraphSignature(
         [_input_spec(s) for s in inner["signature"]["input_specs"]],
@@ -292,8 +292,9 @@ def program_of_dict(data, state_dict, constants, example_inputs):
         raise ValueError("the signature has another number of inputs than the graph")
     module = _GraphReader(inner["graph"], values, [s.arg.name for s in signature.input_specs]).read()
     program = ExportedProgram(
-        module, module.graph, signature, state_dict, values.symbols.ranges(), [_call_entry(e) for e in inner["module_call_graph"]],
-        example_inputs, constants, verifiers=[load_verifier(d) for d in data["verifiers"]],
+        module, module.graph, signature, state_dict, values.symbols.ranges(),
+        [_call_entry(e) for e in inner["module_call_graph"]],
+        example_inputs, constants, verifiers=[tessera._export.verifier.load_verifier(d) for d in data["verifiers"]],
     )  # fmt: skip
     program._guards_code = [values.symbols.condition(text) for text in data["guards_code"]]
     return program

@@ -46,7 +46,8 @@ _TEXTS = {
     FailureType.MISSING_FAKE_KERNEL: (
         "Missing fake kernel", "Register one with torch.library.register_fake, so that export() knows the results."),
     FailureType.DATA_DEPENDENT_ERROR: (
-        "Data dependent error", "The program depends on a tensor's numbers there; it was traced with those of the example "
+        "Data dependent error", "The program depends on a tensor's numbers there; it was traced with those of "
+        "the example "
         "inputs. Use torch.cond, or torch._check() on what is known of the number."),
     FailureType.GUARD_ADDED: (
         "Guard added", "The program allows less sizes than dynamic_shapes says; what it allows was taken."),
@@ -82,9 +83,8 @@ class _RealMode(TorchDispatchMode):
 
     tracer = None
 
-    def __init__(self, **settings):
+    def __init__(self, **_settings):
         super().__init__()
-        self.settings = settings
         self._copies = {}  # id -> (tensor, its copy)
 
     def from_tensor(self, tensor, *, static_shapes=True):
@@ -207,7 +207,9 @@ def draft(mod, args, kwargs, *, dynamic_shapes, **more):
             raise RuntimeError("draft_export: the program has an error with fake tensors alone") from error
         failures += run.tracer.failures
         if specs is not None:
-            failures.append(FailureReport(FailureType.GUARD_ADDED, {"reason": "all sizes are those of the example inputs"}))
+            failures.append(
+                FailureReport(FailureType.GUARD_ADDED, {"reason": "all sizes are those of the example inputs"})
+            )
         _without_numbers(program)
     program._report = DraftExportReport(failures)
     return program

@@ -35,7 +35,8 @@ class Inputs:
         self._make(make_mode)
 
     def _check_order(self, args, kwargs):
-        """The leaves of arguments by name come in the order of (args, kwargs), since kwargs are in that of parameters."""
+        """The leaves of arguments by name come in the order of (args, kwargs), since kwargs are in that of
+        parameters."""
         flat = pytree.tree_leaves((args, kwargs))
         assert len(flat) == len(self._specs) and all(a is b for a, (_, b, _) in zip(flat, self._specs))
 

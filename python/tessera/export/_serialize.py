@@ -28,7 +28,9 @@ FUNCTIONS = {
     f"_operator.{name}": getattr(operator, name)
     for name in "add sub mul truediv floordiv mod pow neg pos eq ne lt le gt ge and_ or_ not_ xor getitem".split()
 }
-FUNCTIONS.update((f"torch.{n}", getattr(tessera, n)) for n in "sym_float sym_int sym_ite sym_max sym_min sym_not".split())
+FUNCTIONS.update(
+    (f"torch.{n}", getattr(tessera, n)) for n in "sym_float sym_int sym_ite sym_max sym_min sym_not".split()
+)
 FUNCTIONS.update((f"builtins.{n}", getattr(builtins, n)) for n in ("abs", "round", "int", "float", "bool"))
 _NAME_OF = {function: name for name, function in FUNCTIONS.items()}
 _GETITEM = operator.getitem
@@ -176,7 +178,9 @@ class _GraphWriter:
             kind = type(value).__name__
             table = {"SymInt": self.ints, "SymBool": self.bools, "SymFloat": self.floats}[kind]
             table[name] = {"as_expr": {"expr_str": str(value.node.expr), "hint": None}}
-            return {{"SymInt": "as_sym_int", "SymBool": "as_sym_bool", "SymFloat": "as_sym_float"}[kind]: {"as_name": name}}
+            return {
+                {"SymInt": "as_sym_int", "SymBool": "as_sym_bool", "SymFloat": "as_sym_float"}[kind]: {"as_name": name}
+            }
         if value is None:
             return {"as_none": True}
         raise TypeError(f"save: the node {name!r} gives a {type(value).__name__}, which has no form in files")

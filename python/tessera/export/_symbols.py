@@ -6,7 +6,7 @@ import operator
 import tessera
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _symbolic_types():
     return tuple(getattr(tessera, name) for name in ("SymInt", "SymFloat", "SymBool") if hasattr(tessera, name))
 
@@ -58,8 +58,11 @@ class SymbolNodes:
         else:
             function, parts = _call_of(expr)
             values = [self._of(part, env) for part in parts]
-            node = functools.reduce(lambda a, b: self._call(function, a, b), values) if len(values) > 1 else (
-                self._graph.call_function(function, tuple(values)))
+            node = (
+                functools.reduce(lambda a, b: self._call(function, a, b), values)
+                if len(values) > 1
+                else (self._graph.call_function(function, tuple(values)))
+            )
         self._annotate(node)
         node.meta["val"] = env.create_symintnode(expr, hint=None) if hasattr(env, "create_symintnode") else None
         return node

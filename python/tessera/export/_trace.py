@@ -75,7 +75,8 @@ class _Calls:
         first = self.signatures.get(path)
         if first is not None and (first.in_spec, first.out_spec) != (in_spec, out_spec):
             raise AssertionError(
-                f"preserve_module_call_signature: {path!r} is called with the structures {first.in_spec} and {in_spec}; "
+                f"preserve_module_call_signature: {path!r} is called with the structures {first.in_spec} and "
+                f"{in_spec}; "
                 "its calls must be alike"
             )
         self.signatures[call] = ModuleCallSignature(inputs, outputs, in_spec, out_spec, None)

@@ -44,7 +44,7 @@ def recording_off():
     return _keys(0, _BIT)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _form(op):
     """(target, swap) of the node of an operator: the documented form of it, and whether its two arguments change
     places."""
@@ -68,7 +68,7 @@ def documented_form(op, args):
     return target, (args[1], args[0], *args[2:]) if swap else args
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _defaults(op):
     """(defaults of the positional arguments from the last one back, {name: default} of keyword-only ones)."""
     missing = object()
@@ -77,7 +77,7 @@ def _defaults(op):
     return positional, {a.name: of(a) for a in op._schema.arguments if a.kwarg_only}
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _shares_memory(op):
     """Whether an operator writes to an argument or returns a view of one."""
     return op._schema.is_mutable or any(r.alias_info is not None for r in op._schema.returns)

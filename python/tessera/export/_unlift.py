@@ -124,7 +124,9 @@ def _hold_state(program, root):
         path, parameter = spec.target, spec.kind is InputKind.PARAMETER
         held = program.state_dict if path in program.state_dict else program.constants
         if path not in held:
-            raise RuntimeError(f"the program's {spec.kind.name} {path!r} is in neither its state_dict nor its constants")
+            raise RuntimeError(
+                f"the program's {spec.kind.name} {path!r} is in neither its state_dict nor its constants"
+            )
         _assign(root, path, held[path], spec.persistent is not False and path in program.state_dict, parameter)
         paths[spec.arg.name] = path
     return paths
@@ -203,7 +205,9 @@ class _Builder:
             made = GraphModule(self.root, self.graph)
             made._in_spec, made._out_spec = signature.in_spec, signature.out_spec
             in_spec = signature.in_spec
-            made.register_forward_pre_hook(lambda _, args, kwargs: check_structure(in_spec, args, kwargs), with_kwargs=True)
+            made.register_forward_pre_hook(
+                lambda _, args, kwargs: check_structure(in_spec, args, kwargs), with_kwargs=True
+            )
         for path in self.paths.values():  # constants that nobody reads are the module's, too
             if not _has(made, path):
                 held = self.program.state_dict if path in self.program.state_dict else self.program.constants

@@ -9,8 +9,8 @@ class CustomDecompTable(dict):
     """{operator: function that computes the same with others}, for ExportedProgram.run_decompositions().
 
     A new one has the decompositions to the core operators. Deleting an operator keeps it in programs, assigning
-    replaces its decomposition. Those of composite operators of other libraries, which may be loaded later, are looked up
-    when the table is read (materialize()).
+    replaces its decomposition. Those of composite operators of other libraries, which may be loaded later, are looked
+    up when the table is read (materialize()).
     """
 
     def __init__(self):

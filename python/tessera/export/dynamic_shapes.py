@@ -456,8 +456,8 @@ def _equal_specs(a, b):
 
 
 class AdditionalInputs:
-    """Finds dynamic sizes from further inputs: those in which an input differs from export()'s are Dim.DYNAMIC. export()
-    takes it as dynamic_shapes, and checks that the program accepts all of these inputs."""
+    """Finds dynamic sizes from further inputs: those in which an input differs from export()'s are Dim.DYNAMIC.
+    export() takes it as dynamic_shapes, and checks that the program accepts all of these inputs."""
 
     def __init__(self):
         self._examples = []

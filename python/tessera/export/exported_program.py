@@ -55,9 +55,7 @@ class CallSpec(typing.NamedTuple):
 
 def default_decompositions():
     """The table by which run_decompositions() goes by default: to the core operators. A CustomDecompTable."""
-    from tessera.export.decomp_utils import CustomDecompTable
-
-    return CustomDecompTable()
+    return tessera.export.decomp_utils.CustomDecompTable()
 
 
 def _fixed(name):
@@ -85,10 +83,7 @@ class ExportedProgram:
         self, root, graph, graph_signature, state_dict, range_constraints, module_call_graph, example_inputs=None,
         constants=None, *, verifiers=None,
     ):  # fmt: skip
-        from tessera._export.verifier import TrainingIRVerifier
-        from tessera.fx._code import CodeGen
-
-        graph._codegen = CodeGen()
+        graph.set_codegen(tessera.fx._code.CodeGen())
         self._graph_module = GraphModule(root, graph)
         self._graph_signature = graph_signature
         self._state_dict = dict(state_dict)
@@ -96,7 +91,7 @@ class ExportedProgram:
         self._module_call_graph = module_call_graph
         self._example_inputs = example_inputs
         self._constants = dict(constants or {})
-        self._verifiers = [TrainingIRVerifier] if verifiers is None else list(verifiers)
+        self._verifiers = [tessera._export.verifier.TrainingIRVerifier] if verifiers is None else list(verifiers)
         self._guards_code = []  # conditions on symbols beyond their ranges, as text
         self.validate()
 
@@ -192,7 +187,9 @@ class ExportedProgram:
     # --- use ---
 
     def __call__(self, *args, **kwargs):
-        raise RuntimeError("Unable to call ExportedProgram directly. You should use `exported_program.module()` instead.")
+        raise RuntimeError(
+            "Unable to call ExportedProgram directly. You should use `exported_program.module()` instead."
+        )
 
     def module(self, check_guards=True):
         """The program as a GraphModule, called as the exported module was. It shares the tensors of state_dict.
@@ -201,20 +198,15 @@ class ExportedProgram:
             check_guards: its calls check that inputs have the structure, sizes and numbers that the graph was made for
                 (ValueError of a structure, AssertionError of the others).
         """
-        from tessera.export._unlift import unlifted
-
-        return unlifted(self, check_guards)
+        return tessera.export._unlift.unlifted(self, check_guards)
 
     def _check_inputs(self, args, kwargs):
         """RuntimeError (ValueError of the structure) if the program does not accept inputs."""
-        from tessera.export._guards import GuardCode
-        from tessera.export._unlift import check_structure
-        from tessera.fx import _pytree
-
         in_spec = self.call_spec.in_spec
-        args, kwargs = check_structure(in_spec, args, kwargs)
+        args, kwargs = tessera.export._unlift.check_structure(in_spec, args, kwargs)
         try:
-            GuardCode(self).compile()(*_pytree.tree_flatten_spec((args, kwargs), in_spec))
+            check = tessera.export._guards.GuardCode(self).compile()
+            check(*tessera.fx._pytree.tree_flatten_spec((args, kwargs), in_spec))
         except AssertionError as error:
             raise RuntimeError(
                 f"The program does not accept this input: {error}. If this dimension is meant to be dynamic, export "
@@ -222,8 +214,8 @@ class ExportedProgram:
             ) from None
 
     def run_decompositions(self, decomp_table=None, decompose_custom_triton_ops=False):
-        """The program in other operators, without operators that write to their arguments: what it writes to parameters,
-        buffers and inputs are outputs.
+        """The program in other operators, without operators that write to their arguments: what it writes to
+        parameters, buffers and inputs are outputs.
 
         Args:
             decomp_table: {operator: function that computes the same}. None: default_decompositions(), the core
@@ -232,9 +224,7 @@ class ExportedProgram:
 
         Returns: a new ExportedProgram.
         """
-        from tessera.export._decompose import decomposed
-
-        return decomposed(self, decomp_table, decompose_custom_triton_ops)
+        return tessera.export._decompose.decomposed(self, decomp_table, decompose_custom_triton_ops)
 
     def validate(self):
         """Checks the graph and its signature. Errors: tessera._export.verifier.SpecViolationError."""
@@ -255,7 +245,8 @@ class ExportedProgram:
 
     def __deepcopy__(self, memo):
         made = self._update(
-            self.graph_module, copy.deepcopy(self.graph_signature, memo), state_dict=copy.deepcopy(self.state_dict, memo),
+            self.graph_module, copy.deepcopy(self.graph_signature, memo), state_dict=copy.deepcopy(self.state_dict,
+            memo),
             constants=copy.deepcopy(self.constants, memo),
         )  # fmt: skip
         memo[id(self)] = made
@@ -272,6 +263,7 @@ class ExportedProgram:
 
 
 for _name in ("graph_module", "graph", "graph_signature", "state_dict", "range_constraints", "module_call_graph",
-              "example_inputs", "call_spec", "verifier", "verifiers", "dialect", "constants", "tensor_constants"):  # fmt: skip
+              "example_inputs", "call_spec", "verifier", "verifiers", "dialect", "constants",
+              "tensor_constants"):  # fmt: skip
     setattr(ExportedProgram, _name, getattr(ExportedProgram, _name).setter(_fixed(_name)))
 del _name

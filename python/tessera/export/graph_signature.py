@@ -1,11 +1,13 @@
-"""What the inputs and outputs of an exported graph are: parameters, buffers, constants, what the user passes and gets."""
+"""What the inputs and outputs of an exported graph are: parameters, buffers, constants, what the user passes and
+gets."""
 
 import dataclasses
 import enum
 import typing
 
 __all__ = [
-    "ConstantArgument", "CustomObjArgument", "ExportBackwardSignature", "ExportGraphSignature", "InputKind", "InputSpec",
+    "ConstantArgument", "CustomObjArgument", "ExportBackwardSignature", "ExportGraphSignature", "InputKind",
+    "InputSpec",
     "OutputKind", "OutputSpec", "SymIntArgument", "SymFloatArgument", "SymBoolArgument", "TensorArgument",
 ]  # fmt: skip
 

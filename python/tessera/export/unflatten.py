@@ -105,11 +105,20 @@ class InterpreterModule(tessera.nn.Module):
         return _readable(self, "InterpreterModule", print_output, include_stride, include_device, colored)
 
 
+def _printable(module):
+    """The modules with graphs among a module's children, or below children that have none."""
+    for child in module._modules.values():
+        if hasattr(child, "print_readable"):
+            yield child
+        elif child is not None:
+            yield from _printable(child)
+
+
 def _readable(module, name, print_output, include_stride, include_device, colored):
     code = module.graph.python_code(
         "self", verbose=True, include_stride=include_stride, include_device=include_device, colored=colored
     ).src
-    inner = [m.print_readable(False) for m in module._modules.values() if hasattr(m, "print_readable")]
+    inner = [m.print_readable(False) for m in _printable(module)]
     body = "\n".join([code.strip("\n").rstrip(), *("\n" + text for text in inner)])
     text = f"class {name}(torch.nn.Module):\n" + "".join(
         "    " + line + "\n" if line.strip() else "\n" for line in body.split("\n")
@@ -209,7 +218,9 @@ class UnflattenedModule(tessera.nn.Module):
             leaves, given = pytree.tree_flatten((args, kwargs))
             leaves = list(self.flat_args_adapter.adapt(spec, given, leaves, metadata=self.meta, obj=self))
             if len(leaves) != spec.num_leaves:
-                raise TypeError(f"Flat args adaption failed, number of args mismatch: {len(leaves)} vs {spec.num_leaves}")
+                raise TypeError(
+                    f"Flat args adaption failed, number of args mismatch: {len(leaves)} vs {spec.num_leaves}"
+                )
             self.check_input_constraints, self.adapted = False, True
             return leaves
         return fx_pytree.tree_flatten_spec((args, kwargs), spec)

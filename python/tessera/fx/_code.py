@@ -117,7 +117,7 @@ _SHORT = {
 }  # fmt: skip
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _dtype_text(dtype):
     name = str(dtype).rpartition(".")[2]
     letters = name.rstrip("0123456789")

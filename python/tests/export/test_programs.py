@@ -40,7 +40,8 @@ def test_composite_operators_are_one_node():
     m = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(), nn.GELU())
     found = targets(export(m, (tessera.ones(1, 3, 8, 8),)))
     assert found == [
-        aten.conv2d.default, aten.add_.Tensor, aten.batch_norm.default, aten.max_pool2d.default, aten.flatten.using_ints,
+        aten.conv2d.default, aten.add_.Tensor, aten.batch_norm.default, aten.max_pool2d.default,
+        aten.flatten.using_ints,
         aten.dropout.default, aten.gelu.default,
     ]  # fmt: skip
 
@@ -80,7 +81,8 @@ def test_inputs_are_parameters_buffers_constants_and_what_is_passed():
     assert shown == [
         ("p_lin_weight", "PARAMETER", "lin.weight", None), ("p_lin_bias", "PARAMETER", "lin.bias", None),
         ("b_scale", "BUFFER", "scale", True), ("b_shift", "BUFFER", "shift", False),
-        ("c_extra", "CONSTANT_TENSOR", "extra", None), ("x", "USER_INPUT", None, None), ("d_a", "USER_INPUT", None, None),
+        ("c_extra", "CONSTANT_TENSOR", "extra", None), ("x", "USER_INPUT", None, None), ("d_a", "USER_INPUT", None,
+        None),
         ("k", "USER_INPUT", None, None), ("z", "USER_INPUT", None, None),
     ]  # fmt: skip
     assert program.graph_signature.input_specs[-2].arg == ConstantArgument("k", 5)
@@ -114,7 +116,12 @@ def test_the_module_is_as_before():
 @pytest.mark.parametrize(
     "args, kwargs, error, text",
     [
-        ((tessera.ones(3, 4), {"a": tessera.ones(2)}, 5), {"z": tessera.ones(1)}, AssertionError, r"x.size\(\)\[0\] == 2"),
+        (
+            (tessera.ones(3, 4), {"a": tessera.ones(2)}, 5),
+            {"z": tessera.ones(1)},
+            AssertionError,
+            r"x.size\(\)\[0\] == 2",
+        ),
         ((tessera.ones(2, 4), {"a": tessera.ones(3)}, 5), {"z": tessera.ones(1)}, AssertionError, r"d\['a'\]"),
         ((tessera.ones(2, 4), {"a": tessera.ones(2)}, 4), {"z": tessera.ones(1)}, AssertionError, "k == 5"),
         ((tessera.ones(2, 4), {"a": tessera.ones(2)}, 5.0), {"z": tessera.ones(1)}, AssertionError, "k == 5"),

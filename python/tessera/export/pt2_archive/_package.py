@@ -14,8 +14,8 @@ _SAMPLE_INPUTS = names.SAMPLE_INPUTS_DIR + "model.json"
 _MARKS = (names.ARCHIVE_FORMAT_PATH, names.ARCHIVE_VERSION_PATH, "byteorder", ".data/version", ".data/serialization_id")
 
 
-def _opened(f, mode):
-    """What zipfile opens: a path as text, or a file, of which reading begins at its start."""
+def _opened(f):
+    """What zipfile opens: a path as text, or a file."""
     return os.fspath(f) if isinstance(f, (str, os.PathLike)) else f
 
 
@@ -27,7 +27,7 @@ class PT2ArchiveWriter:
     """
 
     def __init__(self, archive_path_or_buffer):
-        self._zip = zipfile.ZipFile(_opened(archive_path_or_buffer, "w"), "w", zipfile.ZIP_STORED, allowZip64=True)
+        self._zip = zipfile.ZipFile(_opened(archive_path_or_buffer), "w", zipfile.ZIP_STORED, allowZip64=True)
         self._names = set()
         self.write_string(names.ARCHIVE_FORMAT_PATH, names.ARCHIVE_FORMAT_VALUE)
         self.write_string(names.ARCHIVE_VERSION_PATH, names.ARCHIVE_VERSION_VALUE)
@@ -99,7 +99,7 @@ class PT2ArchiveReader:
         if hasattr(archive_path_or_buffer, "seek"):
             archive_path_or_buffer.seek(0)
         try:
-            self._zip = zipfile.ZipFile(_opened(archive_path_or_buffer, "r"))
+            self._zip = zipfile.ZipFile(_opened(archive_path_or_buffer))
         except zipfile.BadZipFile as error:
             raise RuntimeError(f"not a zip archive: {error}") from None
         self._entries = {}
@@ -213,7 +213,9 @@ def _read_tensor(archive, folder, entry, loaded):
         last = offset + sum((n - 1) * s for n, s in zip(sizes, strides)) if math.prod(sizes) else offset - 1
         itemsize = tessera.empty(0, dtype=dtype).element_size()
         if (last + 1) * itemsize > storage.nbytes():
-            raise ValueError(f"entry {name!r} has {storage.nbytes()} bytes, but its tensor needs {(last + 1) * itemsize}")
+            raise ValueError(
+                f"entry {name!r} has {storage.nbytes()} bytes, but its tensor needs {(last + 1) * itemsize}"
+            )
         made = tessera.empty(0, dtype=dtype).set_(storage, offset, sizes, strides)
         made = made if device.type == "cpu" else made.to(device)
     if entry.get("is_param"):
@@ -225,7 +227,9 @@ def _write_tensors(archive, tensors, parameters, config, folder, prefix):
     writer = _TensorWriter(archive, folder, prefix)
     for path, tensor in tensors.items():
         if not isinstance(tensor, tessera.Tensor):
-            raise NotImplementedError(f"save: the constant {path!r} is a {type(tensor).__name__}; only tensors are saved")
+            raise NotImplementedError(
+                f"save: the constant {path!r} is a {type(tensor).__name__}; only tensors are saved"
+            )
         writer.write(path, tensor, path in parameters)
     archive.write_string(config.format(_MODEL), json.dumps({"config": writer.config}))
 
@@ -304,19 +308,18 @@ def save_program(program, f, extra_files, opset_version, pickle_protocol):
 
 
 _BROKEN = (
-    ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, RecursionError, StopIteration, TypeError,
+    ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, RecursionError, StopIteration,
+    TypeError,
     ValueError, zipfile.BadZipFile,
 )  # fmt: skip
 
 
 def load_program(f, extra_files, expected_opset_version):
     """Reads a program; see export.load."""
-    from tessera._export.verifier import SpecViolationError
-
     try:
         with PT2ArchiveReader(f) as archive:
             return _load(archive, extra_files, expected_opset_version)
-    except (*_BROKEN, SpecViolationError) as error:
+    except (*_BROKEN, tessera._export.verifier.SpecViolationError) as error:
         shown = f if isinstance(f, (str, os.PathLike)) else "the file"
         raise RuntimeError(f"{shown} is not a program that save() wrote: {type(error).__name__}: {error}") from error
 
