@@ -38,8 +38,7 @@ Seen look_at(Arguments arguments, DeviceType device) {
 // A cast tensor's keys may differ from those of its original: the copy of a weight has a history or has none.
 DispatchKeySet keys_of_call(const OpHeader& op, Arguments arguments) {
   uint64_t bits = op.forced_keys | thread_state.included;
-  for (size_t i = 0; i < arguments.count; ++i)
-    bits |= tessera::internal::keys_of_arg(arguments.tensors(i)).bits();
+  for (size_t i = 0; i < arguments.count; ++i) bits |= tessera::internal::keys_of_arg(arguments.tensors(i)).bits();
   return DispatchKeySet::from_bits(bits & ~thread_state.excluded);
 }
 

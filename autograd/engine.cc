@@ -210,8 +210,8 @@ void add_to_buffer(NodeState& s, uint32_t nr, Tensor&& grad) {
   }
   // Nor may a tensor of function transforms be written to: another part of the sum may be batched where it is not.
   const bool ours = !grad_mode_enabled() && !is_transformed(slot.keys() | grad.keys()) &&
-                    slot.impl()->use_count() == 1 && slot.layout() == Layout::kStrided && slot.storage() && slot.storage()->use_count() == 1 &&
-                    slot.is_non_overlapping_and_dense() && !slot.is_view() &&
+                    slot.impl()->use_count() == 1 && slot.layout() == Layout::kStrided && slot.storage() &&
+                    slot.storage()->use_count() == 1 && slot.is_non_overlapping_and_dense() && !slot.is_view() &&
                     std::ranges::equal(slot.sizes(), grad.sizes()) && slot.dtype() == grad.dtype();
   if (ours)
     tessera::add_(slot, grad);

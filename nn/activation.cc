@@ -2,6 +2,7 @@
 #include "nn/activation_extra.h"
 #include "nn/activation_kernels.h"
 #include "nn/nn_ops.h"
+#include "tensor/core/transforms.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::kernels {
@@ -76,7 +77,7 @@ Scalar mean_slope(const Scalar& lower, const Scalar& upper) { return (lower.to_d
 // 1 where self is positive, elsewhere a number of [lower, upper), drawn in the order of the elements.
 Tensor random_slopes(const Tensor& self, const Scalar& lower, const Scalar& upper, const Generator& generator) {
   const Tensor x = detach(self), drawn_for = le(x, 0);
-  const int64_t n[1] = {x.is_meta() ? x.numel() : item(sum(drawn_for)).to_int()};
+  const int64_t n[1] = {values_unknown(x) ? x.numel() : item(sum(drawn_for)).to_int()};
   const Tensor numbers =
       uniform_(empty_tensor(n, {}, DType::kFloat64, x.device()), lower.to_double(), upper.to_double(), generator);
   return masked_scatter(ones_like(x), drawn_for, to(numbers, x.dtype()));

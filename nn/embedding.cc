@@ -8,6 +8,7 @@
 #include "tensor/cpu/index/index_simd.h"
 #include "nn/engine/embedding.h"
 #include "tensor/core/sparse.h"
+#include "tensor/core/transforms.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/index_extra.h"
 #include "tensor/ops/result_memory.h"
@@ -91,7 +92,7 @@ const Tensor& embedding_renorm__kernel(const Tensor& self, const Tensor& indices
   check_no_internal_overlap(self);
   if (indices.numel() == 0) return self;
   const int64_t dims[1] = {1};
-  if (self.is_meta()) {
+  if (values_unknown(self)) {
     linalg_vector_norm(self, Scalar(norm_type), IntList(dims), true, std::nullopt);  // for its checks
     return self;
   }
@@ -261,7 +262,7 @@ Tensor one_hot_composite(const Tensor& self, int64_t num_classes) {
     return zeros(IntList(sizes), DType::kInt64, std::nullopt, self.device());
   }
   TESSERA_CHECK(num_classes == -1 || num_classes >= 1, "num_classes should be positive, got ", num_classes);
-  if (!self.is_meta()) {
+  if (!self.is_meta() && (num_classes == -1 || !values_unknown(self))) {
     TESSERA_CHECK(item(min(self)).to_int() >= 0, "Class values must be non-negative.");
     const int64_t largest = item(max(self)).to_int();
     if (num_classes == -1) num_classes = largest + 1;

@@ -6,6 +6,7 @@
 #include "nn/loss_extra.h"
 #include "nn/loss_kernels.h"
 #include "nn/nn_ops.h"
+#include "tensor/core/transforms.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/promotion.h"
 
@@ -50,7 +51,7 @@ Tensor kl_div_composite(const Tensor& self, const Tensor& target, int64_t reduct
 
 Tensor binary_cross_entropy_composite(const Tensor& self, const Tensor& target, const Tensor& weight,
                                       int64_t reduction) {
-  TESSERA_CHECK(self.is_meta() || self.numel() == 0 || item(all(logical_and(ge(self, 0), le(self, 1)))).to_bool(),
+  TESSERA_CHECK(values_unknown(self) || self.numel() == 0 || item(all(logical_and(ge(self, 0), le(self, 1)))).to_bool(),
                 "all elements of input should be between 0 and 1");
   return reduced(weighted(_bce_elements(self, target), weight), reduction);
 }

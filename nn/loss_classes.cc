@@ -252,7 +252,7 @@ void check_range(const Tensor& target, int64_t low, int64_t classes) {
   TESSERA_CHECK(target.dtype() == DType::kInt64, "expected scalar type Long but found ", type_name_of(target.dtype()));
   TESSERA_CHECK(
       // (Inside of a function transform there may be many of them: gather refuses what is out of range.)
-      target.is_meta() || target.numel() == 0 || is_transformed(target) ||
+      values_unknown(target) || target.numel() == 0 || is_transformed(target) ||
           item(all(logical_and(ge(target, low), lt(target, classes)))).to_bool(),
       "target out of range: expected values of [", low, ", ", classes, ")");
 }

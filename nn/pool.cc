@@ -212,7 +212,7 @@ Tensor max_unpool(const Tensor& self, const Tensor& indices, IntList output_size
   flat.push_back(volume_of(image_of(self, n)));
   target.push_back(checked_numel(output_size));
   // Inside of function transforms there may be no one number to look at; scatter checks, too.
-  if (indices.numel() > 0 && !indices.is_meta() && !is_transformed(indices)) {
+  if (indices.numel() > 0 && !values_unknown(indices) && !is_transformed(indices)) {
     const int64_t low = min(indices).item<int64_t>(), high = max(indices).item<int64_t>();
     TESSERA_CHECK(low >= 0 && high < target.back(), "Found an invalid max index: ", low < 0 ? low : high,
                   " (output volumes are of size ", times_string(output_size), ")");

@@ -168,8 +168,7 @@ class Pickler {
   void tensor(const Tensor& t) {
     TESSERA_CHECK_NOT_IMPLEMENTED(t.is_cpu() && t.layout() == Layout::kStrided,
                                   "only dense CPU tensors can be saved, got one on ", t.device().str());
-    TESSERA_CHECK_NOT_IMPLEMENTED(!is_quantized(t.dtype()), "tensors of dtype ",
-                                  name_of(t.dtype()), " can't be saved");
+    TESSERA_CHECK_NOT_IMPLEMENTED(!is_quantized(t.dtype()), "tensors of dtype ", name_of(t.dtype()), " can't be saved");
     const char* kind = storage_class(t.dtype());
     out_ += kind ? "ctorch._utils\n_rebuild_tensor_v2\n((" : "ctorch._utils\n_rebuild_tensor_v3\n((";
     text("storage");

@@ -63,10 +63,12 @@ void intersect(const Tensor& a, const Tensor& b, IntVector& in_a, IntVector& in_
 }
 
 Tensor coo_intersection(const Tensor& a, const Tensor& b) {
-  TESSERA_CHECK(a.dim() == b.dim() && members(a).sparse_dim == members(b).sparse_dim &&
-                    std::ranges::equal(outer_sizes(a), outer_sizes(b)),
-                "mul: expects sparse inputs with equal dimensionality, number of sparse dimensions, and shape of sparse "
-                "dimensions, but got shapes ", shape_string(a.sizes()), " and ", shape_string(b.sizes()));
+  TESSERA_CHECK(
+      a.dim() == b.dim() && members(a).sparse_dim == members(b).sparse_dim &&
+          std::ranges::equal(outer_sizes(a), outer_sizes(b)),
+      "mul: expects sparse inputs with equal dimensionality, number of sparse dimensions, and shape of sparse "
+      "dimensions, but got shapes ",
+      shape_string(a.sizes()), " and ", shape_string(b.sizes()));
   const Tensor x = coalesced(a), y = coalesced(b);
   IntVector in_a, in_b;
   intersect(keys_of(x), keys_of(y), in_a, in_b);
@@ -80,9 +82,9 @@ Tensor coo_intersection(const Tensor& a, const Tensor& b) {
 
 Tensor copied(const Tensor& self) {
   const Members& m = members(self);
-  return is_coo(self) ? make_coo(self.sizes(), clone(m.compressed), clone(m.values), m.coalesced)
-                      : make_compressed(self.layout(), self.sizes(), clone(m.compressed), clone(m.plain),
-                                        clone(m.values));
+  return is_coo(self)
+             ? make_coo(self.sizes(), clone(m.compressed), clone(m.values), m.coalesced)
+             : make_compressed(self.layout(), self.sizes(), clone(m.compressed), clone(m.plain), clone(m.values));
 }
 
 void write_sparse(const Tensor& target, const Tensor& result) {
@@ -101,8 +103,10 @@ void write_sparse(const Tensor& target, const Tensor& result) {
 }
 
 const Tensor& add_to_dense(const Tensor& self, const Tensor& other, const Scalar& alpha) {
-  TESSERA_CHECK(std::ranges::equal(self.sizes(), other.sizes()), "add: expected 'self' and 'other' to have same size, "
-                "but self has size ", shape_string(self.sizes()), " while other has size ", shape_string(other.sizes()),
+  TESSERA_CHECK(std::ranges::equal(self.sizes(), other.sizes()),
+                "add: expected 'self' and 'other' to have same size, "
+                "but self has size ",
+                shape_string(self.sizes()), " while other has size ", shape_string(other.sizes()),
                 " (FYI: dense-sparse addition does not currently support broadcasting)");
   check_can_cast(common_dtype(self, other), self.dtype());
   const bool one = alpha.equals(1.0);
@@ -122,16 +126,20 @@ Tensor add_any(const Tensor& a, const Tensor& b, const Scalar& alpha, const char
   TESSERA_CHECK(!(is_coo(a) && !is_sparse(b)), "add(sparse, dense) is not supported. Use add(dense, sparse) instead.");
   const DType d = common_dtype(a, b);
   if (!is_sparse(a)) {
-    TESSERA_CHECK(std::ranges::equal(a.sizes(), b.sizes()), name, ": expected 'self' and 'other' to have same size, but "
-                  "self has size ", shape_string(a.sizes()), " while other has size ", shape_string(b.sizes()),
+    TESSERA_CHECK(std::ranges::equal(a.sizes(), b.sizes()), name,
+                  ": expected 'self' and 'other' to have same size, but "
+                  "self has size ",
+                  shape_string(a.sizes()), " while other has size ", shape_string(b.sizes()),
                   " (FYI: op2-sparse addition does not currently support broadcasting)");
     const Tensor r = a.dtype() == d ? clone(a, MemoryFormat::kContiguous) : contiguous(to(a, d));
     return add_to_dense(r, b, alpha);
   }
   const Tensor scaled = alpha.equals(1.0) ? b : mul(b, alpha);
   if (!is_sparse(b)) {
-    TESSERA_CHECK(std::ranges::equal(a.sizes(), b.sizes()), name, ": expected 'self' and 'other' to have same size, but "
-                  "self has size ", shape_string(a.sizes()), " while other has size ", shape_string(b.sizes()),
+    TESSERA_CHECK(std::ranges::equal(a.sizes(), b.sizes()), name,
+                  ": expected 'self' and 'other' to have same size, but "
+                  "self has size ",
+                  shape_string(a.sizes()), " while other has size ", shape_string(b.sizes()),
                   " (FYI: op2-sparse addition does not currently support broadcasting)");
     return add(dense_of(cast(a, d)), cast(scaled, d));
   }
@@ -139,7 +147,8 @@ Tensor add_any(const Tensor& a, const Tensor& b, const Scalar& alpha, const char
   const Tensor x = cast(a, d);
   const auto blocks = blocks_of(a);
   const Tensor y = cast(in_layout(scaled, a.layout(), has_blocks(a.layout()) ? IntList(blocks) : IntList()), d);
-  if (!is_coo(a)) return same_pattern(x, y) ? with_values(x, add(members(x).values, members(y).values)) : added_compressed(x, y);
+  if (!is_coo(a))
+    return same_pattern(x, y) ? with_values(x, add(members(x).values, members(y).values)) : added_compressed(x, y);
   TESSERA_CHECK(members(x).sparse_dim == members(y).sparse_dim, name, ": expected 'self' and 'other' to have the same ",
                 "number of sparse dimensions, but got ", members(x).sparse_dim, " and ", members(y).sparse_dim);
   const Tensor r = coo_sum(x, y);
@@ -186,8 +195,8 @@ Tensor masked_by(const Tensor& self, const Tensor& mask) {
   }
   IntVector sizes{want.numel()};
   for (int64_t s : members(x).values.sizes().subspan(1)) sizes.push_back(s);
-  return with_values(mask, scattered_rows(index_select(members(x).values, 0, number_list(from)), number_list(target),
-                                          want.numel()));
+  return with_values(
+      mask, scattered_rows(index_select(members(x).values, 0, number_list(from)), number_list(target), want.numel()));
 }
 Tensor sparse_mask_kernel(const Tensor& self, const Tensor& mask) { return masked_by(self, mask); }
 
@@ -221,15 +230,17 @@ Tensor transposed_any(const Tensor& self, int64_t first, int64_t second) {
                         : make_compressed(self.layout(), sizes, m.compressed, m.plain, v);
   }
   if (is_coo(self)) {
-    TESSERA_CHECK(a < dense && b < dense, "sparse transpose: transposed dimensions must be sparse Got sparse_dim: ",
-                  m.sparse_dim, ", d0: ", a, ", d1: ", b);
+    TESSERA_CHECK(a < dense && b < dense,
+                  "sparse transpose: transposed dimensions must be sparse Got sparse_dim: ", m.sparse_dim, ", d0: ", a,
+                  ", d1: ", b);
     return make_coo(sizes, swapped_rows(m.compressed, a, b), m.values, false);
   }
   if (a < batch && b < batch)
     return make_compressed(self.layout(), sizes, transpose(m.compressed, a, b), transpose(m.plain, a, b),
                            transpose(m.values, a, b));
   TESSERA_CHECK(a >= batch && b >= batch && a < dense && b < dense,
-                "transpose(): can only transpose dimensions of the same type (Batch, Sparse, Dense), got ", a, " and ", b);
+                "transpose(): can only transpose dimensions of the same type (Batch, Sparse, Dense), got ", a, " and ",
+                b);
   constexpr Layout kOther[] = {Layout::kSparseCsc, Layout::kSparseCsr, Layout::kSparseBsc, Layout::kSparseBsr};
   const Layout layout = kOther[static_cast<int>(self.layout()) - static_cast<int>(Layout::kSparseCsr)];
   const Tensor v = has_blocks(layout) ? transpose(m.values, batch + 1, batch + 2) : m.values;
@@ -237,7 +248,8 @@ Tensor transposed_any(const Tensor& self, int64_t first, int64_t second) {
 }
 
 Tensor permuted(const Tensor& self, IntList dims) {
-  TESSERA_CHECK(static_cast<int64_t>(dims.size()) == self.dim(), "permute(sparse_coo): number of dimensions in the "
+  TESSERA_CHECK(static_cast<int64_t>(dims.size()) == self.dim(),
+                "permute(sparse_coo): number of dimensions in the "
                 "tensor input does not match the length of the desired ordering of dimensions i.e. input.dim() = ",
                 self.dim(), " is not equal to len(dims) = ", dims.size());
   IntVector order;
@@ -292,8 +304,8 @@ Tensor unsqueezed(const Tensor& self, int64_t dim) {
 Tensor selected(const Tensor& self, int64_t dim, int64_t index) {
   TESSERA_CHECK_INDEX(self.dim() > 0, "select() cannot be applied to a 0-dim tensor.");
   const int64_t d = wrap_dim(dim, self.dim()), size = self.size(d);
-  TESSERA_CHECK_INDEX(index >= -size && index < size, "select(): index ", index,
-                      " out of range for tensor of size ", shape_string(self.sizes()), " at dimension ", d);
+  TESSERA_CHECK_INDEX(index >= -size && index < size, "select(): index ", index, " out of range for tensor of size ",
+                      shape_string(self.sizes()), " at dimension ", d);
   const int64_t i = index < 0 ? index + size : index;
   const Members& m = members(self);
   IntVector sizes(self.sizes().begin(), self.sizes().end());
@@ -372,7 +384,8 @@ Tensor joined(TensorList tensors, int64_t dim) {
   TESSERA_CHECK(!tensors.empty(), "torch.cat(): expected a non-empty list of Tensors");
   for (size_t i = 0; i < tensors.size(); ++i)
     TESSERA_CHECK(is_coo(tensors[i]), "Concatenating sparse tensors, but a ",
-                  is_sparse(tensors[i]) ? shown(tensors[i].layout()) : "dense", " tensor was found at position ", i, ".");
+                  is_sparse(tensors[i]) ? shown(tensors[i].layout()) : "dense", " tensor was found at position ", i,
+                  ".");
   const Tensor& first = tensors[0];
   const int64_t d = wrap_dim(dim, first.dim()), sparse_dim = members(first).sparse_dim;
   IntVector sizes(first.sizes().begin(), first.sizes().end());
@@ -451,8 +464,8 @@ Tensor sum_dims(const Tensor& self, IntList given, bool keepdim, std::optional<D
   if (rows.empty()) return reshape(sum(v, IntVector{0}, false, out), IntList(sizes));
   if (static_cast<int64_t>(rows.size()) == m.sparse_dim) return make_coo(sizes, m.compressed, v, m.coalesced);
   const IntVector values_of(v.sizes().begin() + 1, v.sizes().end());
-  const Tensor r = coalesced(make_coo(joined_sizes(kept, values_of), index_select(m.compressed, 0, number_list(rows)), v,
-                                      false));
+  const Tensor r =
+      coalesced(make_coo(joined_sizes(kept, values_of), index_select(m.compressed, 0, number_list(rows)), v, false));
   if (!keepdim) return r;
   Tensor indices = members(r).compressed;
   std::vector<Tensor> all;

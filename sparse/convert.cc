@@ -51,8 +51,10 @@ Counts counts_of(const Tensor& t) {
 Elements elements_of(const Tensor& t, bool whole_blocks) {
   const Members& m = members(t);
   if (is_coo(t)) {
-    TESSERA_CHECK(m.sparse_dim >= 2, "conversion from Sparse to a compressed layout needs 2 sparse dimensions, but the "
-                  "tensor has ", m.sparse_dim);
+    TESSERA_CHECK(m.sparse_dim >= 2,
+                  "conversion from Sparse to a compressed layout needs 2 sparse dimensions, but the "
+                  "tensor has ",
+                  m.sparse_dim);
     const int64_t batch = m.sparse_dim - 2;
     const Tensor n = numbers(m.compressed);
     const Tensor row = contiguous(select(n, 0, batch)), column = contiguous(select(n, 0, batch + 1));
@@ -64,9 +66,11 @@ Elements elements_of(const Tensor& t, bool whole_blocks) {
   const Tensor pointers = numbers(m.compressed), plain = reshape(numbers(m.plain), {-1});
   check_inside(plain, c.across);
   const int64_t nnz = nnz_of(t);
-  const Tensor line = empty_kernel(IntVector{plain.numel()}, DType::kInt64), batch = empty_kernel(line.sizes(), DType::kInt64);
+  const Tensor line = empty_kernel(IntVector{plain.numel()}, DType::kInt64),
+               batch = empty_kernel(line.sizes(), DType::kInt64);
   for (int64_t b = 0; b < c.matrices; ++b) {
-    const Tensor one = expanded_pointers(reshape(cut(reshape(pointers, {-1}), b * (c.lines + 1), c.lines + 1), {-1}), nnz);
+    const Tensor one =
+        expanded_pointers(reshape(cut(reshape(pointers, {-1}), b * (c.lines + 1), c.lines + 1), {-1}), nnz);
     std::copy_n(one.data<int64_t>(), nnz, line.data<int64_t>() + b * nnz);
     std::fill_n(batch.data<int64_t>() + b * nnz, nnz, b);
   }
@@ -180,14 +184,14 @@ Tensor specified(const Tensor& t, int64_t dims) {
 }
 
 Tensor coo_of_dense(const Tensor& t, int64_t sparse_dim) {
-  TESSERA_CHECK(sparse_dim >= 0 && sparse_dim <= t.dim(), "dense_to_sparse: sparse_dim argument must be in [0,", t.dim(),
-                "] range, but ", sparse_dim, " is given");
+  TESSERA_CHECK(sparse_dim >= 0 && sparse_dim <= t.dim(), "dense_to_sparse: sparse_dim argument must be in [0,",
+                t.dim(), "] range, but ", sparse_dim, " is given");
   TESSERA_CHECK(sparse_dim > 0 || t.dim() == 0, "dense_to_sparse: sparse_dim argument must be in >0 when self.dim()>0");
   if (t.dim() == 0) {
     const Tensor there = ne(t, Scalar(0));
     const int64_t n = there.item<bool>() ? 1 : 0;
-    return make_coo(t.sizes(), empty_kernel(IntVector{0, n}, DType::kInt64),
-                    clone(narrow(reshape(t, {1}), 0, 0, n)), true);
+    return make_coo(t.sizes(), empty_kernel(IntVector{0, n}, DType::kInt64), clone(narrow(reshape(t, {1}), 0, 0, n)),
+                    true);
   }
   const Tensor indices = contiguous(tessera::t(nonzero(specified(t, sparse_dim))));
   const IntList outer = t.sizes().first(static_cast<size_t>(sparse_dim));
@@ -388,8 +392,8 @@ Tensor dense_of(const Tensor& t) {
     const Tensor c = coalesced(t);
     const Members& m = members(c);
     const IntList outer = t.sizes().first(static_cast<size_t>(m.sparse_dim));
-    const Tensor rows = scattered_rows(resolve_neg(resolve_conj(m.values)), flat_places(m.compressed, outer),
-                                       checked_numel(outer));
+    const Tensor rows =
+        scattered_rows(resolve_neg(resolve_conj(m.values)), flat_places(m.compressed, outer), checked_numel(outer));
     return reshape(rows, t.sizes());
   }
   const Elements e = elements_of(t, true);
@@ -443,8 +447,7 @@ Tensor _to_sparse_layout_kernel(const Tensor& self, Layout layout, std::optional
   }
   const Tensor t = resolve_neg(resolve_conj(self));
   TESSERA_CHECK_NOT_IMPLEMENTED(t.is_cpu(), "to_sparse: tensors on ", t.device().str(), " are not supported");
-  if (layout == Layout::kSparseCoo)
-    return coo_of_dense(t, sparse_dim ? *sparse_dim : t.dim() - dense_dim.value_or(0));
+  if (layout == Layout::kSparseCoo) return coo_of_dense(t, sparse_dim ? *sparse_dim : t.dim() - dense_dim.value_or(0));
   if (has_blocks(layout))
     check_blocks(layout == Layout::kSparseBsr ? "dense_to_sparse_bsr" : "dense_to_sparse_bsc", blocks, t.sizes(),
                  std::max<int64_t>(0, t.dim() - 2 - dense_dim.value_or(0)));
@@ -454,8 +457,8 @@ Tensor _to_sparse_layout_kernel(const Tensor& self, Layout layout, std::optional
 Tensor to_sparse_dims(const Tensor& self, int64_t sparse_dim) {
   if (is_sparse(self)) {
     TESSERA_CHECK(sparse_dim == sparse_dim_of(self), is_coo(self) ? "sparse_to_sparse" : "sparse_compressed_to_sparse",
-                  ": conversion from ", shown(self.layout()), " to Sparse with sparse_dim argument !=",
-                  sparse_dim_of(self), " is not supported");
+                  ": conversion from ", shown(self.layout()),
+                  " to Sparse with sparse_dim argument !=", sparse_dim_of(self), " is not supported");
     return is_coo(self) ? self : _to_sparse_layout(self, Layout::kSparseCoo, std::nullopt, std::nullopt, std::nullopt);
   }
   return _to_sparse_layout(self, Layout::kSparseCoo, std::nullopt, std::nullopt, sparse_dim);
@@ -469,8 +472,9 @@ Tensor to_sparse_any(const Tensor& self, std::optional<Layout> layout, std::opti
                 shown(wanted));
   TESSERA_CHECK(has_blocks(wanted) == blocksize.has_value(), "to_sparse: conversion to ", shown(wanted),
                 has_blocks(wanted) ? " needs a blocksize" : " takes no blocksize");
-  TESSERA_CHECK(!dense_dim || !is_sparse(self) || *dense_dim == dense_dim_of(self), "to_sparse: dense_dim argument must ",
-                "be that of a sparse tensor, ", dense_dim_of(self), ", but got ", dense_dim.value_or(0));
+  TESSERA_CHECK(!dense_dim || !is_sparse(self) || *dense_dim == dense_dim_of(self),
+                "to_sparse: dense_dim argument must ", "be that of a sparse tensor, ", dense_dim_of(self), ", but got ",
+                dense_dim.value_or(0));
   if (wanted == self.layout()) {
     in_layout(self, wanted, blocksize.value_or(IntList()));
     return self;
@@ -523,7 +527,8 @@ Tensor gathered(const Tensor& dense, const Tensor& pattern) {
 }
 
 Rows rows_of(const Tensor& matrix, bool transposed) {
-  TESSERA_CHECK(matrix.dim() == 2, "expected a sparse matrix, but got a tensor of shape ", shape_string(matrix.sizes()));
+  TESSERA_CHECK(matrix.dim() == 2, "expected a sparse matrix, but got a tensor of shape ",
+                shape_string(matrix.sizes()));
   Tensor t = matrix;
   if (is_coo(t)) {
     const Members& m = members(t);
@@ -540,7 +545,8 @@ Rows rows_of(const Tensor& matrix, bool transposed) {
   if (t.layout() != Layout::kSparseCsr) t = in_layout(t, Layout::kSparseCsr);
   const Members& m = members(t);
   TESSERA_CHECK(m.values.dim() == 1, "expected a sparse matrix without dense dimensions");
-  Rows r{numbers(m.compressed), numbers(m.plain), contiguous(resolve_neg(resolve_conj(m.values))), t.size(0), t.size(1)};
+  Rows r{numbers(m.compressed), numbers(m.plain), contiguous(resolve_neg(resolve_conj(m.values))), t.size(0),
+         t.size(1)};
   const int64_t* p = r.pointers.data<int64_t>();
   bool good = p[0] == 0 && p[r.height] == r.columns.numel();
   for (int64_t i = 0; i < r.height; ++i) good &= p[i] <= p[i + 1];

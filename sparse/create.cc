@@ -74,7 +74,7 @@ void check_order(const Tensor& places) {
 
 struct CompressedShape {
   Layout layout;
-  int64_t batch, dense;       // numbers of dimensions
+  int64_t batch, dense;                  // numbers of dimensions
   int64_t block[2], lines, across, nnz;  // lines: of the compressed dimension, in blocks; across: of the other one
 };
 
@@ -98,14 +98,14 @@ CompressedShape check_compressed_shape(const Tensor& compressed, const Tensor& p
   TESSERA_CHECK(s.dense >= 0, "values must have dimensionality > sum of batch and block dimensionalities (=", s.batch,
                 " + ", block_dims, ") but got ", values.dim());
   TESSERA_CHECK(static_cast<int64_t>(size.size()) == s.batch + 2 + s.dense,
-                "tensor dimensionality must be sum of batch, base, and dense dimensionalities (=", s.batch,
-                " + 2 + ", s.dense, ") but got ", size.size());
+                "tensor dimensionality must be sum of batch, base, and dense dimensionalities (=", s.batch, " + 2 + ",
+                s.dense, ") but got ", size.size());
   const auto batch = size.first(static_cast<size_t>(s.batch));
   for (const Tensor* t : {&compressed, &plain, &values})
     TESSERA_CHECK(std::ranges::equal(t->sizes().first(static_cast<size_t>(s.batch)), batch), "all batch dimensions of ",
                   cname, " (=", shape_string(compressed.sizes()), "), ", pname, " (=", shape_string(plain.sizes()),
-                  "), and values (=", shape_string(values.sizes()), ") must be equal to tensor batch dimensions (=",
-                  shape_string(batch), ")");
+                  "), and values (=", shape_string(values.sizes()),
+                  ") must be equal to tensor batch dimensions (=", shape_string(batch), ")");
   TESSERA_CHECK(values.size(s.batch) == s.nnz, pname, " and values must have the same number of elements but got ",
                 s.nnz, " and ", values.size(s.batch));
   for (int k = 0; k < 2; ++k) {
@@ -122,8 +122,8 @@ CompressedShape check_compressed_shape(const Tensor& compressed, const Tensor& p
   TESSERA_CHECK(compressed.size(-1) == s.lines + 1, cname, ".shape[-1] must be equal to the number of ",
                 by_rows(layout) ? "rows" : "columns", " + 1 (=", s.lines + 1, "), but got ", compressed.size(-1));
   TESSERA_CHECK(compressed.device() == values.device() && plain.device() == values.device(),
-                "members must be on one device, but got ", compressed.device().str(), ", ", plain.device().str(), " and ",
-                values.device().str());
+                "members must be on one device, but got ", compressed.device().str(), ", ", plain.device().str(),
+                " and ", values.device().str());
   checked_numel(size);
   return s;
 }
@@ -290,10 +290,10 @@ Tensor empty_sparse(Layout layout, IntList sizes, DType dtype, Device device, in
   checked_numel(sizes);
   if (layout == Layout::kSparseCoo) {
     const int64_t sparse = sparse_dim < 0 ? rank : sparse_dim;
-    return make_coo(sizes, make_filled(IntVector{sparse, 0}, Scalar(0), DType::kInt64, device),
-                    make_filled(joined_sizes(IntVector{0}, sizes.subspan(static_cast<size_t>(sparse))), Scalar(0),
-                                dtype, device),
-                    true);
+    return make_coo(
+        sizes, make_filled(IntVector{sparse, 0}, Scalar(0), DType::kInt64, device),
+        make_filled(joined_sizes(IntVector{0}, sizes.subspan(static_cast<size_t>(sparse))), Scalar(0), dtype, device),
+        true);
   }
   TESSERA_CHECK(rank >= 2, "a tensor of layout ", shown(layout), " has two dimensions at least, but the size is ",
                 shape_string(sizes));
@@ -429,8 +429,7 @@ const Tensor& sparse_resize__kernel(const Tensor& self, IntList size, int64_t sp
   sparse::take_members(self, make_coo(size, m.compressed, values, m.coalesced));
   return self;
 }
-const Tensor& sparse_resize_and_clear__kernel(const Tensor& self, IntList size, int64_t sparse_dim,
-                                              int64_t dense_dim) {
+const Tensor& sparse_resize_and_clear__kernel(const Tensor& self, IntList size, int64_t sparse_dim, int64_t dense_dim) {
   check_resize(self, size, sparse_dim, dense_dim);
   sparse::take_members(self, empty_sparse(Layout::kSparseCoo, size, self.dtype(), self.device(), sparse_dim));
   return self;
@@ -485,7 +484,8 @@ Tensor spdiags(const Tensor& diagonals, const Tensor& offsets, SymIntList shape,
     }
   }
   const int64_t nnz = static_cast<int64_t>(rows.size());
-  const Tensor indices = empty_kernel(IntVector{2, nnz}, DType::kInt64), places = empty_kernel(IntVector{nnz}, DType::kInt64);
+  const Tensor indices = empty_kernel(IntVector{2, nnz}, DType::kInt64),
+               places = empty_kernel(IntVector{nnz}, DType::kInt64);
   std::copy(rows.begin(), rows.end(), indices.data<int64_t>());
   std::copy(columns.begin(), columns.end(), indices.data<int64_t>() + nnz);
   std::copy(from.begin(), from.end(), places.data<int64_t>());

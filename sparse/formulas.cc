@@ -11,9 +11,8 @@ using sparse::members;
 Tensor with_values(const Tensor& pattern, const Tensor& given) {
   const auto& m = members(pattern);
   const Tensor v = is_sparse(given) ? to_dense(given) : given;
-  return is_coo(pattern)
-             ? _sparse_coo_of(m.compressed, v, pattern.sizes(), m.coalesced)
-             : _sparse_compressed_of(m.compressed, m.plain, v, pattern.sizes(), pattern.layout());
+  return is_coo(pattern) ? _sparse_coo_of(m.compressed, v, pattern.sizes(), m.coalesced)
+                         : _sparse_compressed_of(m.compressed, m.plain, v, pattern.sizes(), pattern.layout());
 }
 
 Tensor values_at(const Tensor& grad, const Tensor& pattern) {
@@ -54,7 +53,8 @@ Tensor factor_gradient(const Tensor& grad, const Tensor& mat1, const Tensor& mat
     return sparse_sampled_addmm(wanted, a, b, Scalar(0), Scalar(1));
   if (is_coo(wanted) && members(wanted).sparse_dim == 2 && !is_sparse(a) && !is_sparse(b)) {
     const Tensor& n = members(wanted).compressed;
-    const Tensor rows = index_select(a, 0, select(n, 0, 0)), columns = index_select(transpose(b, 0, 1), 0, select(n, 0, 1));
+    const Tensor rows = index_select(a, 0, select(n, 0, 0)),
+                 columns = index_select(transpose(b, 0, 1), 0, select(n, 0, 1));
     return with_values(wanted, sum(mul(rows, columns), IntVector{1}));
   }
   return sparse_mask(mm(a, b), wanted);
@@ -82,7 +82,8 @@ std::tuple<Tensor, Tensor> mm_reduce_gradient(const Tensor& grad, const Tensor& 
     return {with_values(self, at), mm(transpose(self, 0, 1), g)};
   }
   // Each result came from one element, or from none.
-  const Tensor there = lt(chosen, Scalar(m.plain.numel())), k = reshape(masked_fill(chosen, logical_not(there), 0), {-1});
+  const Tensor there = lt(chosen, Scalar(m.plain.numel())),
+               k = reshape(masked_fill(chosen, logical_not(there), 0), {-1});
   if (m.plain.numel() == 0) return {with_values(self, zeros_like(v)), zeros_like(other)};
   const Tensor g = mul(grad, to(there, grad.dtype()));
   const Tensor source = reshape(index_select(columns, 0, k), chosen.sizes());

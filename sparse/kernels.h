@@ -126,9 +126,7 @@ Tensor narrowed(const Tensor& self, int64_t dim, int64_t start, int64_t length);
 Tensor joined(TensorList tensors, int64_t dim);
 Tensor copied(const Tensor& self);
 
-inline IntVector part(IntList l, int64_t begin, int64_t end) {
-  return {l.begin() + begin, l.begin() + end};
-}
+inline IntVector part(IntList l, int64_t begin, int64_t end) { return {l.begin() + begin, l.begin() + end}; }
 inline int64_t product(IntList l) {
   int64_t n = 1;
   for (int64_t x : l) n *= x;

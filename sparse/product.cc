@@ -85,7 +85,8 @@ Tensor _sparse_sparse_matmul_kernel(const Tensor& self, const Tensor& other) {
 Tensor sparse_product(const Tensor& a, const Tensor& b) {
   TESSERA_CHECK(is_sparse(a) || is_sparse(b), "sparse.mm: expected a sparse matrix among the arguments, but got two ",
                 "strided tensors");
-  TESSERA_CHECK(a.dim() == 2 && b.dim() == 2, "sparse.mm: expected two matrices, but got ", a.dim(), "D and ", b.dim(), "D");
+  TESSERA_CHECK(a.dim() == 2 && b.dim() == 2, "sparse.mm: expected two matrices, but got ", a.dim(), "D and ", b.dim(),
+                "D");
   if (is_sparse(a) && is_sparse(b)) return _sparse_sparse_matmul(a, b);
   return _sparse_addmm(make_filled(IntVector{a.size(0), b.size(1)}, Scalar(0), a.dtype(), a.device()), a, b, Scalar(0),
                        Scalar(1));
@@ -139,15 +140,15 @@ Tensor sparse_sampled_addmm_kernel(const Tensor& self, const Tensor& mat1, const
                 shown(self.layout()));
   TESSERA_CHECK(!is_sparse(mat1) && !is_sparse(mat2), "sampled_addmm: Expected mat1 and mat2 to have strided layout, ",
                 "but got ", shown(mat1.layout()), " and ", shown(mat2.layout()));
-  TESSERA_CHECK(self.dtype() == mat1.dtype() && mat1.dtype() == mat2.dtype(), "sampled_addmm: Expected mat1 and mat2 to ",
-                "have the dtype of self, ", name_of(self.dtype()), ", but got ", name_of(mat1.dtype()), " and ",
-                name_of(mat2.dtype()));
+  TESSERA_CHECK(self.dtype() == mat1.dtype() && mat1.dtype() == mat2.dtype(),
+                "sampled_addmm: Expected mat1 and mat2 to ", "have the dtype of self, ", name_of(self.dtype()),
+                ", but got ", name_of(mat1.dtype()), " and ", name_of(mat2.dtype()));
   TESSERA_CHECK(mat1.dim() == self.dim() && mat2.dim() == self.dim() && self.dim() >= 2 && dense_dim_of(self) == 0 &&
                     mat1.size(-1) == mat2.size(-2) && mat1.size(-2) == self.size(-2) && mat2.size(-1) == self.size(-1),
                 "sampled_addmm: shapes ", shape_string(mat1.sizes()), " and ", shape_string(mat2.sizes()),
                 " do not give that of self, ", shape_string(self.sizes()));
-  TESSERA_CHECK_NOT_IMPLEMENTED(self.is_floating_point() || self.is_complex(), "\"sampled_addmm\" not implemented for '",
-                                type_name_of(self.dtype()), "'");
+  TESSERA_CHECK_NOT_IMPLEMENTED(self.is_floating_point() || self.is_complex(),
+                                "\"sampled_addmm\" not implemented for '", type_name_of(self.dtype()), "'");
   Tensor products;
   if (self.dim() == 2 && (self.dtype() == DType::kFloat32 || self.dtype() == DType::kFloat64)) {
     const Rows r = rows_of(self);
@@ -171,8 +172,8 @@ std::tuple<Tensor, Tensor> _sparse_mm_reduce_impl_kernel(const Tensor& self, con
   TESSERA_CHECK(how != std::end(kNames), "reduce argument must be either sum, mean, amax or amin, got ", reduce);
   TESSERA_CHECK_NOT_IMPLEMENTED(self.layout() == Layout::kSparseCsr, "sparse.mm with reduce: expected a matrix of ",
                                 "layout SparseCsr, but got ", shown(self.layout()));
-  TESSERA_CHECK(!is_sparse(other) && self.dim() == 2 && other.dim() == 2, "sparse.mm with reduce: expected a sparse and ",
-                "a dense matrix");
+  TESSERA_CHECK(!is_sparse(other) && self.dim() == 2 && other.dim() == 2,
+                "sparse.mm with reduce: expected a sparse and ", "a dense matrix");
   check_product(self, other);
   TESSERA_CHECK_NOT_IMPLEMENTED(self.is_floating_point(), "\"sparse_mm_reduce\" not implemented for '",
                                 type_name_of(self.dtype()), "'");
@@ -190,10 +191,11 @@ std::tuple<Tensor, Tensor> _sparse_mm_reduce_impl_kernel(const Tensor& self, con
 Tensor solved_sparse(const Tensor& a, const Tensor& b, bool left) {
   TESSERA_CHECK(left, "spsolve: only left=True, A X = B, is supported");
   TESSERA_CHECK(a.layout() == Layout::kSparseCsr && a.dim() == 2 && a.size(0) == a.size(1),
-                "spsolve: expected A to be a square matrix of layout SparseCsr, but got ", shown(a.layout()), " of shape ",
-                shape_string(a.sizes()));
-  TESSERA_CHECK(!is_sparse(b) && (b.dim() == 1 || b.dim() == 2) && b.size(0) == a.size(0), "spsolve: expected B to be a ",
-                "dense vector or matrix with ", a.size(0), " rows, but got shape ", shape_string(b.sizes()));
+                "spsolve: expected A to be a square matrix of layout SparseCsr, but got ", shown(a.layout()),
+                " of shape ", shape_string(a.sizes()));
+  TESSERA_CHECK(!is_sparse(b) && (b.dim() == 1 || b.dim() == 2) && b.size(0) == a.size(0),
+                "spsolve: expected B to be a ", "dense vector or matrix with ", a.size(0), " rows, but got shape ",
+                shape_string(b.sizes()));
   throw NotImplementedError("spsolve: there is no sparse solver for the CPU; use linalg.solve(A.to_dense(), B)");
 }
 
@@ -222,8 +224,7 @@ Tensor softmaxed(const Tensor& self, int64_t dim, bool log, const Tensor& x, con
     }
   const Tensor keys = rows.empty() ? make_filled(IntVector{n.size(1)}, Scalar(0), DType::kInt64, Device())
                                    : flat_places(stack(rows), sizes);
-  const cpu::Groups g =
-      cpu::group_keys(keys.data<int64_t>(), keys.numel(), std::max<int64_t>(1, checked_numel(sizes)));
+  const cpu::Groups g = cpu::group_keys(keys.data<int64_t>(), keys.numel(), std::max<int64_t>(1, checked_numel(sizes)));
   const Tensor in = contiguous(to(x, c)), result = y.defined() ? contiguous(to(y, c)) : y;
   const Tensor out = empty_kernel(in.sizes(), c);
   cpu::group_softmax(c, log, g.begins.data(), static_cast<int64_t>(g.keys.size()), g.order.get(),

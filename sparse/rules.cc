@@ -62,9 +62,10 @@ struct Rule {
   std::string name = op.name;
   if (op.overload[0]) name += std::string(".") + op.overload;
   DispatchKeySet backends = t.keys() & kBackendKeys;
-  throw NotImplementedError(str_cat("Could not run '", name, "' with arguments from the '",
-                                    key_name(backends.highest()), "' backend. This operator is not defined for tensors of layout torch.",
-                                    layout_name(t.layout()), ": use to_dense(), or values() for the specified elements."));
+  throw NotImplementedError(
+      str_cat("Could not run '", name, "' with arguments from the '", key_name(backends.highest()),
+              "' backend. This operator is not defined for tensors of layout torch.", layout_name(t.layout()),
+              ": use to_dense(), or values() for the specified elements."));
 }
 
 const Tensor& first_sparse(const Value* args, size_t n) {
@@ -99,8 +100,8 @@ Tensor on_values(const Call& c) {
     if (args[i].is_tensor() && args[i].tensor().defined() && args[i].tensor().dim() != 0) throw_not_served(c.op, self);
   if (c.out()) {
     const Tensor& out = c.tensor(c.n - 1);
-    TESSERA_CHECK(out.layout() == self.layout(), c.name, ": expected out= of layout ", shown(self.layout()), ", but got ",
-                  shown(out.layout()));
+    TESSERA_CHECK(out.layout() == self.layout(), c.name, ": expected out= of layout ", shown(self.layout()),
+                  ", but got ", shown(out.layout()));
     args[c.n - 1] = Value::of(empty_kernel(IntVector{0}, out.dtype()));
   }
   Value result;
@@ -110,7 +111,8 @@ Tensor on_values(const Call& c) {
 
 // threshold_backward: the gradient and what it depends on, at the same elements.
 Tensor thresholded(const Call& c) {
-  const Tensor &grad = c.tensor(0), self = is_sparse(c.tensor(1)) && is_coo(c.tensor(1)) ? coalesced(c.tensor(1)) : c.tensor(1);
+  const Tensor &grad = c.tensor(0),
+               self = is_sparse(c.tensor(1)) && is_coo(c.tensor(1)) ? coalesced(c.tensor(1)) : c.tensor(1);
   const Tensor& pattern = is_sparse(self) ? self : grad;
   std::vector<Value> args(c.args, c.args + c.n);
   args[0] = Value::of(members(masked_by(grad, pattern)).values);
@@ -133,9 +135,9 @@ Tensor converted(const Call& c) {  // _to_copy: dtype, layout, device, pin_memor
     return t.defined() ? clone(t.dtype() == d && t.device() == device ? t : to(t, device, d)) : t;
   };
   const Tensor compressed = there(m.compressed, m.compressed.dtype()), values = there(m.values, dtype);
-  return is_coo(self) ? make_coo(self.sizes(), compressed, values, m.coalesced)
-                      : make_compressed(self.layout(), self.sizes(), compressed, there(m.plain, m.compressed.dtype()),
-                                        values);
+  return is_coo(self)
+             ? make_coo(self.sizes(), compressed, values, m.coalesced)
+             : make_compressed(self.layout(), self.sizes(), compressed, there(m.plain, m.compressed.dtype()), values);
 }
 
 Tensor same_members(const Call& c) { return twin(c.tensor(0), true); }  // alias, detach
@@ -149,9 +151,7 @@ Tensor power(const Call& c) {
   return on_values(c);
 }
 
-Tensor conjugated(const Call& c) {
-  return with_values(c.tensor(0), conj_physical(members(c.tensor(0)).values));
-}
+Tensor conjugated(const Call& c) { return with_values(c.tensor(0), conj_physical(members(c.tensor(0)).values)); }
 
 // --- arithmetic
 
@@ -179,10 +179,15 @@ Tensor divided(const Call& c) {
   TESSERA_CHECK(is_number(c.args[1]), "Sparse division requires a scalar or zero-dim dense tensor divisor (got shape ",
                 shape_string(c.tensor(1).sizes()), " for divisor)");
   if (is_coo(self) && !members(self).coalesced && (c.name == "floor_divide" || c.n > 2)) {
-    const Call rounded{c.op, *[] {
+    const Call rounded{c.op,
+                       *[] {
                          static const Rule rule{"", on_values, kCoalesces, nullptr};
                          return &rule;
-                       }(), c.name, c.args, c.n, c.rets};
+                       }(),
+                       c.name,
+                       c.args,
+                       c.n,
+                       c.rets};
     if (c.name == "floor_divide" || !c.args[2].is_none()) return on_values(rounded);
   }
   return on_values(c);
@@ -299,7 +304,8 @@ Tensor concatenated(const Call& c) { return joined(c.args[0].tensor_list(), c.in
 Tensor stacked(const Call& c) {
   std::vector<Tensor> parts;
   for (const Tensor& t : c.args[0].tensor_list()) {
-    TESSERA_CHECK(is_coo(t), "Concatenating sparse tensors, but a dense tensor was found at position ", parts.size(), ".");
+    TESSERA_CHECK(is_coo(t), "Concatenating sparse tensors, but a dense tensor was found at position ", parts.size(),
+                  ".");
     parts.push_back(unsqueezed(t, wrap_dim(c.integer(1), t.dim() + 1)));
   }
   return joined(parts, wrap_dim(c.integer(1), parts.at(0).dim()));
@@ -439,10 +445,11 @@ Tensor filled_pattern(const Call& c) {
 }
 Tensor overwritten(const Call& c) {  // copy_
   const Tensor &self = c.tensor(0), &src = c.tensor(1);
-  TESSERA_CHECK(is_sparse(self) && is_sparse(src), "copy_() between dense and sparse Tensors is not implemented! Found ",
+  TESSERA_CHECK(is_sparse(self) && is_sparse(src),
+                "copy_() between dense and sparse Tensors is not implemented! Found ",
                 "self type = ", shown(self.layout()), " and src type = ", shown(src.layout()));
-  TESSERA_CHECK(self.layout() == src.layout(), "copy_(): expected tensors of one layout, but got ", shown(self.layout()),
-                " and ", shown(src.layout()));
+  TESSERA_CHECK(self.layout() == src.layout(), "copy_(): expected tensors of one layout, but got ",
+                shown(self.layout()), " and ", shown(src.layout()));
   return self.is_same(src) ? self : copied(src);
 }
 Tensor resized(const Call& c) {  // resize_ of CSR: rows and columns may come to it
@@ -463,7 +470,8 @@ Tensor resized(const Call& c) {  // resize_ of CSR: rows and columns may come to
   if (more > 0) {
     IntVector tail = part(compressed.sizes(), 0, batch);
     tail.push_back(more);
-    const std::vector<Tensor> both{compressed, clone(expand(narrow(compressed, -1, compressed.size(-1) - 1, 1), IntList(tail)))};
+    const std::vector<Tensor> both{compressed,
+                                   clone(expand(narrow(compressed, -1, compressed.size(-1) - 1, 1), IntList(tail)))};
     compressed = cat(both, -1);
   }
   return make_compressed(self.layout(), size, compressed, m.plain, m.values);
@@ -486,7 +494,8 @@ Tensor embedded(const Call& c) {  // F.linear with a sparse weight
   return bias.defined() ? add(shaped, bias) : shaped;
 }
 
-constexpr Rule kRules[] = {  // by name
+constexpr Rule kRules[] = {
+    // by name
     {"_conj", conjugated},
     {"_conj_physical", on_values},
     {"_local_scalar_dense", one_number},
@@ -587,7 +596,8 @@ constexpr Rule kRules[] = {  // by name
 static_assert(std::ranges::is_sorted(kRules, {}, [](const Rule& r) { return std::string_view(r.name); }));
 
 const Rule* rule_of(std::string_view name) {
-  const auto* r = std::ranges::lower_bound(kRules, name, {}, [](const Rule& rule) { return std::string_view(rule.name); });
+  const auto* r =
+      std::ranges::lower_bound(kRules, name, {}, [](const Rule& rule) { return std::string_view(rule.name); });
   return r != std::end(kRules) && r->name == name ? r : nullptr;
 }
 

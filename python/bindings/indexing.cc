@@ -6,6 +6,7 @@
 #include "python/bindings/args.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/convert/create.h"
+#include "python/bindings/library/fake.h"
 #include "python/bindings/types.h"
 #include "tensor/core/transforms.h"
 
@@ -374,6 +375,7 @@ PyObject* tensor_getitem(PyObject* self, PyObject* index) {
     }
     if (unwrap(self).keys().has(DispatchKey::kNamed)) [[unlikely]]
       return named_getitem(self, index);
+    if (indexed_in_python(*unwrap(self).impl())) return index_in_python("getitem", self, index, nullptr);
     return wrap(get(unwrap(self), index));
   });
 }
@@ -385,6 +387,10 @@ int tensor_setitem(PyObject* self, PyObject* index, PyObject* value) {
     if (needs_torch_function(args, 3)) [[unlikely]] {
       Ref f = Ref::steal(check(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), "__setitem__")));
       Ref done = Ref::steal(call_torch_function(f.get(), args, 3, nullptr));
+      return;
+    }
+    if (indexed_in_python(*unwrap(self).impl())) {
+      Ref done = Ref::steal(index_in_python("setitem", self, index, value));
       return;
     }
     set(unwrap(self), index, value);

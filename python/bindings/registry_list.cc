@@ -20,9 +20,9 @@ namespace tessera {
 OpInfoList all_registered_ops() {
   static const auto* all = [] {
     auto* list = new std::vector<const OpInfo*>;
-    for (OpInfoList library : {registry_ops(), registry_nn_ops(), registry_optim_ops(), registry_special(), registry_sparse(),
-                               registry_fft(), registry_linalg(), registry_signal(), registry_copies(),
-                               registry_foreach(), registry_distribution_ops(), registry_amp_ops()})
+    for (OpInfoList library : {registry_ops(), registry_nn_ops(), registry_optim_ops(), registry_special(),
+                               registry_sparse(), registry_fft(), registry_linalg(), registry_signal(),
+                               registry_copies(), registry_foreach(), registry_distribution_ops(), registry_amp_ops()})
       list->insert(list->end(), library.begin(), library.end());
     return list;
   }();

@@ -5,6 +5,7 @@
 #include "python/bindings/convert/names.h"
 #include "python/bindings/autograd/autograd.h"
 #include "python/bindings/calls.h"
+#include "python/bindings/library/fake.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"
 
@@ -45,7 +46,10 @@ int set_attribute(PyObject* self, PyObject* value, void* closure) {
 }
 
 // --- what the tensor is ---
-PyObject* get_shape(const Tensor& t) { return wrap_size(t.sizes()); }
+PyObject* get_shape(const Tensor& t) {
+  if (PyObject* symbolic = symbolic_shape_of(*t.impl())) return ask_symbolic_shape(symbolic, "size", nullptr);
+  return wrap_size(t.sizes());
+}
 PyObject* get_dtype(const Tensor& t) { return wrap(t.dtype()); }
 PyObject* get_device(const Tensor& t) { return wrap(t.device()); }
 PyObject* get_layout(const Tensor& t) { return wrap(t.layout()); }

@@ -13,6 +13,8 @@
 #include "python/bindings/convert/storage.h"
 #include "tensor/core/sparse.h"
 #include "python/bindings/convert/tensor_convert.h"
+#include "python/bindings/library/fake.h"
+#include "python/bindings/operators.h"
 #include "python/bindings/types.h"
 #include "tensor/core/device_hooks.h"
 #include "tensor/core/transforms.h"
@@ -39,6 +41,11 @@ PyObject* tuple_of(IntList l) {
 
 PyObject* py_size(PyObject* self, CallArgs call) {
   const Tensor& t = unwrap(self);
+  if (PyObject* symbolic = symbolic_shape_of(*t.impl())) {
+    PyObject* dim[1];
+    read_args({"size", {"dim"}, 1, 0}, call, dim);
+    return ask_symbolic_shape(symbolic, "size", dim[0]);
+  }
   if (call.n == 0 && !call.kwnames) return wrap_size(t.sizes());
   PyObject* a[1];
   read_args({"size", {"dim"}, 1, 0}, call, a);
@@ -55,6 +62,11 @@ PyObject* py_stride(PyObject* self, CallArgs call) {
   const Tensor& t = unwrap(self);
   check_has_strides(t, "strides");
   if (sparse::is_coo(t) && call.n == 0 && !call.kwnames) return tuple_of(IntVector(static_cast<size_t>(t.dim()), 0));
+  if (PyObject* symbolic = symbolic_shape_of(*t.impl())) {
+    PyObject* dim[1];
+    read_args({"stride", {"dim"}, 1, 0}, call, dim);
+    return ask_symbolic_shape(symbolic, "stride", dim[0]);
+  }
   if (call.n == 0 && !call.kwnames) return tuple_of(t.strides());
   PyObject* a[1];
   read_args({"stride", {"dim"}, 1, 0}, call, a);
@@ -69,6 +81,8 @@ PyObject* py_dim(PyObject* self, CallArgs call) {
 }
 PyObject* py_numel(PyObject* self, CallArgs call) {
   no_args("numel", call);
+  if (PyObject* symbolic = symbolic_shape_of(*unwrap(self).impl()))
+    return ask_symbolic_shape(symbolic, "numel", nullptr);
   return PyLong_FromLongLong(unwrap(self).numel());
 }
 PyObject* py_element_size(PyObject* self, CallArgs call) {
@@ -77,6 +91,8 @@ PyObject* py_element_size(PyObject* self, CallArgs call) {
 }
 PyObject* py_storage_offset(PyObject* self, CallArgs call) {
   no_args("storage_offset", call);
+  if (PyObject* symbolic = symbolic_shape_of(*unwrap(self).impl()))
+    return ask_symbolic_shape(symbolic, "storage_offset", nullptr);
   return PyLong_FromLongLong(unwrap(self).storage_offset());
 }
 PyObject* py_data_ptr(PyObject* self, CallArgs call) {
@@ -206,7 +222,12 @@ Scalar item_of(const Tensor& t) {
 }
 PyObject* py_item(PyObject* self, CallArgs call) {
   no_args("item", call);
-  return scalar_object(item_of(unwrap(self)));
+  const Tensor& t = unwrap(self);
+  if (!t.keys().has(DispatchKey::kPython)) return scalar_object(item_of(t));
+  WantSymbol number(find_op("aten::_local_scalar_dense")->op);
+  Ref plain = Ref::steal(check(scalar_object(item_of(t))));
+  Ref symbol = number.take();
+  return symbol ? symbol.release() : plain.release();
 }
 
 PyObject* py_complex(PyObject* self, CallArgs call) {

@@ -6,6 +6,7 @@
 
 #include "python/bindings/convert/create.h"
 #include "python/bindings/indexing.h"
+#include "python/bindings/library/fake.h"
 #include "python/bindings/library/library.h"
 #include "python/bindings/operators.h"
 #include "python/bindings/types.h"
@@ -155,7 +156,8 @@ PyObject* wrap(Tensor t) {
     Py_INCREF(known);
     return reinterpret_cast<PyObject*>(known);
   }
-  PyTensor* p = new_exact();
+  PyTypeObject* type = t.keys().has(DispatchKey::kPython) ? fake_type_of(*t.impl()) : nullptr;
+  PyTensor* p = type ? as(check(type->tp_alloc(type, 0))) : new_exact();
   attach(p, std::move(t));
   return reinterpret_cast<PyObject*>(p);
 }

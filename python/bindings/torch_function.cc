@@ -4,6 +4,7 @@
 
 #include "python/bindings/mode_stack.h"
 #include "python/bindings/tensor_type.h"
+#include "python/bindings/types.h"
 #include "tensor/core/restore.h"
 
 namespace tessera::python {
@@ -46,7 +47,7 @@ void collect(std::vector<PyObject*>& found, PyObject* o) {
   found.insert(found.begin() + static_cast<int64_t>(at), o);
 }
 void collect_deep(std::vector<PyObject*>& found, PyObject* o) {
-  if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) {
+  if (PyTuple_CheckExact(o) || PyList_CheckExact(o) || Py_TYPE(o) == SizeType) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) collect(found, PySequence_Fast_GET_ITEM(o, i));
   } else {
     collect(found, o);
@@ -203,7 +204,7 @@ bool needs_torch_function(PyObject* const* args, Py_ssize_t n) {
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* o = args[i];
     if (Py_TYPE(o) == TensorType) continue;
-    if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) {
+    if (PyTuple_CheckExact(o) || PyList_CheckExact(o) || Py_TYPE(o) == SizeType) {
       const Py_ssize_t m = PySequence_Fast_GET_SIZE(o);
       for (Py_ssize_t k = 0; k < m; ++k)
         if (type_overrides(Py_TYPE(PySequence_Fast_GET_ITEM(o, k)))) return true;

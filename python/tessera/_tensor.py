@@ -131,6 +131,8 @@ def __deepcopy__(self, memo):
     """A copy with a storage of its own; tensors that share a storage share the copy of it. Leaves only
     (RuntimeError).
     """
+    if tessera.overrides.has_torch_function_unary(self):
+        return tessera.overrides.handle_torch_function(tessera.Tensor.__deepcopy__, (self,), self, memo)
     if not self.is_leaf:
         raise RuntimeError(_DEEPCOPY_NON_LEAF)
     if id(self) in memo:

@@ -97,14 +97,10 @@ def _rebuild_sparse_tensor(layout, data):
     if kind == "sparse_coo":
         indices, values, size, *coalesced = data
         coalesced = coalesced[0] if coalesced else None
-        return tessera.sparse_coo_tensor(
-            indices, values, size, check_invariants=True, is_coalesced=coalesced
-        )
+        return tessera.sparse_coo_tensor(indices, values, size, check_invariants=True, is_coalesced=coalesced)
     if kind in ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
         compressed, plain, values, size = data
-        return tessera.sparse_compressed_tensor(
-            compressed, plain, values, size, layout=layout, check_invariants=True
-        )
+        return tessera.sparse_compressed_tensor(compressed, plain, values, size, layout=layout, check_invariants=True)
     raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
 
 

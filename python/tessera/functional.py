@@ -646,7 +646,9 @@ def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, ax
     n, pieces = data.shape[axis], counts.shape[-1]
     if not unsafe and counts.numel() and bool(((counts < 0).any() | (ends[..., -1] != n).any())):
         raise RuntimeError(f"segment_reduce(): expected lengths of at least 0 that sum to {n}, got {counts.tolist()}")
-    where = tessera.searchsorted(ends.contiguous(), tessera.arange(n).expand(*ends.shape[:-1], n).contiguous(), right=True)
+    where = tessera.searchsorted(
+        ends.contiguous(), tessera.arange(n).expand(*ends.shape[:-1], n).contiguous(), right=True
+    )
     where = where.reshape(*where.shape, *(1,) * (data.dim() - axis - 1)).expand(data.shape)
     kind, start = kinds[reduce]
     shape = (*data.shape[:axis], pieces, *data.shape[axis + 1 :])

@@ -166,9 +166,7 @@ Groups group_keys(const int64_t* keys, int64_t n, int64_t range) {
   return g;
 }
 
-bool KeySums::fits(int64_t n, int64_t range) {
-  return n >= 4096 && range <= 16 * n && shift_for(n, range) <= 16;
-}
+bool KeySums::fits(int64_t n, int64_t range) { return n >= 4096 && range <= 16 * n && shift_for(n, range) <= 16; }
 
 KeySums::KeySums(const int64_t* keys, int64_t n, int64_t range, const float* values)
     : entries_(static_cast<Entry*>(cpu_allocate(static_cast<size_t>(n) * sizeof(Entry)))),

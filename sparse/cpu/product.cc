@@ -235,12 +235,10 @@ void multiply_rows(DType t, const RowsView& a, const void* b, int64_t n, void* o
 
 void sample_products(DType t, const RowsView& p, const void* a, const void* b, int64_t depth, void* values) {
   parallel_for(p.height, rows_in_a_piece(p, depth), [&](int64_t first, int64_t last) {
-    if (t == DType::kFloat32)
-      TESSERA_SIMD(SampleF32)
-      (p, static_cast<const float*>(a), static_cast<const float*>(b), depth, static_cast<float*>(values), first, last);
-    else
-      TESSERA_SIMD(SampleF64)
-      (p, static_cast<const double*>(a), static_cast<const double*>(b), depth, static_cast<double*>(values), first, last);
+    if (t == DType::kFloat32) TESSERA_SIMD(SampleF32)
+    (p, static_cast<const float*>(a), static_cast<const float*>(b), depth, static_cast<float*>(values), first, last);
+    else TESSERA_SIMD(SampleF64)(p, static_cast<const double*>(a), static_cast<const double*>(b), depth,
+                                 static_cast<double*>(values), first, last);
   });
 }
 

@@ -18,8 +18,8 @@ struct RowsView {
 // out (height, n) = a @ b, b (width, n), both row-major. f32, f64, c64, c128, int64.
 void multiply_rows(DType t, const RowsView& a, const void* b, int64_t n, void* out);
 
-// values[k] = the product of row i of a (height, depth) and row columns[k] of b (width, depth), for element k of line i.
-// f32, f64.
+// values[k] = the product of row i of a (height, depth) and row columns[k] of b (width, depth), for element k of line
+// i. f32, f64.
 void sample_products(DType t, const RowsView& pattern, const void* a, const void* b, int64_t depth, void* values);
 
 // a @ b, both in rows; b has `width` columns. f64, c128, int64. Columns ascend.

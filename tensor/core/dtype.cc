@@ -56,12 +56,52 @@ constexpr DTypeInfo kInfo[kNumDTypes] = {
     {"int7", nullptr, 1, Category::kQuantized, true},
 };
 
-constexpr const char* kTypeNames[kNumDTypes] = {
-    "Bool",           "Byte",          "Char",        "Short",           "Int",
-    "Long",           "UInt16",        "UInt32",      "UInt64",          "Half",
-    "BFloat16",       "Float",         "Double",      "ComplexHalf",     "ComplexFloat",
-    "ComplexDouble",  "Float8_e4m3fn", "Float8_e5m2", "Float8_e4m3fnuz", "Float8_e5m2fnuz",
-    "Float8_e8m0fnu", "QUInt8",        "QInt8",       "QInt32",          "QUInt4x2", "QUInt2x4", "Bits1x8", "Bits2x4", "Bits4x2", "Bits8", "Bits16", "Float4_e2m1fn_x2", "UInt1", "UInt2", "UInt3", "UInt4", "UInt5", "UInt6", "UInt7", "Int1", "Int2", "Int3", "Int4", "Int5", "Int6", "Int7"};
+constexpr const char* kTypeNames[kNumDTypes] = {"Bool",
+                                                "Byte",
+                                                "Char",
+                                                "Short",
+                                                "Int",
+                                                "Long",
+                                                "UInt16",
+                                                "UInt32",
+                                                "UInt64",
+                                                "Half",
+                                                "BFloat16",
+                                                "Float",
+                                                "Double",
+                                                "ComplexHalf",
+                                                "ComplexFloat",
+                                                "ComplexDouble",
+                                                "Float8_e4m3fn",
+                                                "Float8_e5m2",
+                                                "Float8_e4m3fnuz",
+                                                "Float8_e5m2fnuz",
+                                                "Float8_e8m0fnu",
+                                                "QUInt8",
+                                                "QInt8",
+                                                "QInt32",
+                                                "QUInt4x2",
+                                                "QUInt2x4",
+                                                "Bits1x8",
+                                                "Bits2x4",
+                                                "Bits4x2",
+                                                "Bits8",
+                                                "Bits16",
+                                                "Float4_e2m1fn_x2",
+                                                "UInt1",
+                                                "UInt2",
+                                                "UInt3",
+                                                "UInt4",
+                                                "UInt5",
+                                                "UInt6",
+                                                "UInt7",
+                                                "Int1",
+                                                "Int2",
+                                                "Int3",
+                                                "Int4",
+                                                "Int5",
+                                                "Int6",
+                                                "Int7"};
 
 constexpr bool is_wide_unsigned(DType t) { return t == DType::kUInt16 || t == DType::kUInt32 || t == DType::kUInt64; }
 
@@ -130,8 +170,8 @@ DType promote_types(DType a, DType b) {
                 "offending types: ",
                 type_name_of(a), " ", type_name_of(b));
   TESSERA_CHECK(!is_float8(a) && !is_float8(b) && !is_storage_only(a) && !is_storage_only(b),
-                "Promotion for Float8 Types is not supported, attempted to promote ",
-                type_name_of(a), " and ", type_name_of(b));
+                "Promotion for Float8 Types is not supported, attempted to promote ", type_name_of(a), " and ",
+                type_name_of(b));
   if (is_wide_unsigned(a) || is_wide_unsigned(b)) {
     if (ca >= Category::kFloat) return a;
     if (cb >= Category::kFloat) return b;

@@ -78,8 +78,20 @@ struct DTypeInfo {
 };
 
 const DTypeInfo& dtype_info(DType t);
-inline constexpr uint8_t kDTypeSizes[kNumDTypes] = {1, 1, 1, 2, 4, 8, 2, 4, 8, 2, 2, 4, 8, 4, 8, 16, 1, 1, 1, 1, 1, 1, 1, 4, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-inline constexpr Category kDTypeCategories[kNumDTypes] = {Category::kBool, Category::kInt, Category::kInt, Category::kInt, Category::kInt, Category::kInt, Category::kInt, Category::kInt, Category::kInt, Category::kFloat, Category::kFloat, Category::kFloat, Category::kFloat, Category::kComplex, Category::kComplex, Category::kComplex, Category::kFloat, Category::kFloat, Category::kFloat, Category::kFloat, Category::kFloat, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kFloat, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized};
+inline constexpr uint8_t kDTypeSizes[kNumDTypes] = {1, 1, 1, 2, 4, 8, 2, 4, 8, 2, 2, 4, 8, 4, 8, 16,
+                                                    1, 1, 1, 1, 1, 1, 1, 4, 1, 1, 1, 1, 1, 1, 2, 1,
+                                                    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+inline constexpr Category kDTypeCategories[kNumDTypes] = {
+    Category::kBool,      Category::kInt,       Category::kInt,       Category::kInt,       Category::kInt,
+    Category::kInt,       Category::kInt,       Category::kInt,       Category::kInt,       Category::kFloat,
+    Category::kFloat,     Category::kFloat,     Category::kFloat,     Category::kComplex,   Category::kComplex,
+    Category::kComplex,   Category::kFloat,     Category::kFloat,     Category::kFloat,     Category::kFloat,
+    Category::kFloat,     Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized,
+    Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized,
+    Category::kQuantized, Category::kFloat,     Category::kQuantized, Category::kQuantized, Category::kQuantized,
+    Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized,
+    Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized, Category::kQuantized,
+    Category::kQuantized};
 inline constexpr int64_t item_size(DType t) { return kDTypeSizes[static_cast<int>(t)]; }
 inline constexpr Category category_of(DType t) { return kDTypeCategories[static_cast<int>(t)]; }
 inline constexpr bool is_floating_point(DType t) { return category_of(t) == Category::kFloat; }

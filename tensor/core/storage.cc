@@ -49,6 +49,7 @@ IntrusivePtr<StorageImpl> StorageImpl::without_data(Device device, size_t nbytes
   StorageImpl* s = StoragePool::make();
   s->device_ = device;
   s->nbytes_ = nbytes;
+  s->shrunk_ = device.is_meta();  // a tensor that says it is elsewhere (a fake one) has nothing to read
   return IntrusivePtr<StorageImpl>::adopt(s);
 }
 

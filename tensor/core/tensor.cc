@@ -89,8 +89,14 @@ const Tensor& Tensor::requires_grad_(bool b) const {
   return *this;
 }
 
+namespace internal {
+[[gnu::weak]] Scalar item_in_python(const Tensor& t);  // of the binding: tensors that Python looks after
+}
 Scalar Tensor::item_scalar() const {
   if (is_transformed(keys()) && &internal::item_in_transform) return internal::item_in_transform(*this);
+  if (keys().has(DispatchKey::kPython) && &internal::item_in_python &&
+      !(thread_state.excluded & DispatchKeySet(DispatchKey::kPython).bits()))
+    return internal::item_in_python(*this);
   TESSERA_CHECK(numel() == 1, "a Tensor with ", numel(), " elements cannot be converted to Scalar");
   TESSERA_CHECK(!is_meta(), "Tensor.item() cannot be called on meta tensors");
   TESSERA_CHECK(data_ptr(), "Cannot access data pointer of Tensor that doesn't have storage");

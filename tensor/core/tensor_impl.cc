@@ -38,13 +38,17 @@ IntrusivePtr<TensorImpl> make_tensor_impl(Storage storage, DType dtype, Device d
 }
 
 void TensorImpl::check_fits_storage() const {
-  TESSERA_CHECK(layout_ == Layout::kStrided, "Cannot access data pointer of Tensor that doesn't have storage: a tensor of layout ",
+  TESSERA_CHECK(layout_ == Layout::kStrided,
+                "Cannot access data pointer of Tensor that doesn't have storage: a tensor of layout ",
                 layout_name(layout_), " keeps its elements in members; use .values() or .to_dense()");
   TESSERA_CHECK(!is_transformed(keys_),
                 "Cannot access data pointer of Tensor that doesn't have storage: it is inside of a function transform "
                 "(vmap, grad, jvp ...), where data can be reached by operators alone, not by .numpy(), .tolist() or "
                 ".data_ptr(). Return it from the transformed function and read it outside.");
   if (numel_ == 0 || device_.is_meta()) return;
+  TESSERA_CHECK(!storage_->device().is_meta(),
+                "Cannot access data pointer of Tensor that doesn't have storage: it is a fake one, of which only the "
+                "metadata is known");
   int64_t last = offset_;
   for (int i = 0; i < dim(); ++i) last += (sizes()[static_cast<size_t>(i)] - 1) * strides()[static_cast<size_t>(i)];
   const int64_t needed = (last + 1) * item_size(dtype_);

@@ -25,6 +25,10 @@ namespace internal {
 [[gnu::weak]] bool has_batches_of(const Tensor& t, const Tensor& other);
 }  // namespace internal
 
+// Nothing is known of the values: a meta tensor, or a fake one, whose storage is a meta tensor's. Checks of values are
+// left out.
+inline bool values_unknown(const Tensor& t) { return t.is_meta() || (t.storage() && t.storage()->device().is_meta()); }
+
 // For code that reads numbers: what a transformed tensor stands for, as long as that is one value. (Reading one with a
 // batch is an Error.)
 inline const Tensor& with_one_value(const Tensor& t) {

@@ -26,9 +26,9 @@ enum class OpText : uint8_t {
   kGradients,     // "": not differentiable; "*": through the ops that it calls; "self other=0": of these arguments, the
                   // second one's always 0; "self!": not implemented, asking raises
   kConstants,     // "1 2": the results that have no derivative although they are floats
-  kForward,  // where the rule of forward mode comes from: "derived", "written" or "fallback" (twice through the
-             // gradient); "": not differentiable, or through the ops that it calls
-  kNumbers,  // the floating numbers that it takes: "both", "real" or "complex"
+  kForward,       // where the rule of forward mode comes from: "derived", "written" or "fallback" (twice through the
+                  // gradient); "": not differentiable, or through the ops that it calls
+  kNumbers,       // the floating numbers that it takes: "both", "real" or "complex"
   kNumTexts
 };
 inline constexpr int kNumOpTexts = static_cast<int>(OpText::kNumTexts);

@@ -314,7 +314,7 @@ Tensor window(const char* name, int64_t length, bool periodic, cpu::Sequence s, 
   const Tensor r = empty(IntVector{length}, t, std::nullopt, device);
   s.count = length;
   s.span = static_cast<double>(periodic ? length : length - 1);
-  if (!r.is_meta()) TESSERA_ON(r.device(), run_sequence)(s, t, r.data_ptr());
+  if (!values_unknown(r)) TESSERA_ON(r.device(), run_sequence)(s, t, r.data_ptr());
   return r;
 }
 }  // namespace

@@ -117,10 +117,17 @@ Tensor _to_copy_kernel(const Tensor& self, std::optional<DType> dtype, std::opti
   return r;
 }
 
+// Where a tensor goes; one that Python looks after (fake, wrapped) need not find the device there.
+Device destination(const Tensor& self, Device d) {
+  if (!self.keys().has(DispatchKey::kPython)) return factory_device(d);
+  if (d.is_cpu()) return Device();
+  return d.is_meta() || d.has_index() ? d : Device(d.type, 0);
+}
+
 Tensor to_impl(const Tensor& self, std::optional<DType> dtype, std::optional<Device> device, bool non_blocking,
                bool copy, std::optional<MemoryFormat> format) {
   const DType t = dtype.value_or(self.dtype());
-  const Device d = device ? factory_device(device) : self.device();
+  const Device d = device ? destination(self, *device) : self.device();
   const MemoryFormat f = format.value_or(MemoryFormat::kPreserve);
   if (!copy && t == self.dtype() && d == self.device() && (f == MemoryFormat::kPreserve || self.is_contiguous(f)))
     return self;

@@ -116,7 +116,8 @@ namespace {
 // Whether a sparse layout is asked for; NotImplementedError for those that there are no tensors of.
 bool wants_sparse(const char* op, std::optional<Layout> layout) {
   if (!layout || *layout == Layout::kStrided) return false;
-  if (*layout < Layout::kSparseCoo || *layout > Layout::kSparseBsc || !&sparse::empty_of) options::check_layout(op, layout);
+  if (*layout < Layout::kSparseCoo || *layout > Layout::kSparseBsc || !&sparse::empty_of)
+    options::check_layout(op, layout);
   return true;
 }
 }  // namespace

@@ -1,5 +1,6 @@
 // Gather, scatter, index tensors and masks: checks and geometry; the moves are done by tensor/cpu/index/index.h.
 #include "tensor/cpu/index/index.h"
+#include "tensor/core/transforms.h"
 
 #include <algorithm>
 
@@ -267,7 +268,8 @@ void index_fill_int_Scalar_kernel(const Tensor& self, int64_t dim, const Tensor&
 Tensor index_fill_tensor(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
   TESSERA_CHECK(value.dim() == 0, "index_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
                 value.dim(), " dimension(s).");
-  if (!value.requires_grad() && !any_dual(value)) return index_fill(self, dim, index, value.item_scalar());
+  if (!value.requires_grad() && !any_dual(value) && !values_unknown(value))
+    return index_fill(self, dim, index, value.item_scalar());
   // A place that is named twice is filled once: value's gradient counts it once.
   const Tensor filled = index_fill(zeros(self.sizes(), DType::kBool, std::nullopt, self.device()), dim, index, true);
   return where(filled, to(value, self.dtype()), self);
@@ -493,9 +495,13 @@ const Tensor& index_put_inplace(const Tensor& self, TensorList indices, const Te
                 " for the source.");
   check_no_internal_overlap(self);
   same_device(self, values);
-  if (!accumulate && self.is_cpu() && values.is_cpu() && is_whole_mask(self, indices) &&
+  if (!accumulate && self.is_cpu() && values.is_cpu() && is_whole_mask(self, indices) && !values_unknown(self) &&
       put_by_mask(self, indices[0], values))
     return self;
+  if (self.is_meta() && std::ranges::any_of(indices, [](const Tensor& i) {
+        return i.defined() && (i.dtype() == DType::kBool || i.dtype() == DType::kUInt8);
+      }))
+    return self;  // how many elements the mask selects is not known
   const IndexPlan plan(self, indices);
   const IntVector broadcast = [&] {
     try {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tensor/core/transforms.h"
 #include "tensor/engine/pointwise.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/arithmetic_kernels.h"
@@ -77,7 +78,7 @@ void sub_check(const Tensor& self, const Tensor& other, const Scalar& alpha) {
 }
 
 void integer_division_check(const Tensor& self, const Tensor& other) {
-  if (!other.is_meta() && other.numel() && self.numel() && all_integral(self, other)) has_zero(other);
+  if (!values_unknown(other) && other.numel() && self.numel() && all_integral(self, other)) has_zero(other);
 }
 
 void pow_check(const Tensor& self, const Tensor& exponent) {
@@ -370,13 +371,13 @@ Tensor masked_fill_tensor_composite(const Tensor& self, const Tensor& mask, cons
   check_fill_value(value);
   TESSERA_CHECK(mask.dtype() == DType::kBool, "masked_fill_ only supports boolean masks, but got mask with dtype ",
                 name_of(mask.dtype()));
-  if (!value.requires_grad() && !any_dual(value) && value.is_cpu())
+  if (!value.requires_grad() && !any_dual(value) && value.is_cpu() && !values_unknown(value))
     return _masked_fill(self, mask, value.item_scalar());
   return where(mask, fill_value_as(value, self), self);
 }
 const Tensor& masked_fill_tensor_inplace(const Tensor& self, const Tensor& mask, const Tensor& value) {
   check_fill_value(value);
-  if (!value.requires_grad() && !any_dual(value) && value.is_cpu())
+  if (!value.requires_grad() && !any_dual(value) && value.is_cpu() && !values_unknown(value))
     return _masked_fill_(self, mask, value.item_scalar());
   const IntVector shape = infer_broadcast(self.sizes(), mask.sizes());
   TESSERA_CHECK(std::ranges::equal(shape, self.sizes()), "output with shape ", shape_string(self.sizes()),

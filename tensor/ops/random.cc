@@ -44,7 +44,7 @@ const Generator& source_for(const Tensor& t, const Generator& g) {
 // New tensors are filled below the dispatcher where that is possible: they have had no other version.
 template <class Cpu, class Other>
 Tensor filled_new(const Tensor& t, Cpu cpu, Other other) {
-  if ((t.is_cpu() || t.is_cuda() || t.is_meta()) && !inside_transform())
+  if ((t.is_cpu() || t.is_cuda() || t.is_meta()) && !inside_transform() && !t.keys().has(DispatchKey::kPython))
     cpu(t);
   else
     other(t);
@@ -235,7 +235,7 @@ int64_t scalar_of(const Tensor& high) {
 namespace {
 void check_std(const Tensor& std) {
   TESSERA_CHECK(!std.is_complex(), "normal expects standard deviation to be non-complex");
-  TESSERA_CHECK(std.numel() == 0 || std.is_meta() || item(all(ge(std, 0))).to_bool(),
+  TESSERA_CHECK(std.numel() == 0 || values_unknown(std) || item(all(ge(std, 0))).to_bool(),
                 "normal expects all elements of std >= 0.0");
 }
 Tensor fresh(const Tensor& like, IntList sizes) { return empty_tensor(sizes, {}, like.dtype(), like.device()); }

@@ -161,7 +161,7 @@ Tensor quantile_impl(const Tensor& self, const Tensor& q, std::optional<int64_t>
                 "quantile() input tensor must be either float or double dtype");
   TESSERA_CHECK(self.dtype() == q.dtype(), "quantile() q tensor must be same dtype as the input tensor");
   TESSERA_CHECK(self.device() == q.device(), "quantile() q tensor must be on the same device as the input tensor");
-  if (!q.is_meta() && q.numel() > 0 && !is_transformed(q))
+  if (!values_unknown(q) && q.numel() > 0 && !is_transformed(q))
     TESSERA_CHECK(all(logical_and(ge(q, Scalar(0)), le(q, Scalar(1)))).item<bool>(),
                   "quantile() q values must be in the range [0, 1]");
   // Values along the last dimension, quantiles along the last dimension.
@@ -219,7 +219,7 @@ Tensor cov_impl(const Tensor& self, int64_t correction, const Tensor& fweights, 
     TESSERA_CHECK(w.numel() == observations, "cov(): expected ", name,
                   " to have the same numel as there are observations in the input but got ", w.numel(),
                   " != ", observations);
-    if (w.numel() && !w.is_meta())
+    if (w.numel() && !values_unknown(w))
       TESSERA_CHECK(ge(w.min(), Scalar(0)).item<bool>(), "cov(): ", name, " cannot be negative");
   };
   Tensor w;
@@ -239,7 +239,7 @@ Tensor cov_impl(const Tensor& self, int64_t correction, const Tensor& fweights, 
   }
   const int64_t dims[1] = {1};
   const Tensor total = w.defined() ? sum(w) : int64_tensor(observations, in);
-  TESSERA_CHECK(!w.defined() || w.is_meta() || total.item_scalar().to_double() != 0,
+  TESSERA_CHECK(!w.defined() || values_unknown(w) || total.item_scalar().to_double() != 0,
                 "cov(): weights sum to zero, can't be normalized");
   const Tensor average = div(sum(w.defined() ? mul(in, w) : in, IntList(dims)), total);
   Tensor norm_factor;

@@ -10,6 +10,7 @@
 #include "python/bindings/convert/storage.h"
 #include "python/bindings/convert/tensor_convert.h"
 #include "python/bindings/convert/names.h"
+#include "python/bindings/library/fake.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"
 #include "tensor/core/device_hooks.h"
@@ -66,8 +67,10 @@ PyObject* py_tensor(PyObject*, CallArgs call) {
                        "sourceTensor.detach().clone().requires_grad_(True), rather than "
                        "torch.tensor(sourceTensor).",
                        1));
-  Tensor t = tensor_from_data(a[0], dtype, device);
-  if (pin) t = options::pinned(t);
+  Tensor t = lifted(device, [&](std::optional<Device> on) {
+    Tensor made = tensor_from_data(a[0], dtype, on);
+    return pin ? options::pinned(made) : made;
+  });
   if (requires_grad) {
     TESSERA_CHECK(t.is_floating_point() || t.is_complex(),
                   "Only Tensors of floating point and complex dtype can require gradients");
@@ -93,9 +96,11 @@ PyObject* py_as_tensor(PyObject*, CallArgs call) {
       return Py_NewRef(a[0]);
     return wrap(converted(t, dtype, device));
   }
-  if (is_ndarray(a[0])) return wrap(converted(tensor_from_ndarray(a[0], true), dtype, device));
+  if (is_ndarray(a[0]))
+    return wrap(lifted(
+        device, [&](std::optional<Device> on) { return converted(tensor_from_ndarray(a[0], true), dtype, on); }));
   if (has_cuda_array(a[0])) return wrap(converted(tensor_over_cuda_array(a[0]), dtype, device));
-  return wrap(tensor_from_data(a[0], dtype, device));
+  return wrap(lifted(device, [&](std::optional<Device> on) { return tensor_from_data(a[0], dtype, on); }));
 }
 
 PyObject* py_from_numpy(PyObject*, CallArgs call) {

@@ -13,11 +13,17 @@ namespace {
 
 NamedOp g_to_copy("aten::_to_copy"), g_contiguous("aten::contiguous");
 
+// Where t goes; a tensor that Python looks after (fake, wrapped) need not find the device there.
+Device destination(const Tensor& t, Device d) {
+  if (!t.keys().has(DispatchKey::kPython) || d.is_cpu()) return complete_device(d);
+  return d.is_meta() || d.has_index() ? d : Device(d.type, 0);
+}
+
 // The same object where nothing changes.
 PyObject* convert(PyObject* self, const ToArgs& a) {
   const Tensor& t = unwrap(self);
   const std::optional<Device> device =
-      a.device && *a.device != t.device() ? std::optional(complete_device(*a.device)) : std::nullopt;
+      a.device && *a.device != t.device() ? std::optional(destination(t, *a.device)) : std::nullopt;
   const bool moves = device && *device != t.device();
   const bool casts = a.dtype && *a.dtype != t.dtype();
   const MemoryFormat format = a.memory_format.value_or(MemoryFormat::kPreserve);

@@ -10,6 +10,7 @@
 #include "autograd/tangent.h"
 #include "python/bindings/args.h"
 #include "python/bindings/autograd/autograd.h"
+#include "python/bindings/library/fake.h"
 #include "python/bindings/operators.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/torch_function.h"
@@ -174,12 +175,12 @@ PyObject* py_define(PyObject*, PyObject* args) {
     OpInfo& info = op->info_data;
     info = {op.get(), &g_dynamic_adapter};
     op->texts.assign(1, '\0');  // offset 0: nothing written
-    for (const auto& [which, written] : std::initializer_list<std::pair<OpText, std::string>>{
-             {OpText::kSchema, op->schema.str()},
-             {OpText::kTags, tags},
-             {OpText::kSource, "torch.library"},
-             {OpText::kGradients, "*"},
-             {OpText::kNumbers, "both"}}) {
+    for (const auto& [which, written] :
+         std::initializer_list<std::pair<OpText, std::string>>{{OpText::kSchema, op->schema.str()},
+                                                               {OpText::kTags, tags},
+                                                               {OpText::kSource, "torch.library"},
+                                                               {OpText::kGradients, "*"},
+                                                               {OpText::kNumbers, "both"}}) {
       info.offsets[static_cast<int>(which)] = static_cast<uint32_t>(op->texts.size());
       op->texts.append(written).push_back('\0');
     }
@@ -393,6 +394,12 @@ PyObject* run(Overload& o, const DispatchKeySet* keys, const Value* values) {
   Value rets[kMaxArgs];
   const size_t count = o.plan().schema().returns.size();
   TESSERA_CHECK(count <= kMaxArgs, o.info().schema(), ": too many results");
+  if (count == 1 && !o.plan().schema().returns[0].type.is(TypeKind::kTensor)) {
+    WantSymbol number(o.info().op);
+    o.info().adapter->call(*o.info().op, keys, values, rets);
+    Ref symbol = number.take();
+    return symbol ? symbol.release() : to_python(rets[0]);
+  }
   o.info().adapter->call(*o.info().op, keys, values, rets);
   if (count == 0) return none();
   if (count == 1) return to_python(rets[0]);
@@ -645,7 +652,8 @@ bool is_default(const SchemaArgument& a, PyObject* value) {
 }
 }  // namespace
 
-void call_as_written(const OpInfo& info, const Value* args, size_t num_args, Ref* positional, Ref* keywords) {
+void call_as_written(const OpInfo& info, const Value* args, size_t num_args, Ref* positional, Ref* keywords,
+                     PyObject* symbols) {
   const FunctionSchema& schema = schema_of(info);
   std::vector<Ref> given;
   size_t keep = 0;
@@ -654,8 +662,11 @@ void call_as_written(const OpInfo& info, const Value* args, size_t num_args, Ref
     const SchemaArgument& a = schema.arguments[i];
     const bool number = args[i].is_tensor() && args[i].tensor().defined() && !args[i].tensor().is_meta() &&
                         args[i].tensor().impl()->is_wrapped_number();
-    Ref value = checked_call(to_python(number ? Value::of(args[i].tensor().item_scalar()) : args[i]));
-    const bool left_out = is_default(a, value.get());
+    Ref position = symbols ? checked_call(PyLong_FromSize_t(i)) : Ref();
+    PyObject* symbol = symbols ? PyDict_GetItemWithError(symbols, position.get()) : nullptr;
+    Ref value = symbol ? Ref::borrow(symbol)
+                       : checked_call(to_python(number ? Value::of(args[i].tensor().item_scalar()) : args[i]));
+    const bool left_out = !symbol && is_default(a, value.get());
     if (!a.kwarg_only) {
       given.push_back(std::move(value));
       if (!left_out) keep = given.size();
@@ -671,6 +682,10 @@ void results_from_python(const OpInfo& info, PyObject* result, Value* rets, size
   const FunctionSchema& schema = schema_of(info);
   auto convert = [&](PyObject* o, size_t i) {
     const SchemaType& type = schema.returns[i].type;
+    if (is_symbolic_number(o)) {
+      rets[i] = to_value(plain_result(*info.op, o).get(), type);
+      return;
+    }
     if (o == Py_None && type.is(TypeKind::kTensor)) {
       rets[i] = Value::none();
       return;
@@ -713,6 +728,7 @@ void init_library(PyObject* module) {
   check(PyType_Ready(&RegistrationType));
   check(PyModule_AddObjectRef(module, "_OpBase", reinterpret_cast<PyObject*>(&OpBaseType)));
   init_dispatch_modes(module);
+  init_fake(module);
 }
 
 }  // namespace tessera::python

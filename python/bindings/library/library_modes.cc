@@ -3,6 +3,7 @@
 
 #include "func/functional.h"
 #include "python/bindings/autograd/autograd.h"
+#include "python/bindings/library/fake.h"
 #include "python/bindings/library/library.h"
 #include "python/bindings/mode_stack.h"
 #include "python/bindings/operators.h"
@@ -79,6 +80,12 @@ void python_dispatch(void*, const OpHeader& op, DispatchKeySet keys, const Value
                      size_t num_rets) {
   GilAcquire gil;
   try {
+    const bool decomposes = is_composite(op);
+    PyObject* top = stack().empty() ? nullptr : stack().back().get();
+    const Ref symbols = take_symbols(op);
+    if (decomposes ? symbolic_composite(top, op, args, num_args, rets, num_rets, symbols.get())
+                   : fake_dispatch(top, op, args, num_args, rets, num_rets, symbols.get()))
+      return;
     std::vector<Ref> found;
     for (size_t i = 0; i < num_args; ++i) {
       if (args[i].is_tensor()) collect(found, args[i].tensor());
@@ -89,11 +96,16 @@ void python_dispatch(void*, const OpHeader& op, DispatchKeySet keys, const Value
     if (decomposes || (stack().empty() && found.empty())) {
       if (!decomposes) check_data(args, num_args);
       const DispatchKeySet below = keys - DispatchKeySet(DispatchKey::kPython);
-      op.info->adapter->call(op, &below, args, rets);
+      try {
+        op.info->adapter->call(op, &below, args, rets);
+      } catch (const Error& e) {
+        if (!reads_fake_tensors(e)) throw;
+        refuse_values(op);
+      }
       return;
     }
     Ref func = checked_call(overload_object(op)), positional, keywords;
-    call_as_written(*op.info, args, num_args, &positional, &keywords);
+    call_as_written(*op.info, args, num_args, &positional, &keywords, symbols.get());
     Ref types = checked_call(PyTuple_New(static_cast<Py_ssize_t>(found.size())));
     for (size_t i = 0; i < found.size(); ++i)
       PyTuple_SET_ITEM(types.get(), static_cast<Py_ssize_t>(i),
@@ -170,6 +182,12 @@ PyMethodDef g_functions[] = {{"_push_on_torch_dispatch_stack", py_push, METH_O, 
                              {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
+
+PyObject* innermost_dispatch_mode(bool (*wanted)(PyObject*)) {
+  for (size_t i = stack().size(); i-- > 0;)
+    if (wanted(stack()[i].get())) return stack()[i].get();
+  return nullptr;
+}
 
 bool overrides_torch_dispatch(PyTypeObject* type) {
   if (type == TensorType) return false;

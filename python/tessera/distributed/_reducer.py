@@ -177,7 +177,8 @@ class Reducer:
 
     def _build(self, lists):
         self.buckets = [
-            _Bucket(index, numbers, [self.params[i] for i in numbers], self.reduced_dtype) for index, numbers in enumerate(lists)
+            _Bucket(index, numbers, [self.params[i] for i in numbers], self.reduced_dtype)
+            for index, numbers in enumerate(lists)
         ]
         self.bucket_of = {
             number: (bucket, place) for bucket in self.buckets for place, number in enumerate(bucket.numbers)

@@ -190,7 +190,9 @@ def _sequence(mode):
         x = input.transpose(0, 1) if batch_first else input
         steps, n = x.shape[:2]
         if steps == 0:
-            raise RuntimeError(f"{name}(): expected sequence length to be larger than 0, got input of {list(input.shape)}")
+            raise RuntimeError(
+                f"{name}(): expected sequence length to be larger than 0, got input of {list(input.shape)}"
+            )
         out, last = run_layers(mode, x.reshape(steps * n, -1), [n] * steps, states, weights, directions, dropout)
         out = out.reshape(steps, n, -1)
         return (out.transpose(0, 1) if batch_first else out, *last)

@@ -65,7 +65,6 @@ def _update(p, grad, total, t, group):
         grad = (-grad if group["maximize"] else grad).coalesce()
         rows, values = grad._indices(), grad._values()
 
-
         def sparse(v):
             return tessera._sparse_coo_tensor_unsafe(rows, v, grad.size(), is_coalesced=True)
 

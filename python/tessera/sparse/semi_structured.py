@@ -21,7 +21,9 @@ def _check(tensor):
     if not isinstance(tensor, tessera.Tensor) or tensor.layout != tessera.strided:
         raise RuntimeError("to_sparse_semi_structured expects a strided tensor")
     if tensor.dim() != 2:
-        raise RuntimeError(f"Error original_tensor.dim = {tensor.dim()} is not supported! Only 2d tensors are supported.")
+        raise RuntimeError(
+            f"Error original_tensor.dim = {tensor.dim()} is not supported! Only 2d tensors are supported."
+        )
     if str(tensor.dtype).rpartition(".")[2] not in _DTYPES:
         raise RuntimeError(
             f"Error original_tensor.dtype {tensor.dtype} is not a supported dtype! dtype must be one of: {_DTYPES}"
@@ -40,7 +42,9 @@ def _pack(dense):
     places = (groups != 0).to(tessera.int8).topk(2, dim=-1).indices.sort(dim=-1).values
     kept = groups.gather(-1, places)
     if int((groups != 0).sum()) != int((kept != 0).sum()):
-        raise RuntimeError("the tensor is not 2:4 sparse: a group of four neighbours in a row has more than two nonzero elements")
+        raise RuntimeError(
+            "the tensor is not 2:4 sparse: a group of four neighbours in a row has more than two nonzero elements"
+        )
     meta = (places[..., 0] + 4 * places[..., 1]).to(tessera.int8)
     return kept.reshape(rows, columns // 2).contiguous(), meta.contiguous()
 
@@ -55,7 +59,9 @@ def _unpack(packed, meta, columns):
 def _prune(dense):
     """The tensor with the two greatest magnitudes of each group of four kept, zeros elsewhere."""
     groups = dense.reshape(dense.shape[0], -1, 4)
-    keep = tessera.zeros_like(groups, dtype=tessera.bool).scatter(-1, groups.abs().float().topk(2, dim=-1).indices, True)
+    keep = tessera.zeros_like(groups, dtype=tessera.bool).scatter(
+        -1, groups.abs().float().topk(2, dim=-1).indices, True
+    )
     return tessera.where(keep, groups, tessera.zeros_like(groups)).reshape(dense.shape)
 
 
@@ -118,9 +124,7 @@ class SparseSemiStructuredTensor(tessera.Tensor):
         return _unpack(self.packed_t, self.meta_t, self.shape[0]).t()
 
     def _transposed(self):
-        return type(self)(
-            (self.shape[1], self.shape[0]), self.packed_t, self.meta_t, self.packed, self.meta, None
-        )
+        return type(self)((self.shape[1], self.shape[0]), self.packed_t, self.meta_t, self.packed, self.meta, None)
 
     def __repr__(self, *, tensor_contents=None):
         return f"{type(self).__name__}(shape={tuple(self.shape)})"
@@ -174,7 +178,9 @@ def _copy(tensor, **kwargs):
     for name in ("packed", "meta", "packed_t", "meta_t"):
         part = getattr(tensor, name)
         if part is not None:
-            part = part.to(**kwargs).clone() if name.startswith("packed") else part.to(device=kwargs.get("device")).clone()
+            part = (
+                part.to(**kwargs).clone() if name.startswith("packed") else part.to(device=kwargs.get("device")).clone()
+            )
         parts.append(part)
     return type(tensor)(tensor.shape, *parts, tensor.compressed_swizzled_bitmask)
 
@@ -224,5 +230,9 @@ def to_sparse_semi_structured(original_tensor, transposed=False):
     """
     if transposed:
         raise DeprecationWarning("transposed=True was removed: transpose the result")
-    kind = SparseSemiStructuredTensorCUTLASS if SparseSemiStructuredTensor._FORCE_CUTLASS else SparseSemiStructuredTensorCUSPARSELT
+    kind = (
+        SparseSemiStructuredTensorCUTLASS
+        if SparseSemiStructuredTensor._FORCE_CUTLASS
+        else SparseSemiStructuredTensorCUSPARSELT
+    )
     return kind.from_dense(original_tensor)

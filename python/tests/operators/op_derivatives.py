@@ -44,9 +44,7 @@ class Entry:
 def entries():
     # Operators of sparse tensors are checked on such tensors: python/tests/sparse/test_sparse_gradients.py.
     rows = [
-        row
-        for row in tessera._C._operator_table()
-        if row[0].startswith("aten::") and not row[4].startswith("sparse/")
+        row for row in tessera._C._operator_table() if row[0].startswith("aten::") and not row[4].startswith("sparse/")
     ]
     return sorted((Entry(row) for row in rows), key=lambda e: e.name)
 

@@ -138,7 +138,13 @@ def test_shapes():
     ):
         tessera.testing.assert_close(got.to_dense(), want)
     assert [x.to_dense().tolist() for x in t] == DENSE.tolist() and len(t) == 4
-    for call in (lambda: h.transpose(0, 2), lambda: t.reshape(3, 4), lambda: t.expand(2, 4, 3), lambda: t[4], lambda: t[[0]]):
+    for call in (
+        lambda: h.transpose(0, 2),
+        lambda: t.reshape(3, 4),
+        lambda: t.expand(2, 4, 3),
+        lambda: t[4],
+        lambda: t[[0]],
+    ):
         with pytest.raises((RuntimeError, IndexError)):
             call()
 

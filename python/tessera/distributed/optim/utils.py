@@ -63,9 +63,7 @@ def _of_class(cls):
 
 
 _NAMES = "Adadelta Adagrad Adam Adamax AdamW RMSprop Rprop SGD".split()
-functional_optim_map = {
-    getattr(tessera.optim, name): _of_class(getattr(tessera.optim, name)) for name in _NAMES
-}
+functional_optim_map = {getattr(tessera.optim, name): _of_class(getattr(tessera.optim, name)) for name in _NAMES}
 
 
 def register_functional_optim(key, optim):

@@ -62,7 +62,9 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self._ready = False
         Optimizer.__init__(self, groups, dict(defaults))
         if overlap_with_ddp and optimizer_class not in functional_optim_map:
-            raise ValueError(f"overlap_with_ddp needs an optimizer with a functional form, not {optimizer_class.__name__}")
+            raise ValueError(
+                f"overlap_with_ddp needs an optimizer with a functional form, not {optimizer_class.__name__}"
+            )
         self._functional = as_functional_optim(optimizer_class, **defaults) if overlap_with_ddp else None
         self._spread(self.param_groups)
         self._make_local()
@@ -79,7 +81,9 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
             groups = [{"params": groups}]
         tensors = []
         for group in groups:
-            group["params"] = [group["params"]] if isinstance(group["params"], tessera.Tensor) else list(group["params"])
+            group["params"] = (
+                [group["params"]] if isinstance(group["params"], tessera.Tensor) else list(group["params"])
+            )
             tensors += group["params"]
         for tensor in tensors:
             if not isinstance(tensor, tessera.Tensor):
@@ -106,7 +110,10 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
     def _partition_parameters(self):
         """For each process the groups that it steps: those of all, with its own parameters."""
         return [
-            [{**group, "params": [p for p in group["params"] if self._owners[p] == rank]} for group in self.param_groups]
+            [
+                {**group, "params": [p for p in group["params"] if self._owners[p] == rank]}
+                for group in self.param_groups
+            ]
             for rank in range(self.world_size)
         ]
 
@@ -202,7 +209,9 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         added = self.param_groups[-1]
         self._spread([added])
         own = {**added, "params": [p for p in added["params"] if self._owners[p] == self.rank]}
-        self.optim.add_param_group(own if own["params"] else {**own, "params": [tessera.nn.Parameter(tessera.zeros(0))]})
+        self.optim.add_param_group(
+            own if own["params"] else {**own, "params": [tessera.nn.Parameter(tessera.zeros(0))]}
+        )
         if self.parameters_as_bucket_view:
             self._gather_in_buckets()
 

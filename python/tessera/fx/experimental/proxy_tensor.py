@@ -6,6 +6,7 @@ import inspect
 import operator
 
 import tessera
+from tessera import _C
 from tessera.fx._symbolic_trace import Tracer
 from tessera.fx.graph import Graph
 from tessera.fx.graph_module import GraphModule
@@ -69,7 +70,8 @@ class PythonKeyTracer(Tracer):
         """The node of a tensor that the trace has not made: an attribute."""
         prefix = "_param_constant" if isinstance(a, tessera.nn.Parameter) else "_tensor_constant"
         path = self.get_fresh_qualname(prefix)
-        setattr(self.root, path, a)
+        known = _C._fake_constant(a)  # what torch.tensor() made while fake tensors were on
+        setattr(self.root, path, a if known is None else known)
         node = self.create_node("get_attr", path, (), {})
         self.track(a, Proxy(node, self))
         return node
@@ -174,10 +176,9 @@ def dispatch_trace(root, tracer, concrete_args=()):
 def _reject(f, tracing_mode):
     if tracing_mode not in ("real", "fake", "symbolic"):
         raise ValueError(f"make_fx: expected tracing_mode 'real', 'fake' or 'symbolic', got {tracing_mode!r}")
-    if tracing_mode != "real":
+    if tracing_mode == "symbolic":
         raise NotImplementedError(
-            f"make_fx(tracing_mode={tracing_mode!r}) needs fake tensors, which this version does not have: use 'real', "
-            "which runs the function on the values given"
+            "make_fx(tracing_mode='symbolic') needs symbolic sizes, which this version does not have: use 'fake'"
         )
     if not callable(f):
         raise TypeError(f"make_fx: expected a function, got {type(f).__name__}")
@@ -196,9 +197,11 @@ def make_fx(
     Args:
         f: function of trees of tensors and numbers; or a Module.
         decomposition_table: {operator: function}: run instead of the operator.
-        tracing_mode: "real". Errors: NotImplementedError for "fake" and "symbolic".
+        tracing_mode: "real": f runs on the values given; "fake": on fake tensors, so that nothing is computed, and what
+            depends on values raises; "symbolic": on fake tensors whose sizes are symbols.
         record_stack_traces: nodes know the lines that made them.
-        pre_dispatch, record_module_stack, proxy_module_inputs, _allow_non_fake_inputs, _allow_fake_constant: False, and
+        _allow_non_fake_inputs: other tensors that f uses may be real ones in the modes of fake tensors.
+        pre_dispatch, record_module_stack, proxy_module_inputs, _allow_fake_constant: False, and
             _error_on_data_dependent_ops: True. Errors: NotImplementedError for others.
 
     >>> from tessera.fx.experimental.proxy_tensor import make_fx
@@ -211,7 +214,7 @@ def make_fx(
     _reject(f, tracing_mode)
     asked = dict(
         pre_dispatch=pre_dispatch, record_module_stack=record_module_stack, proxy_module_inputs=proxy_module_inputs,
-        _allow_non_fake_inputs=_allow_non_fake_inputs, _allow_fake_constant=_allow_fake_constant,
+        _allow_fake_constant=_allow_fake_constant,
     )  # fmt: skip
     for name, value in asked.items():
         if value:
@@ -219,11 +222,31 @@ def make_fx(
     if not _error_on_data_dependent_ops:
         raise NotImplementedError("make_fx(_error_on_data_dependent_ops=False) is not supported; leave it out")
 
+    real = _allow_non_fake_inputs
+
     @functools.wraps(f)
     def trace(*args):
-        return _Trace(f, decomposition_table, record_stack_traces).run(args)
+        return _Trace(f, decomposition_table, record_stack_traces).run(args, _fake_mode_for(tracing_mode, args, real))
 
     return trace
+
+
+def _fake_mode_for(tracing_mode, args, allow_non_fake_inputs):
+    """The FakeTensorMode to run in, or None; that of the arguments, where they are fake."""
+    if tracing_mode == "real":
+        return None
+    from tessera._guards import detect_fake_mode
+    from tessera._subclasses.fake_tensor import FakeTensorMode
+
+    mode = detect_fake_mode(args)
+    if mode is not None:
+        return mode
+    shape_env = None
+    if tracing_mode == "symbolic":
+        from tessera.fx.experimental.symbolic_shapes import ShapeEnv
+
+        shape_env = ShapeEnv()
+    return FakeTensorMode(allow_non_fake_inputs=allow_non_fake_inputs, shape_env=shape_env)
 
 
 class _Trace:
@@ -233,15 +256,17 @@ class _Trace:
         self.tracer.record_stack_traces = record_stack_traces
         self.mode = ProxyTorchDispatchMode(self.tracer, decompositions)
 
-    def run(self, args):
+    def run(self, args, fake_mode=None):
         tracer = self.tracer
+        if fake_mode is not None:
+            args = pytree.tree_map_only(tessera.Tensor, fake_mode.from_tensor, args)
         tracer.graph = Graph(tracer_cls=PythonKeyTracer)
         self._placeholders(args)
         from tessera.fx import _symbolic_trace
 
         _symbolic_trace._tracing += 1
         try:
-            with self.mode:
+            with contextlib.nullcontext() if fake_mode is None else fake_mode, self.mode:
                 result = self.function(*args)
         finally:
             _symbolic_trace._tracing -= 1

@@ -9,4 +9,13 @@ from tessera.nn.parallel.scatter_gather import gather, scatter
 
 __getattr__, __dir__ = _attach(__name__, {"DistributedDataParallel": "distributed"})
 
-__all__ = ["DataParallel", "DistributedDataParallel", "comm", "data_parallel", "gather", "parallel_apply", "replicate", "scatter"]
+__all__ = [
+    "DataParallel",
+    "DistributedDataParallel",
+    "comm",
+    "data_parallel",
+    "gather",
+    "parallel_apply",
+    "replicate",
+    "scatter",
+]

@@ -173,7 +173,9 @@ class DistributedDataParallel(Module, Joinable):
         if len(device_ids) != 1:
             raise ValueError(f"device_ids holds the one device of the module, or is None; got {device_ids}")
         if len(devices) > 1 or device.type == "cpu":
-            raise ValueError(f"device_ids is for modules on one device; the parameters are on {sorted(map(str, devices))}")
+            raise ValueError(
+                f"device_ids is for modules on one device; the parameters are on {sorted(map(str, devices))}"
+            )
         index = lambda one: one if isinstance(one, int) else tessera.device(one).index
         chosen = index(device_ids[0])
         return device, [chosen], index(output_device) if output_device is not None else chosen
