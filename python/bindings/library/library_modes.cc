@@ -80,7 +80,7 @@ void python_dispatch(void*, const OpHeader& op, DispatchKeySet keys, const Value
                      size_t num_rets) {
   GilAcquire gil;
   try {
-    const bool decomposes = is_composite(op);
+    const bool decomposes = is_composite(op) && !func::stays_whole(op, args, num_args);
     PyObject* top = stack().empty() ? nullptr : stack().back().get();
     const Ref symbols = take_symbols(op);
     if (decomposes ? symbolic_composite(top, op, args, num_args, rets, num_rets, symbols.get())
@@ -92,7 +92,6 @@ void python_dispatch(void*, const OpHeader& op, DispatchKeySet keys, const Value
       if (args[i].is_tensor_list())
         for (const Tensor& t : args[i].tensor_list()) collect(found, t);
     }
-    const bool decomposes = is_composite(op) && !func::stays_whole(op, args, num_args);
     if (decomposes || (stack().empty() && found.empty())) {
       if (!decomposes) check_data(args, num_args);
       const DispatchKeySet below = keys - DispatchKeySet(DispatchKey::kPython);

@@ -1,5 +1,5 @@
-"""The mathematics of recurrent layers, and the functions torch.lstm, gru, rnn_tanh, rnn_relu and their cells, which take
-a layer's weights as a list.
+"""The mathematics of recurrent layers, and the functions torch.lstm, gru, rnn_tanh, rnn_relu and their cells, which
+take a layer's weights as a list.
 """
 
 import itertools
@@ -219,8 +219,8 @@ def _cell(mode):
 
     step.__name__ = step.__qualname__ = name
     state = "the pair (h, c)" if mode == "LSTM" else "h"
-    step.__doc__ = f"""One step of nn.{mode.split("_")[0]}Cell: input (N, input), hx: {state} of (N, hidden), w_ih (gates
-    hidden, input), w_hh (gates hidden, hidden) and biases (gates hidden).
+    step.__doc__ = f"""One step of nn.{mode.split("_")[0]}Cell: input (N, input), hx: {state} of (N, hidden), w_ih
+    (gates hidden, input), w_hh (gates hidden, hidden) and biases (gates hidden).
     """
     return step
 
