@@ -135,10 +135,10 @@ def _folded(op, args):
     arguments = [a for a in op._schema.arguments if not a.kwarg_only]
     args = list(args)
     for i, argument in enumerate(arguments):
-        if i < len(args) and str(argument.type).endswith("int[]") or "Int[" in str(argument.type) or "int[" in str(argument.type):  # fmt: skip
-            if i < len(args) and isinstance(args[i], (int, SymInt)) and not isinstance(args[i], bool):
-                if len(args) > len(arguments) or i == len(arguments) - 1:
-                    return [*args[:i], list(args[i:])]
+        is_list = "int[" in str(argument.type).lower()
+        if is_list and i < len(args) and isinstance(args[i], (int, SymInt)) and not isinstance(args[i], bool):
+            if len(args) > len(arguments) or i == len(arguments) - 1:
+                return [*args[:i], list(args[i:])]
     return args if len(args) <= len(arguments) else None
 
 
@@ -170,12 +170,16 @@ def getitem(x, index):
     return ops.alias.default(x) if all(p is Ellipsis or p == slice(None) for p in parts) else x
 
 
+def _is_mask(part):
+    return isinstance(part, Tensor) and part.dtype is tessera.bool
+
+
 def _advanced(x, parts):
     ops = tessera.ops.aten
-    if any(isinstance(p, bool) for p in parts) or any(isinstance(p, Tensor) and p.dim() == 0 and p.dtype is tessera.bool for p in parts):  # fmt: skip
+    if any(isinstance(p, bool) or (_is_mask(p) and p.dim() == 0) for p in parts):
         raise NotImplementedError("bools as indices of a tensor with symbolic sizes are not supported: use masks")
     if parts.count(Ellipsis):
-        taken = sum((p.dim() if isinstance(p, Tensor) and p.dtype is tessera.bool else 1) for p in parts if p is not None and p is not Ellipsis)  # fmt: skip
+        taken = sum(p.dim() if _is_mask(p) else 1 for p in parts if p is not None and p is not Ellipsis)
         at = parts.index(Ellipsis)
         parts = [*parts[:at], *[slice(None)] * (x.dim() - taken), *parts[at + 1 :]]
     indices, dim = [], 0
@@ -184,8 +188,7 @@ def _advanced(x, parts):
             part = tessera.tensor(part, device=x.device)
         if isinstance(part, Tensor):
             indices += [None] * (dim - len(indices)) + [part]
-            dim += part.dim() if part.dtype is tessera.bool else 1
-            indices += [] if part.dtype is not tessera.bool else []
+            dim += part.dim() if _is_mask(part) else 1
         elif part is None:
             x, dim = ops.unsqueeze.default(x, dim), dim + 1
         elif isinstance(part, slice):

@@ -38,6 +38,7 @@ class Problem:
         self.symbols = sorted(set().union(*[e.free_symbols for e in self.inputs]))
         facts = [c for c in env._facts.true if c.free_symbols <= set(self.symbols)]
         self.facts = facts
+        self.seen = set()
         around = {abs(n) for c in facts for n in _constants(c) if isinstance(n, int)}
         self.numbers = sorted({n for n in (*numbers, *around) if 0 < n <= 4096})
 
@@ -47,9 +48,8 @@ class Problem:
         return {s: env.var_to_val.get(s, env._stand_ins.get(s)) for s in self.symbols}
 
     def points(self):
-        """The sizes to try, those of the trace first."""
-        base, seen = self.base(), set()
-        chance = random.Random(len(self.symbols) * 31 + sum(base.values()))
+        """The sizes to try, those of the trace first: one changed, and those that are equal."""
+        base = self.base()
         tried = [base]
         for s in self.symbols:
             known = self.env.var_to_range[s]
@@ -63,23 +63,33 @@ class Problem:
             for pair in (*itertools.combinations(equal, 2), equal):
                 for v in (value + 1, value + 3, 2 * value, 97) if len(pair) > 1 else ():
                     tried.append({**base, **dict.fromkeys(pair, v)})
-        if len(self.symbols) > 1:
-            for _ in range(60):
-                tried.append({s: self._any(s, chance) for s in self.symbols})
-        for point in tried:
+        return self._distinct(tried)
+
+    def joint_points(self, free):
+        """More of them: those of `free`, which may change alone, change together; and any."""
+        base = self.base()
+        chance = random.Random(len(self.symbols) * 31 + sum(base.values()))
+        tried = []
+        for symbols, count in ((free, 60), (self.symbols, 20)):
+            for _ in range(count if len(symbols) > 1 else 0):
+                tried.append({**base, **{s: self._any(s, chance) for s in symbols}})
+        for a, b in itertools.combinations(self.symbols, 2):
+            tried += [{**base, a: self._any(a, chance), b: self._any(b, chance)} for _ in range(4)]
+        return self._distinct(tried)
+
+    def _distinct(self, points):
+        """Each once, and those alone that the trace may have."""
+        for point in points:
             key = tuple(point.values())
-            if key not in seen and self._allowed(point):
-                seen.add(key)
-                yield point
+            if key not in self.seen:
+                self.seen.add(key)
+                if all(c.evaluate(point) for c in self.facts):
+                    yield point
 
     def _any(self, s, chance):
         known = self.env.var_to_range[s]
         low = max(int(max(known.lower, -1000)), 2) if known.upper >= 2 else int(known.lower)
         return chance.randint(low, int(min(known.upper, low + chance.choice((8, 30, 200)))))
-
-    def _allowed(self, point):
-        """Whether the sizes are such as the trace may have."""
-        return all(c.evaluate(point) for c in self.facts)
 
 
 def _constants(e):
@@ -104,12 +114,19 @@ def solve(problem):
     if first is None:
         raise ValueError("the rule raises at the sizes of the trace")
     good, bad = [], []
-    for point in problem.points():
+
+    def ask(point):
         outcome = problem.run(point)
         if outcome is not None and any(v < 2 and base[s] >= 2 for s, v in point.items()):
-            continue  # strides of sizes 0 and 1 are of no consequence: there only errors count
+            return  # strides of sizes 0 and 1 are of no consequence: there only errors count
         same = outcome is not None and outcome[0] == first[0]
         (good if same else bad).append((point, outcome[1] if same else None))
+
+    for point in problem.points():
+        ask(point)
+    bound = {s for p, _ in bad for s in problem.symbols if p[s] != base[s]}
+    for point in problem.joint_points([s for s in problem.symbols if s not in bound]):
+        ask(point)
     if bad:
         _exclude(problem, base, good, bad)
         raise Fitted
@@ -136,64 +153,84 @@ def _all_fits(problem, good):
 # --- guards ---
 
 
-def _candidates(problem, base):
-    """Conditions that are true at the sizes of the trace, the weakest first."""
-    value = {e: e.evaluate(base) for e in problem.inputs}
-    inputs = sorted(problem.inputs, key=lambda e: (max(sum(p for _, p in m) for m in e.terms), len(e.terms)))
-    numbers = [*range(10), *problem.numbers]
-    for a, b in itertools.combinations(inputs, 2):
-        if value[a] != value[b]:
-            yield condition("!=", a - b)
-            yield condition(">=", (a - b if value[a] > value[b] else b - a) - 1)
-        else:
-            yield condition(">=", a - b)
-            yield condition(">=", b - a)
-    for e in inputs:
+class _Tried:
+    """The points that were tried, with the numbers of the inputs at each; the sizes of the trace are the first."""
+
+    def __init__(self, problem, good, bad):
+        self.problem = problem
+        self.good, self.bad = range(len(good)), range(len(good), len(good) + len(bad))
+        points = [p for p, _ in (*good, *bad)]
+        inputs = sorted(problem.inputs, key=lambda e: (max(sum(p for _, p in m) for m in e.terms), len(e.terms)))
+        self.inputs = [(e, [e.evaluate(p) for p in points]) for e in inputs]
+
+    def candidates(self):
+        """Conditions that are true at the sizes of the trace, the weakest first, as (whether it holds at the point of
+        a number, what makes it).
+        """
+        numbers = [*range(10), *self.problem.numbers]
+        for (a, x), (b, y) in itertools.combinations(self.inputs, 2):
+            if x[0] != y[0]:
+                yield lambda k, x=x, y=y: x[k] != y[k], lambda a=a, b=b: condition("!=", a - b)
+                if x[0] < y[0]:
+                    a, x, b, y = b, y, a, x
+                yield lambda k, x=x, y=y: x[k] >= y[k], lambda a=a, b=b: condition(">=", a - b)
+                yield lambda k, x=x, y=y: x[k] > y[k], lambda a=a, b=b: condition(">", a - b)
+            else:
+                yield lambda k, x=x, y=y: x[k] >= y[k], lambda a=a, b=b: condition(">=", a - b)
+                yield lambda k, x=x, y=y: x[k] <= y[k], lambda a=a, b=b: condition(">=", b - a)
+        for e, x in self.inputs:
+            yield from self._with_numbers(e, x, numbers)
+        for (a, x), (b, y) in itertools.permutations(self.inputs, 2):
+            if y[0] > 0 and x[0] % y[0] == 0:
+                yield lambda k, x=x, y=y: y[k] != 0 and x[k] % y[k] == 0, lambda a=a, b=b: condition("==", a % b)
+        simple = [(e, x) for e, x in self.inputs if e.is_symbol]
+        yield from self._equalities(simple, (1,))
+        for e, x in simple:
+            yield lambda k, x=x: x[k] == x[0], lambda e=e, n=x[0]: condition("==", e - n)
+        yield from self._equalities(self.inputs, dict.fromkeys((1, 2, 3, 4, *self.problem.numbers)))
+        for (a, x), (b, y), (c, z) in itertools.permutations(self.inputs, 3) if len(self.inputs) <= 6 else ():
+            if x[0] == y[0] + z[0]:
+                yield lambda k, x=x, y=y, z=z: x[k] == y[k] + z[k], lambda a=a, b=b, c=c: condition("==", a - b - c)
+
+    def _with_numbers(self, e, x, numbers):
         for n in numbers:
-            if value[e] != n:
-                yield condition("!=", e - n)
-        for n in numbers:
-            if value[e] >= n:
-                yield condition(">=", e - n)
+            if x[0] != n:
+                yield lambda k, n=n: x[k] != n, lambda n=n: condition("!=", e - n)
+            if x[0] >= n:
+                yield lambda k, n=n: x[k] >= n, lambda n=n: condition(">=", e - n)
         for n in reversed(numbers):
-            if value[e] <= n:
-                yield condition(">=", n - e)
-    for e in inputs:
-        for n in (*range(2, 10), *problem.numbers):
-            if n > 1 and value[e] % n == 0:
-                yield condition("==", e % n)
-    for a, b in itertools.combinations(inputs, 2):
-        for x, y in ((a, b), (b, a)):
-            if value[y] > 0 and value[x] % value[y] == 0:
-                yield condition("==", x % y)
-    simple = [e for e in inputs if e.is_symbol]
-    for a, b in itertools.combinations(simple, 2):
-        if value[a] == value[b]:
-            yield condition("==", a - b)
-    for e in simple:
-        yield condition("==", e - value[e])
-    for a, b in itertools.combinations(inputs, 2):
-        if value[a] == value[b]:
-            yield condition("==", a - b)
-        for n in (*range(2, 5), *problem.numbers):
-            if value[a] == n * value[b]:
-                yield condition("==", a - n * b)
-            if value[b] == n * value[a]:
-                yield condition("==", b - n * a)
-    for a, b, c in itertools.permutations(inputs, 3):
-        if len(inputs) <= 6 and value[a] == value[b] + value[c]:
-            yield condition("==", a - b - c)
+            if x[0] <= n:
+                yield lambda k, n=n: x[k] <= n, lambda n=n: condition(">=", n - e)
+        for n in dict.fromkeys((*range(2, 10), *self.problem.numbers)):
+            if n > 1 and x[0] % n == 0:
+                yield lambda k, n=n: x[k] % n == 0, lambda n=n: condition("==", e % n)
+
+    def _equalities(self, inputs, factors):
+        for (a, x), (b, y) in itertools.permutations(inputs, 2):
+            for n in factors:
+                if x[0] == n * y[0]:
+                    yield lambda k, x=x, y=y, n=n: x[k] == n * y[k], lambda a=a, b=b, n=n: condition("==", a - n * b)
+
+    def undecided(self, c):
+        """Whether a condition is news."""
+        return not isinstance(c, bool) and self.problem.env._static(c) is None
 
 
 def _exclude(problem, base, good, bad):
     """Adds a guard that is true wherever the rule does what it does at the sizes of the trace, and false where it does
     something else as often as possible.
     """
+    tried = _Tried(problem, good, bad)
     best, score = None, (False, 0)
-    for c in _undecided(problem, base):
-        excluded = sum(not c.evaluate(p) for p, _ in bad)
-        rank = all(len(m) <= 1 for m in c.expr.terms), excluded  # of symbols alone before products
-        if excluded and rank > score and all(c.evaluate(p) for p, _ in good):
+    for holds, make in tried.candidates():
+        if not all(map(holds, tried.good)):
+            continue
+        excluded = len(tried.bad) - sum(map(holds, tried.bad))
+        if not excluded or (True, excluded) <= score:
+            continue
+        c = make()
+        rank = not isinstance(c, bool) and all(len(m) <= 1 for m in c.expr.terms), excluded  # symbols before products
+        if rank > score and tried.undecided(c):
             best, score = c, rank
     if best is None:
         best = condition("==", _most_restless(problem, base, bad))
@@ -202,20 +239,21 @@ def _exclude(problem, base, good, bad):
 
 def _choose_a_piece(problem, base, good):
     """The rule has several forms: adds the weakest guard under which there is one."""
-    best, score = None, 1
-    for c in _undecided(problem, base):
-        inside = [(p, n) for p, n in good if c.evaluate(p)]
-        if len(inside) > score and None not in _all_fits(problem, inside):
-            best, score = c, len(inside)
+    tried = _Tried(problem, good, [])
+    found = []
+    for holds, make in tried.candidates():
+        inside = [k for k in tried.good if holds(k)]
+        if 1 < len(inside) < len(good):
+            found.append((len(inside), make, inside))
+    best = None
+    for _, make, inside in sorted(found, key=lambda f: -f[0])[:400]:
+        c = make()
+        if tried.undecided(c) and None not in _all_fits(problem, [good[k] for k in inside]):
+            best = c
+            break
     if best is None:
         best = condition("==", _most_restless(problem, base, good))
     _assume(problem, best)
-
-
-def _undecided(problem, base):
-    for c in dict.fromkeys(_candidates(problem, base)):
-        if not isinstance(c, bool) and problem.env._static(c) is None:
-            yield c
 
 
 def _most_restless(problem, base, bad):
