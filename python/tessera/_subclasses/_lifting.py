@@ -3,6 +3,7 @@
 Below a composite operator C++ sees plain numbers. It is run at many sizes on fake tensors, each time noting the
 operators that it calls; where these are the same, expressions are found for their numbers, and they are called with
 those.
+"""
 
 from tessera import SymBool, SymFloat, Tensor, _C
 from tessera._subclasses._symbolic_tools import Rule, env_of, leaves, mapped, solved_rule
