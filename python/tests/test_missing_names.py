@@ -120,7 +120,7 @@ ONLY_RAISE = {
     "tessera._linalg_utils.removed.function": "names that are documented as removed",
     "tessera._library.registration.FakeImplCtx.new_dynamic_size": "sizes that depend on data: meta tensors, for which "
     "fake implementations run, have numbers as sizes",
-    "tessera._library.schema.infer_schema.fail": "the error of its neighbours",
+    "tessera._library.infer_schema.infer_schema.fail": "the error of its neighbours",
     "tessera._serialization_tools.validate_hpu_device": NO_DEVICE,
     "tessera._tensor.reinforce": "documented as removed",
     "tessera._utils.ExceptionWrapper.reraise": "raises what it holds",

@@ -47,6 +47,8 @@ def masked_fill_tensor(self, mask, value):
         raise RuntimeError(
             f"masked_fill only supports a 0-dimensional value tensor, got one of {value.dim()} dimensions"
         )
+    if value.is_complex() and not self.is_complex():
+        raise RuntimeError(f"masked_fill: a value of {value.dtype} cannot be converted to {self.dtype}")
     return aten.where.self(mask, value.to(self.dtype), self)
 
 
