@@ -82,6 +82,9 @@ class _Calls:
         self.signatures[call] = ModuleCallSignature(inputs, outputs, in_spec, out_spec, None)
 
 
+_MISSING = object()
+
+
 class _State:
     """Parameters, buffers and constants of a module, and what stands for them while it is traced."""
 
@@ -129,6 +132,18 @@ class _State:
                     table.update(old)
                 module.__dict__.clear()
                 module.__dict__.update(attributes)
+
+    def assigned_attributes(self):
+        """Names of attributes of modules, buffers apart, that were assigned or deleted; while swapped."""
+        ignored = ("_parameters", "_buffers", "_modules")
+        found = []
+        for module, before, _, _ in self._kept:
+            now = vars(module)
+            names = [
+                n for n in {**before, **now} if n not in ignored and before.get(n, _MISSING) is not now.get(n, _MISSING)
+            ]
+            found += [f"{type(module).__name__}.{name}" for name in names]
+        return found
 
     def assigned_buffers(self):
         """[(path, new tensor)] of buffers that were assigned; while swapped. Warns of other assigned tensors."""
@@ -196,8 +211,9 @@ class Export:
             mod.get_submodule(path)  # AttributeError if there is none
         self.mod, self.args, self.kwargs = mod, args, kwargs
         self.strict = strict
-        self.inputs = Inputs(mod, bound, args, kwargs, dynamic_shapes, make_mode)
-        self.inputs.defer = prefer_deferred_runtime_asserts_over_guards
+        self.inputs = Inputs(
+            mod, bound, args, kwargs, dynamic_shapes, make_mode, prefer_deferred_runtime_asserts_over_guards
+        )
         self.mode = self.inputs.mode
         self.state = _State(mod, self.mode)
         self.tracer = tracer_class(self.mode, self.state.attributes)
@@ -208,18 +224,39 @@ class Export:
         placeholders = self._placeholders()
         with self.state.swapped(), self.tracer.on(self.calls):
             result = self._call()
+            if self.strict:
+                self._check_strictly()
             self._assigned(self.state.assigned_buffers())
+            self.inputs.check()
+            self._assert()
             output_specs = self._output(result)
         return self._program(placeholders, output_specs)
 
     def _call(self):
-        args, kwargs = self.inputs.stand_ins()
+        args, kwargs = self._given = self.inputs.stand_ins()
         compiler = tessera.compiler
         compiler._exporting = compiler._exporting + 1
         try:
             return self.mod(*args, **kwargs)
         finally:
             compiler._exporting = compiler._exporting - 1
+
+    def _check_strictly(self):
+        """What a graph cannot repeat, and strict=True does not let pass: changes of Python objects."""
+        from tessera._dynamo.exc import Unsupported
+
+        changed = self.state.assigned_attributes()
+        if changed:
+            raise Unsupported(
+                f"Mutating module attribute {changed[0]} during export: a program would not do that when it is called. "
+                "Register tensors as buffers, return other values, or export with strict=False"
+            )
+        leaves, spec = pytree.tree_flatten(self._given)
+        if spec != self.inputs.in_spec or any(a is not b for a, b in zip(leaves, self.inputs.leaves)):
+            raise Unsupported(
+                "forward changes a container among its inputs, which a program would not do when it is called. Return "
+                "the new values, or export with strict=False"
+            )
 
     def _placeholders(self):
         """Makes the placeholders of state and inputs: [(InputSpec without constants)]."""
@@ -243,6 +280,15 @@ class Export:
                 "call_function", tessera.ops.aten.copy_.default,
                 (self.tracer.node_of(old), self.tracer.node_of(new)), {}, "copy_",
             ).meta["val"] = old  # fmt: skip
+
+    def _assert(self):
+        """Nodes that check what the program said of numbers that it finds itself."""
+        for condition, line in self.inputs.constraints.assertions():
+            node = self.tracer.symbols.of_expression(self.mode.shape_env.replace(condition))
+            text = f"Runtime assertion failed for expression {condition} on node '{node}' ({line})"
+            self.tracer.create_node(
+                "call_function", tessera.ops.aten._assert_scalar.default, (node, text), {}, "_assert_scalar"
+            ).meta["val"] = None
 
     def _output(self, result):
         leaves, self.out_spec = pytree.tree_flatten(result)

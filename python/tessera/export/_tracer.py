@@ -399,7 +399,9 @@ def _write(tracer, op, args, kwargs, result):
 def _open_slice(x, dim=0, start=None, end=None, step=1):
     """Arguments of a slice: one that ends where the tensor ends is open, so that it does not depend on the size."""
     size = x.shape[dim]
-    if end is not None and end is not size and not is_symbolic(end) and not is_symbolic(size) and end >= size:
+    if end is None:
+        end = _END
+    if end is not size and not is_symbolic(end) and not is_symbolic(size) and end >= size:
         end = _END
     if end is size or (is_symbolic(end) and is_symbolic(size) and end.node.expr == size.node.expr):
         end = _END

@@ -10,6 +10,7 @@ from tessera.export import export
 from tessera.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
 aten = tessera.ops.aten
+X = tessera.ones(2)
 
 
 def targets(program):
@@ -213,6 +214,26 @@ def test_an_assigned_tensor_that_is_no_buffer_warns_and_is_taken_back():
     with pytest.warns(UserWarning, match="self.seen was assigned during export"):
         export(m, (tessera.ones(2),))
     assert not hasattr(m, "seen")
+
+
+def test_strict_exports_refuse_changes_of_python_objects():
+    class Counts(nn.Module):
+        count = 0
+
+        def forward(self, x):
+            self.count += 1
+            return x
+
+    class Appends(nn.Module):
+        def forward(self, xs):
+            xs.append(xs[0])
+            return xs[0] + 1
+
+    for m, args, text in ((Counts(), (X,), "Counts.count"), (Appends(), ([X],), "container among its inputs")):
+        export(m, args)
+        with pytest.raises(tessera._dynamo.exc.Unsupported, match=text):
+            export(m, args, strict=True)
+    assert len(args[0]) == 1
 
 
 def test_a_tensor_outside_of_the_trace_names_the_line():
