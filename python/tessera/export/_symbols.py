@@ -72,6 +72,7 @@ class SymbolNodes:
     def __init__(self, graph, annotate):
         self._graph, self._annotate = graph, annotate
         self._sizes = {}  # symbol -> (node of a tensor, dimension)
+        self._linear = {}  # symbol -> (node of a tensor, dimension, a, b) where the size is a * symbol + b
         self._known = {}  # expression -> node
         self.env = None
 
@@ -83,6 +84,15 @@ class SymbolNodes:
                 if size.node.expr.is_symbol:
                     self._sizes.setdefault(size.node.expr, (node, dim))
                     self._sizes.setdefault(size.node._expr, (node, dim))
+                else:
+                    self._add_linear(size.node.expr, node, dim)
+
+    def _add_linear(self, expr, node, dim):
+        """Notes where a symbol of which an input's size is a * s + b can be computed."""
+        if len(expr.free_symbols) == 1 and set(expr.terms) <= {(), *(m for s in expr.free_symbols for m in s.terms)}:
+            (symbol,) = expr.free_symbols
+            offset = expr.subs({symbol: 0}).value()
+            self._linear.setdefault(symbol, (node, dim, expr.subs({symbol: 1}).value() - offset, offset))
 
     def add(self, node, value):
         """Notes the node of a symbolic number."""
@@ -106,66 +116,78 @@ class SymbolNodes:
             known = self._known[expr] = self._make(expr)
         return known
 
-    def _call(self, function, *values):
+    def _call(self, function, values, expr):
+        """The node of a function of nodes and numbers, whose result is an expression."""
         if not any(isinstance(v, tessera.fx.Node) for v in values):
             return function(*values)
-        node = self._graph.call_function(function, values)
+        node = self._graph.call_function(function, tuple(values))
         self._annotate(node)
-        return node
-
-    def _make(self, expr):
-        if hasattr(expr, "op"):
-            node = self._condition(expr)
-        elif expr.is_symbol:
-            node = self._symbol(expr)
-        else:
-            node = self._polynomial(expr)
-        if isinstance(node, tessera.fx.Node) and self.env is not None:
-            make = self.env.create_symboolnode if hasattr(expr, "op") else self._number
-            node.meta["val"] = make(expr)
+        if self.env is not None and not isinstance(expr, bool):
+            node.meta["val"] = self.env.create_symboolnode(expr) if hasattr(expr, "op") else self._number(expr)
         return node
 
     def _number(self, expr):
-        if expr.is_real:
-            return self.env.create_symfloatnode(expr, hint=None)
-        return self.env.create_symintnode(expr, hint=None)
+        make = self.env.create_symfloatnode if expr.is_real else self.env.create_symintnode
+        return make(expr, hint=None)
+
+    def _make(self, expr):
+        if hasattr(expr, "op"):
+            return self._condition(expr)
+        return self._symbol(expr) if expr.is_symbol else self._polynomial(expr)
 
     def _condition(self, condition):
         if condition.parts:
             function = operator.and_ if condition.op == "and" else operator.or_
             values = [self.of_expression(p) for p in condition.parts]
-            return functools.reduce(lambda a, b: self._call(function, a, b), values)
-        left, right = _sides(condition)
-        return self._call(_RELATIONS[condition.op], self.of_expression(left), self.of_expression(right))
+            return functools.reduce(lambda a, b: self._call(function, (a, b), condition), values)
+        sides = map(self.of_expression, _sides(condition))
+        return self._call(_RELATIONS[condition.op], tuple(sides), condition)
 
     def _polynomial(self, expr):
-        total = None
+        """The node of a sum of products, one operation after the other."""
+        kind, total, so_far = type(expr), None, None
         for monomial, coefficient in sorted(expr.terms.items(), key=lambda t: not t[0]):
-            part = None
-            for atom, power in monomial:
-                value = self._atom(atom, expr)
-                for _ in range(power):
-                    part = value if part is None else self._call(operator.mul, part, value)
-            if part is None:
-                part = coefficient
-            elif coefficient == -1 and total is not None:
-                total = self._call(operator.sub, total, part)
-                continue
-            elif coefficient != 1:
-                part = self._call(operator.mul, part, coefficient)
-            total = part if total is None else self._call(operator.add, total, part)
+            value, of_value = self._product(monomial, expr) if monomial else (coefficient, kind({(): coefficient}))
+            function = operator.add
+            if monomial and coefficient == -1 and total is not None:
+                function = operator.sub
+            elif monomial and coefficient != 1:
+                of_value = of_value * coefficient
+                value = self._call(operator.mul, (value, coefficient), of_value)
+            if total is None:
+                total, so_far = value, of_value
+            else:
+                so_far = so_far - of_value if function is operator.sub else so_far + of_value
+                total = self._call(function, (total, value), so_far)
         return total
 
-    def _atom(self, atom, expr):
-        single = type(expr)({((atom, 1),): 1})
+    def _product(self, monomial, expr):
+        """(node, expression) of a product of atoms."""
+        kind, value, of_value = type(expr), None, None
+        for atom, power in monomial:
+            single = kind({((atom, 1),): 1})
+            node = self._atom(atom, single, expr)
+            for _ in range(power):
+                of_value = single if value is None else of_value * single
+                value = node if value is None else self._call(operator.mul, (value, node), of_value)
+        return value, of_value
+
+    def _atom(self, atom, single, expr):
         if hasattr(atom, "args") and single == expr:
-            return self._call(_function(atom.name), *map(self.of_expression, atom.args))
+            return self._call(_function(atom.name), tuple(map(self.of_expression, atom.args)), expr)
         return self.of_expression(single)
 
     def _symbol(self, symbol):
-        if symbol not in self._sizes:
+        sym_size = tessera.ops.aten.sym_size.int
+        if symbol in self._sizes:
+            return self._call(sym_size, self._sizes[symbol], symbol)
+        if symbol not in self._linear:
             raise RuntimeError(f"export: no input and no operator gives the size {symbol}")
-        return self._call(tessera.ops.aten.sym_size.int, *self._sizes[symbol])
+        tensor, dim, factor, offset = self._linear[symbol]
+        size = self._call(sym_size, (tensor, dim), symbol * factor + offset)
+        if offset:
+            size = self._call(operator.sub, (size, offset), symbol * factor)
+        return self._call(operator.floordiv, (size, factor), symbol) if factor != 1 else size
 
 
 def text_of(expr):

@@ -356,25 +356,59 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
             return call_module(functools.partial(original, module), module, args, kwargs)
 
         registration = _C._register_fallback("PreDispatch", self._fallback, False)
+        plain_call, _C._call_with_symbols = _C._call_with_symbols, self._call_with_symbols
+        self._plain_call = plain_call
         self.fake_mode.tracer = self
         proxy_tensor._modes.append(self.fake_mode)
         _symbolic_trace._tracing += 1
         before = _C._trace_modules(call, read)
+        self._fake_type.item = self._item  # which gives a symbol; the operator has to give a number
         try:
             with self.fake_mode, _keys(_BIT, 0):
                 yield
         finally:
+            del self._fake_type.item
             _C._trace_modules(*before)
             _symbolic_trace._tracing -= 1
             proxy_tensor._modes.remove(self.fake_mode)
             self.fake_mode.tracer = None
             registration.release()
+            _C._call_with_symbols = plain_call
 
     def _fallback(self, op, *args, **kwargs):
         with _keys(0, _BIT):
             if not self._is_on():
                 return op(*args, **kwargs)
             return self.record(op, *args, **kwargs)
+
+    @property
+    def _item(self):
+        def item(tensor):
+            """The number of a tensor of one element: as of Tensor, and recorded."""
+            if id(tensor) not in self._nodes or not _C._tls_keys()[0] & _BIT or not self._is_on():
+                with _keys(0, _BIT):
+                    return tessera.Tensor.item(tensor)
+            with _keys(0, _BIT):
+                result = tessera.Tensor.item(tensor)
+                _write(self._writers[-1], tessera.ops.aten.item.default, (tensor,), {}, result)
+            return result
+
+        return item
+
+    def _call_with_symbols(self, op, name, symbols, args, kwargs):
+        """A call with symbolic numbers among the arguments, for which plain ones stand: {index: the argument}."""
+        if not _C._tls_keys()[0] & _BIT or not self._is_on():
+            return self._plain_call(op, name, symbols, args, kwargs)
+        with _keys(0, _BIT):
+            result = self._plain_call(op, name, symbols, args, kwargs)
+            shown, named = list(args), dict(kwargs)
+            for i, value in symbols.items():
+                if i < len(shown):
+                    shown[i] = value
+                else:
+                    named[op._schema.arguments[i].name] = value
+            _write(self._writers[-1], op, tuple(shown), named, result)
+        return result
 
     def _is_on(self):
         """Whether the mode of the export is on: who takes it off runs operators that are not to be recorded."""
