@@ -77,6 +77,10 @@ def _defaults(op):
     return positional, {a.name: of(a) for a in op._schema.arguments if a.kwarg_only}
 
 
+def _place(t):
+    return t.untyped_storage()._cdata, t.storage_offset(), t.shape, t.stride(), t.dtype
+
+
 @functools.cache
 def _shares_memory(op):
     """Whether an operator writes to an argument or returns a view of one."""
@@ -240,13 +244,23 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         real = self._real(tensor)
         if real is not None:
             return self._nodes[id(self._lift(real))][1]
+        known = self._same_memory(tensor)
+        if known is not None:
+            self._nodes[id(tensor)] = (tensor, known)
+            return known
         frame = user_frame()
         place = "" if frame is None else f"\n{_trace_text(frame)}"
         raise RuntimeError(
             "export found a tensor that no traced operator made (of shape "
-            f"{tuple(tensor.shape)}, dtype {tensor.dtype}): operations such as `.data` and set_() are not seen; use "
-            f"detach() and functions that return tensors.{place}"
+            f"{tuple(tensor.shape)}, dtype {tensor.dtype}): operations such as set_() are not seen; use "
+            f"functions that return tensors.{place}"
         )
+
+    def _same_memory(self, tensor):
+        """The node of a tensor that shows the same memory in the same way (`.data`, what autograd saved), or None."""
+        place = _place(tensor)
+        found = (node for other, node in reversed(self._nodes.values()) if _place(other) == place)
+        return next(found, None)
 
     def _is_fake(self, tensor):
         return isinstance(tensor, self._fake_type)
@@ -355,7 +369,7 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         def call(module, *args, **kwargs):
             return call_module(functools.partial(original, module), module, args, kwargs)
 
-        registration = _C._register_fallback("PreDispatch", self._fallback, False)
+        registration = _C._register_fallback("PreDispatch", self._fallback, True)
         plain_call, _C._call_with_symbols = _C._call_with_symbols, self._call_with_symbols
         self._plain_call = plain_call
         self.fake_mode.tracer = self
@@ -375,7 +389,9 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
             registration.release()
             _C._call_with_symbols = plain_call
 
-    def _fallback(self, op, *args, **kwargs):
+    def _fallback(self, keys, op, *args, **kwargs):
+        if _C._func._levels():  # of vmap, grad ...: what their rules call comes here again
+            return op._redispatch(keys.bits & ~_BIT, *args, **kwargs)
         with _keys(0, _BIT):
             if not self._is_on():
                 return op(*args, **kwargs)

@@ -239,10 +239,23 @@ def test_strict_exports_refuse_changes_of_python_objects():
 def test_a_tensor_outside_of_the_trace_names_the_line():
     class M(nn.Module):
         def forward(self, x):
-            return x.data + 1
+            stranger = tessera._C._make_fake(x.fake_mode, tessera.ones(2), None, None)
+            return stranger + 1
 
-    with pytest.raises(RuntimeError, match="no traced operator made(.|\n)*return x.data \\+ 1"):
+    with pytest.raises(RuntimeError, match="no traced operator made(.|\n)*return stranger \\+ 1"):
         export(M(), (tessera.ones(2),))
+
+
+def test_data_and_vmap_are_traced():
+    class M(nn.Module):
+        def forward(self, x):
+            i = tessera.arange(3)
+            mask = tessera.vmap(tessera.vmap(lambda a, b: a >= b, in_dims=(None, 0)), in_dims=(0, None))(i, i)
+            return x.data * mask
+
+    m, x = M(), tessera.randn(3, 3)
+    program = export(m, (tessera.ones(3, 3),))
+    assert not program.constants and tessera.equal(program.module()(x), m(x))
 
 
 def test_variadic_arguments_have_names():
