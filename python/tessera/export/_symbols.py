@@ -10,7 +10,7 @@ from tessera.library import Library
 
 # Operators that answer with a number; tensors' own attributes do so while a program is traced.
 _library = Library("aten", "FRAGMENT")
-for _schema, _function in (
+for _schema, _answer in (
     ("sym_size.int(Tensor self, int dim) -> SymInt", lambda self, dim: self.size(dim)),
     ("sym_stride.int(Tensor self, int dim) -> SymInt", lambda self, dim: self.stride(dim)),
     ("sym_numel(Tensor self) -> SymInt", lambda self: self.numel()),
@@ -18,7 +18,7 @@ for _schema, _function in (
 ):
     if _schema.partition("(")[0] not in {name.partition("::")[2] for name in tessera._C._op_names()}:
         _library.define(_schema)
-        _library.impl(_schema.partition("(")[0], _function, "CompositeExplicitAutograd")
+        _library.impl(_schema.partition("(")[0], _answer, "CompositeExplicitAutograd")
 
 
 def _assert_scalar(condition, message):

@@ -332,3 +332,19 @@ class Export:
         paths = [path for path, _ in self.mod.named_modules(remove_duplicate=False) if path]
         repeated = [call for call in signatures if "@" in call]
         return [ModuleCallEntry("", top), *(ModuleCallEntry(p, signatures.get(p)) for p in (*paths, *repeated))]
+
+
+def _export(
+    mod, args, kwargs=None, dynamic_shapes=None, *, strict=True, preserve_module_call_signature=(), pre_dispatch=False,
+    prefer_deferred_runtime_asserts_over_guards=False,
+):  # fmt: skip
+    """As export(), for those who look for it here.
+
+    Args:
+        pre_dispatch: of no effect: graphs have composite operators as they are called. Others: as of export().
+    """
+    return tessera.export.export(
+        mod, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict,
+        preserve_module_call_signature=preserve_module_call_signature,
+        prefer_deferred_runtime_asserts_over_guards=prefer_deferred_runtime_asserts_over_guards,
+    )  # fmt: skip
