@@ -7,7 +7,7 @@ import typing
 
 import tessera
 from tessera.export import dynamic_shapes as _shapes
-from tessera.export._trace import Export
+from tessera.export._trace import Export, traced
 from tessera.export._tracer import ExportTracer, export_mode, user_frame
 from tessera.utils import _pytree as pytree
 from tessera.utils._python_dispatch import TorchDispatchMode
@@ -204,12 +204,12 @@ def draft(mod, args, kwargs, *, dynamic_shapes, **more):
     failures, specs = [], dynamic_shapes
     try:
         try:
-            program = Export(mod, args, kwargs, dynamic_shapes=specs, **more).run()
+            program = traced(mod, args, kwargs, dynamic_shapes=specs, **more)
         except UserError as error:
             if error.error_type.name != "CONSTRAINT_VIOLATION":
                 raise
             failures.append(FailureReport(FailureType.GUARD_ADDED, {"reason": error.msg}))
-            program = Export(mod, args, kwargs, dynamic_shapes=_relaxed(specs), **more).run()
+            program = traced(mod, args, kwargs, dynamic_shapes=_relaxed(specs), **more)
     except RuntimeError as error:
         if isinstance(error, UserError):
             raise

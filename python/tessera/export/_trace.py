@@ -204,6 +204,7 @@ class Export:
     def __init__(
         self, mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserve_module_call_signature=(),
         prefer_deferred_runtime_asserts_over_guards=False, make_mode=export_mode, tracer_class=ExportTracer,
+        keeps_history=False,
     ):  # fmt: skip
         _check(mod, args, kwargs)
         bound, kwargs = _in_order(mod, args, kwargs or {})
@@ -217,6 +218,7 @@ class Export:
         self.mode = self.inputs.mode
         self.state = _State(mod, self.mode)
         self.tracer = tracer_class(self.mode, self.state.attributes)
+        self.tracer.keeps_history = keeps_history
         self.calls = _Calls(self.tracer, mod, preserve_module_call_signature)
 
     def run(self):
@@ -316,8 +318,6 @@ class Export:
         signature = ExportGraphSignature([*input_specs[:first], *lifted, *input_specs[first:]], output_specs)
         held = {p: t for p, t in state.buffers.items() if state.persistent[p]}
         constants.update((p, t) for p, t in state.buffers.items() if not state.persistent[p])
-        for node in tracer.graph.nodes:
-            node.meta.pop("_grad_mode", None)
         program = ExportedProgram(
             tracer.root, tracer.graph, signature, {**state.parameters, **held}, self.inputs.ranges(),
             self._module_calls(), (self.args, self.kwargs), constants,
@@ -332,6 +332,19 @@ class Export:
         paths = [path for path, _ in self.mod.named_modules(remove_duplicate=False) if path]
         repeated = [call for call in signatures if "@" in call]
         return [ModuleCallEntry("", top), *(ModuleCallEntry(p, signatures.get(p)) for p in (*paths, *repeated))]
+
+
+def traced(*args, **more):
+    """The program of an export; a second time with history, if the module takes gradients itself.
+
+    Args: as of Export.
+    """
+    try:
+        return Export(*args, **more).run()
+    except RuntimeError as error:
+        if "does not require grad" not in str(error):
+            raise
+    return Export(*args, **more, keeps_history=True).run()
 
 
 def _export(

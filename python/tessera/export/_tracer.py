@@ -180,7 +180,7 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         self.first_user_input = None
         self.module_stack = {}
         self.symbols = SymbolNodes(self.graph, self._annotate)
-        self._grad_mode = tessera.is_grad_enabled()
+        self.keeps_history = False  # operators make what backward() needs; slower, and few programs ask for it
 
     # --- values ---
 
@@ -302,7 +302,7 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
 
     def _annotate(self, node, like=None):
         if like is not None:
-            for key in ("nn_module_stack", "stack_trace", "_grad_mode"):
+            for key in ("nn_module_stack", "stack_trace"):
                 if key in like.meta:
                     node.meta[key] = like.meta[key]
             return
@@ -310,8 +310,6 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         frame = user_frame(3)
         if frame is not None:
             node.meta["stack_trace"] = _trace_text(frame)
-        if (enabled := tessera.is_grad_enabled()) != self._grad_mode:
-            node.meta["_grad_mode"] = enabled
 
     # --- operators ---
 
@@ -392,10 +390,22 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
     def _fallback(self, keys, op, *args, **kwargs):
         if _C._func._levels():  # of vmap, grad ...: what their rules call comes here again
             return op._redispatch(keys.bits & ~_BIT, *args, **kwargs)
-        with _keys(0, _BIT):
-            if not self._is_on():
+        if not self._is_on():
+            with _keys(0, _BIT):
                 return op(*args, **kwargs)
+        with self._working():
             return self.record(op, *args, **kwargs)
+
+    @contextlib.contextmanager
+    def _working(self):
+        """Context manager: operators are run and not recorded, without history."""
+        enabled = _C._is_grad_enabled()
+        with _keys(0, _BIT):
+            _C._set_grad_enabled(enabled and self.keeps_history)
+            try:
+                yield
+            finally:
+                _C._set_grad_enabled(enabled)
 
     @property
     def _item(self):
@@ -404,7 +414,7 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
             if id(tensor) not in self._nodes or not _C._tls_keys()[0] & _BIT or not self._is_on():
                 with _keys(0, _BIT):
                     return tessera.Tensor.item(tensor)
-            with _keys(0, _BIT):
+            with self._working():
                 result = tessera.Tensor.item(tensor)
                 _write(self._writers[-1], tessera.ops.aten.item.default, (tensor,), {}, result)
             return result
@@ -415,7 +425,7 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         """A call with symbolic numbers among the arguments, for which plain ones stand: {index: the argument}."""
         if not _C._tls_keys()[0] & _BIT or not self._is_on():
             return self._plain_call(op, name, symbols, args, kwargs)
-        with _keys(0, _BIT):
+        with self._working():
             result = self._plain_call(op, name, symbols, args, kwargs)
             shown, named = list(args), dict(kwargs)
             for i, value in symbols.items():

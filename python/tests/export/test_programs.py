@@ -246,6 +246,16 @@ def test_a_tensor_outside_of_the_trace_names_the_line():
         export(M(), (tessera.ones(2),))
 
 
+def test_gradients_inside_of_a_program():
+    class M(nn.Module):
+        def forward(self, x):
+            x = x.detach().requires_grad_()
+            return tessera.autograd.grad((x * x * x).sum(), x)[0]
+
+    program = export(M(), (tessera.ones(2),))
+    assert program.module()(tessera.tensor([1.0, 2.0])).tolist() == [3, 12]
+
+
 def test_data_and_vmap_are_traced():
     class M(nn.Module):
         def forward(self, x):
