@@ -26,7 +26,7 @@ __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_stat
 _TRUSTED_OWNERS = ("facebookresearch", "facebookincubator", "pytorch", "fairinternal")
 _CONF = "hubconf.py"
 _TRUSTED_LIST = "trusted_list"
-_NAME_WITH_HASH = re.compile(r"-([0-9a-f]{6,})\.")
+HASH_REGEX = re.compile(r"-([0-9a-f]{6,})\.")  # of file names; other packages look for it here
 _PIECE = 1 << 17  # bytes read at a time
 
 _folder = None
@@ -148,7 +148,7 @@ def load_state_dict_from_url(
     path = os.path.join(folder, name)
     if not os.path.exists(path):
         sys.stderr.write(f'Downloading: "{url}" to {path}\n')
-        found = _NAME_WITH_HASH.search(name) if check_hash else None
+        found = HASH_REGEX.search(name) if check_hash else None
         download_url_to_file(url, path, found and found.group(1), progress=progress)
     with open(path, "rb") as file:
         inner = _legacy_archive_member(file)

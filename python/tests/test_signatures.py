@@ -109,6 +109,7 @@ UNREAD = {
     "tessera.distributed.rendezvous.": ("kwargs", HOOK),
     "tessera._export.verifier.Verifier.check_additional": ("gm", ABSTRACT),
     "tessera._export.verifier.TrainingIRVerifier.check_valid_op": ("op", "all operators are valid there"),
+    "tessera.export._trace._export": ("pre_dispatch", "graphs have composite operators as they are called in any case"),
     "tessera.export.unflatten.FlatArgsAdapter.adapt": ("target_spec input_spec input_args metadata obj", ABSTRACT),
     "tessera.fx._symbolic_trace.Tracer.is_leaf_module": ("module_qualified_name", SUBCLASSES),
     "tessera.fx._symbolic_trace.Tracer.getattr": ("attr", SUBCLASSES),

@@ -58,13 +58,13 @@ def export(
     >>> program.graph_signature.user_inputs
     ('input',)
     """
-    from tessera.export._trace import Export
+    from tessera.export._trace import traced
 
-    program = Export(
+    program = traced(
         mod, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict,
         preserve_module_call_signature=preserve_module_call_signature,
         prefer_deferred_runtime_asserts_over_guards=prefer_deferred_runtime_asserts_over_guards,
-    ).run()  # fmt: skip
+    )  # fmt: skip
     if isinstance(dynamic_shapes, AdditionalInputs):
         dynamic_shapes.verify(program)
     return program

@@ -63,6 +63,9 @@ class _Values:
         offset = data["storage_offset"]
         dtype, device = forms.dtype_of(data["dtype"]), forms.read_device(data["device"])
         with self.mode:
+            made = self.symbols.tensor(sizes, strides, size(offset), dtype, device)
+            if made is not None:
+                return made.requires_grad_() if data["requires_grad"] and dtype.is_floating_point else made
             made = tessera.empty_strided(sizes, strides, dtype=dtype, device=device)
             fixed = all(type(n) is int for n in (*sizes, *strides))
             if offset != {"as_int": 0} and "as_int" in offset and fixed and all(sizes):

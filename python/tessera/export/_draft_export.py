@@ -7,7 +7,7 @@ import typing
 
 import tessera
 from tessera.export import dynamic_shapes as _shapes
-from tessera.export._trace import Export
+from tessera.export._trace import Export, traced
 from tessera.export._tracer import ExportTracer, export_mode, user_frame
 from tessera.utils import _pytree as pytree
 from tessera.utils._python_dispatch import TorchDispatchMode
@@ -176,6 +176,18 @@ def _without_numbers(program):
             node.meta["val"] = pytree.tree_map(fake, node.meta["val"])
 
 
+def _kind_of(error):
+    """What an error of a trace with fake tensors says of the program."""
+    from tessera._subclasses import fake_tensor
+    from tessera.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    of_data = (
+        GuardOnDataDependentSymNode, fake_tensor.DataDependentOutputException,
+        fake_tensor.DynamicOutputShapeException,
+    )  # fmt: skip
+    return FailureType.DATA_DEPENDENT_ERROR if isinstance(error, of_data) else FailureType.MISSING_FAKE_KERNEL
+
+
 def _relaxed(specs):
     """dynamic_shapes in which what may be fixed says so."""
     is_spec = lambda s: isinstance(s, (_shapes.Dim, _shapes._DimHint))  # noqa: E731
@@ -192,20 +204,18 @@ def draft(mod, args, kwargs, *, dynamic_shapes, **more):
     failures, specs = [], dynamic_shapes
     try:
         try:
-            program = Export(mod, args, kwargs, dynamic_shapes=specs, **more).run()
+            program = traced(mod, args, kwargs, dynamic_shapes=specs, **more)
         except UserError as error:
             if error.error_type.name != "CONSTRAINT_VIOLATION":
                 raise
             failures.append(FailureReport(FailureType.GUARD_ADDED, {"reason": error.msg}))
-            program = Export(mod, args, kwargs, dynamic_shapes=_relaxed(specs), **more).run()
+            program = traced(mod, args, kwargs, dynamic_shapes=_relaxed(specs), **more)
     except RuntimeError as error:
         if isinstance(error, UserError):
             raise
         run = Export(mod, args, kwargs, make_mode=_RealMode, tracer_class=_RealTracer, **more)
         program = run.run()
-        if not run.tracer.failures:
-            raise RuntimeError("draft_export: the program has an error with fake tensors alone") from error
-        failures += run.tracer.failures
+        failures += run.tracer.failures or [FailureReport(_kind_of(error), {"reason": str(error)})]
         if specs is not None:
             failures.append(
                 FailureReport(FailureType.GUARD_ADDED, {"reason": "all sizes are those of the example inputs"})

@@ -4,7 +4,7 @@ import math
 import re
 
 import tessera
-from tessera.export._symbols import is_symbolic
+from tessera.export._symbols import is_symbolic, text_of
 from tessera.export.graph_signature import ConstantArgument, InputKind
 from tessera.utils import _pytree as pytree
 
@@ -57,9 +57,9 @@ class GuardCode:
         for variable, text, expr in dynamic:
             self._dynamic(variable, text, expr)
         for symbol, vr in program.range_constraints.items():
-            self._range(str(symbol), vr)
+            self._range(text_of(symbol), vr)
         for guard in program._guards_code:
-            self._need(self._in_symbols(guard), self._readable(guard))
+            self._need(guard, self._readable(guard))
 
     def _need(self, condition, message):
         self._lines.append(f"    if not ({condition}): _fail({message!r})")
@@ -82,7 +82,7 @@ class GuardCode:
             self._need(f"type({name}) is type({value!r}) and {name} == {value!r}", f"{text} == {value!r}")
 
     def _dynamic(self, variable, text, expr):
-        symbol = str(expr)
+        symbol = text_of(expr)
         if expr.is_symbol and symbol not in self._symbols:
             self._symbols[symbol] = text
             self._lines.append(f"    {symbol} = {variable}")
@@ -94,13 +94,11 @@ class GuardCode:
     def _solve(self, variable, text, expr):
         """A size a * s + b, where s is no size of its own."""
         (symbol,) = expr.free_symbols
-        offset, factor = expr.subs(symbol, 0), expr.subs(symbol, 1) - expr.subs(symbol, 0)
+        offset = expr.subs({symbol: 0}).value()
+        factor = expr.subs({symbol: 1}).value() - offset
         self._need(f"({variable} - ({offset})) % ({factor}) == 0", f"({text} - {offset}) % {factor} == 0")
         self._symbols[str(symbol)] = f"({text} - {offset})/{factor}"
         self._lines.append(f"    {symbol} = ({variable} - ({offset})) // ({factor})")
-
-    def _in_symbols(self, text):
-        return text
 
     def _readable(self, text):
         return re.sub(r"\b[a-z]+\d+\b", lambda m: self._symbols.get(m.group(), m.group()), text)

@@ -4,7 +4,7 @@ import builtins
 import operator
 
 import tessera
-from tessera.export._symbols import is_symbolic
+from tessera.export._symbols import is_symbolic, text_of
 from tessera.export.graph_signature import (
     ConstantArgument, CustomObjArgument, InputKind, OutputKind, SymBoolArgument, SymFloatArgument, SymIntArgument,
     TensorArgument, TokenArgument,
@@ -45,7 +45,7 @@ def sym(value):
     if not is_symbolic(value):
         return {"as_int": int(value)}
     hint = getattr(value.node, "hint", None)
-    return {"as_expr": {"expr_str": str(value.node.expr), "hint": None if hint is None else {"as_int": int(hint)}}}
+    return {"as_expr": {"expr_str": text_of(value.node.expr), "hint": None if hint is None else {"as_int": int(hint)}}}
 
 
 def device_of(device):
@@ -177,7 +177,7 @@ class _GraphWriter:
         if is_symbolic(value):
             kind = type(value).__name__
             table = {"SymInt": self.ints, "SymBool": self.bools, "SymFloat": self.floats}[kind]
-            table[name] = {"as_expr": {"expr_str": str(value.node.expr), "hint": None}}
+            table[name] = {"as_expr": {"expr_str": text_of(value.node.expr), "hint": None}}
             return {
                 {"SymInt": "as_sym_int", "SymBool": "as_sym_bool", "SymFloat": "as_sym_float"}[kind]: {"as_name": name}
             }
@@ -348,7 +348,7 @@ def program_to_dict(program, opset_version=None):
             "treespec_namedtuple_fields": {},
         },
         "opset_version": {**OPSET_VERSION, **(opset_version or {})},
-        "range_constraints": {str(symbol): _range(vr) for symbol, vr in program.range_constraints.items()},
+        "range_constraints": {text_of(symbol): _range(vr) for symbol, vr in program.range_constraints.items()},
         "schema_version": SCHEMA_VERSION,
         "verifiers": [v.dialect for v in program.verifiers],
         "torch_version": str(tessera.__version__),

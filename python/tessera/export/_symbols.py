@@ -1,9 +1,33 @@
-"""Symbolic numbers in graphs: nodes that compute the expressions that sizes are."""
+"""Symbolic numbers in graphs and in texts: nodes and Python expressions that compute the expressions that sizes are."""
 
+import ast
 import functools
+import math
 import operator
 
 import tessera
+from tessera.library import Library
+
+# Operators that answer with a number; tensors' own attributes do so while a program is traced.
+_library = Library("aten", "FRAGMENT")
+for _schema, _answer in (
+    ("sym_size.int(Tensor self, int dim) -> SymInt", lambda self, dim: self.size(dim)),
+    ("sym_stride.int(Tensor self, int dim) -> SymInt", lambda self, dim: self.stride(dim)),
+    ("sym_numel(Tensor self) -> SymInt", lambda self: self.numel()),
+    ("sym_storage_offset(Tensor self) -> SymInt", lambda self: self.storage_offset()),
+):
+    if _schema.partition("(")[0] not in {name.partition("::")[2] for name in tessera._C._op_names()}:
+        _library.define(_schema)
+        _library.impl(_schema.partition("(")[0], _answer, "CompositeExplicitAutograd")
+
+
+def _assert_scalar(condition, message):
+    if not condition:
+        raise RuntimeError(message)
+
+
+_library.define("_assert_scalar(Scalar self, str assert_msg) -> ()")
+_library.impl("_assert_scalar", _assert_scalar, "CompositeExplicitAutograd")
 
 
 @functools.cache
@@ -16,6 +40,27 @@ def is_symbolic(value):
     return isinstance(value, _symbolic_types())
 
 
+# Functions in expressions, by the names that they have there.
+_FUNCTIONS = {
+    "floordiv": operator.floordiv, "mod": operator.mod, "truediv": operator.truediv, "pow": operator.pow,
+    "fpow": operator.pow, "max": "sym_max", "min": "sym_min", "float": "sym_float", "ite": "sym_ite",
+    "trunc": math.trunc, "floor": math.floor, "ceil": math.ceil, "round": round, "sqrt": math.sqrt,
+}  # fmt: skip
+_RELATIONS = {"==": operator.eq, "!=": operator.ne, ">=": operator.ge, ">": operator.gt}
+
+
+def _function(name):
+    found = _FUNCTIONS[name]
+    return getattr(tessera, found) if isinstance(found, str) else found
+
+
+def _sides(condition):
+    """(left, right) of `expr op 0` with positive terms on either side."""
+    kind = type(condition.expr)
+    left = {m: c for m, c in condition.expr.terms.items() if c > 0}
+    return kind(left), kind({m: -c for m, c in condition.expr.terms.items() if c <= 0})
+
+
 class SymbolNodes:
     """The nodes of symbols and of what is computed from them.
 
@@ -26,70 +71,205 @@ class SymbolNodes:
 
     def __init__(self, graph, annotate):
         self._graph, self._annotate = graph, annotate
-        self._sizes = {}  # symbol -> (node of a tensor, dimension, SymInt)
+        self._sizes = {}  # symbol -> (node of a tensor, dimension)
+        self._linear = {}  # symbol -> (node of a tensor, dimension, a, b) where the size is a * symbol + b
         self._known = {}  # expression -> node
+        self.env = None
 
     def add_tensor(self, node, tensor):
-        """Notes where a symbol that is a size of an input can be read."""
+        """Notes where the symbols that are sizes of a tensor can be read."""
         for dim, size in enumerate(tensor.shape):
-            if is_symbolic(size) and size.node.expr.is_symbol:
-                self._sizes.setdefault(size.node.expr, (node, dim, size))
+            if is_symbolic(size):
+                self.env = size.node.shape_env
+                if size.node.expr.is_symbol:
+                    self._sizes.setdefault(size.node.expr, (node, dim))
+                    self._sizes.setdefault(size.node._expr, (node, dim))
+                else:
+                    self._add_linear(size.node.expr, node, dim)
+
+    def _add_linear(self, expr, node, dim):
+        """Notes where a symbol of which an input's size is a * s + b can be computed."""
+        if len(expr.free_symbols) == 1 and set(expr.terms) <= {(), *(m for s in expr.free_symbols for m in s.terms)}:
+            (symbol,) = expr.free_symbols
+            offset = expr.subs({symbol: 0}).value()
+            self._linear.setdefault(symbol, (node, dim, expr.subs({symbol: 1}).value() - offset, offset))
 
     def add(self, node, value):
         """Notes the node of a symbolic number."""
-        self._known[value.node.expr] = node
+        self.env = value.node.shape_env
+        if not isinstance(value.node.expr, bool):
+            self._known[value.node.expr] = node
 
     def node_of(self, value):
         """The node that computes a symbolic number; the number itself if it is fixed."""
-        expr = value.node.expr
-        return self._of(expr, value.node.shape_env)
+        self.env = value.node.shape_env
+        return self.of_expression(value.node.expr)
 
-    def _of(self, expr, env):
-        if expr.is_number or getattr(expr, "is_Boolean", False) and not expr.free_symbols:
-            return bool(expr) if not hasattr(expr, "is_integer") else int(expr) if expr.is_integer else float(expr)
+    def of_expression(self, expr):
+        """The node that computes an expression or condition."""
+        if isinstance(expr, (bool, int, float)):
+            return expr
+        if expr.is_number:
+            return expr.value()
         known = self._known.get(expr)
         if known is None:
-            known = self._known[expr] = self._make(expr, env)
+            known = self._known[expr] = self._make(expr)
         return known
 
-    def _make(self, expr, env):
-        if expr.is_symbol:
-            node = self._symbol(expr)
-        else:
-            function, parts = _call_of(expr)
-            values = [self._of(part, env) for part in parts]
-            node = (
-                functools.reduce(lambda a, b: self._call(function, a, b), values)
-                if len(values) > 1
-                else (self._graph.call_function(function, tuple(values)))
-            )
+    def _call(self, function, values, expr):
+        """The node of a function of nodes and numbers, whose result is an expression."""
+        if not any(isinstance(v, tessera.fx.Node) for v in values):
+            return function(*values)
+        node = self._graph.call_function(function, tuple(values))
         self._annotate(node)
-        node.meta["val"] = env.create_symintnode(expr, hint=None) if hasattr(env, "create_symintnode") else None
+        if self.env is not None and not isinstance(expr, bool):
+            node.meta["val"] = self.env.create_symboolnode(expr) if hasattr(expr, "op") else self._number(expr)
         return node
 
-    def _call(self, function, a, b):
-        node = self._graph.call_function(function, (a, b))
-        self._annotate(node)
-        return node
+    def _number(self, expr):
+        make = self.env.create_symfloatnode if expr.is_real else self.env.create_symintnode
+        return make(expr, hint=None)
+
+    def _make(self, expr):
+        if hasattr(expr, "op"):
+            return self._condition(expr)
+        return self._symbol(expr) if expr.is_symbol else self._polynomial(expr)
+
+    def _condition(self, condition):
+        if condition.parts:
+            function = operator.and_ if condition.op == "and" else operator.or_
+            values = [self.of_expression(p) for p in condition.parts]
+            return functools.reduce(lambda a, b: self._call(function, (a, b), condition), values)
+        sides = map(self.of_expression, _sides(condition))
+        return self._call(_RELATIONS[condition.op], tuple(sides), condition)
+
+    def _polynomial(self, expr):
+        """The node of a sum of products, one operation after the other."""
+        kind, total, so_far = type(expr), None, None
+        for monomial, coefficient in sorted(expr.terms.items(), key=lambda t: not t[0]):
+            value, of_value = self._product(monomial, expr) if monomial else (coefficient, kind({(): coefficient}))
+            function = operator.add
+            if monomial and coefficient == -1 and total is not None:
+                function = operator.sub
+            elif monomial and coefficient != 1:
+                of_value = of_value * coefficient
+                value = self._call(operator.mul, (value, coefficient), of_value)
+            if total is None:
+                total, so_far = value, of_value
+            else:
+                so_far = so_far - of_value if function is operator.sub else so_far + of_value
+                total = self._call(function, (total, value), so_far)
+        return total
+
+    def _product(self, monomial, expr):
+        """(node, expression) of a product of atoms."""
+        kind, value, of_value = type(expr), None, None
+        for atom, power in monomial:
+            single = kind({((atom, 1),): 1})
+            node = self._atom(atom, single, expr)
+            for _ in range(power):
+                of_value = single if value is None else of_value * single
+                value = node if value is None else self._call(operator.mul, (value, node), of_value)
+        return value, of_value
+
+    def _atom(self, atom, single, expr):
+        if hasattr(atom, "args") and single == expr:
+            return self._call(_function(atom.name), tuple(map(self.of_expression, atom.args)), expr)
+        return self.of_expression(single)
 
     def _symbol(self, symbol):
-        if symbol not in self._sizes:
+        sym_size = tessera.ops.aten.sym_size.int
+        if symbol in self._sizes:
+            return self._call(sym_size, self._sizes[symbol], symbol)
+        if symbol not in self._linear:
             raise RuntimeError(f"export: no input and no operator gives the size {symbol}")
-        tensor, dim, _ = self._sizes[symbol]
-        return self._graph.call_function(tessera.ops.aten.sym_size.int, (tensor, dim))
+        tensor, dim, factor, offset = self._linear[symbol]
+        size = self._call(sym_size, (tensor, dim), symbol * factor + offset)
+        if offset:
+            size = self._call(operator.sub, (size, offset), symbol * factor)
+        return self._call(operator.floordiv, (size, factor), symbol) if factor != 1 else size
 
 
-def _call_of(expr):
-    """(function of two values, arguments) that computes an expression of SymPy."""
-    by_name = {
-        "Add": operator.add, "Mul": operator.mul, "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv,
-        "Mod": operator.mod, "PythonMod": operator.mod, "Max": tessera.sym_max, "Min": tessera.sym_min,
-        "PowByNatural": operator.pow, "Pow": operator.pow, "IntTrueDiv": operator.truediv,
-        "FloatTrueDiv": operator.truediv, "Equality": operator.eq, "Unequality": operator.ne,
-        "StrictGreaterThan": operator.gt, "GreaterThan": operator.ge, "StrictLessThan": operator.lt,
-        "LessThan": operator.le, "ToFloat": tessera.sym_float, "Not": tessera.sym_not,
-    }  # fmt: skip
-    name = type(expr).__name__
-    if name not in by_name:
-        raise RuntimeError(f"export: the expression {expr} ({name}) of a size cannot be a node")
-    return by_name[name], expr.args
+def text_of(expr):
+    """An expression or condition as Python code of its symbols."""
+    from tessera.fx.experimental.symbolic_shapes import _code
+
+    if isinstance(expr, (bool, int, float)):
+        return str(expr)
+    return _code(expr, {symbol: str(symbol) for symbol in expr.free_symbols})
+
+
+# --- texts that are read ---
+
+_BINARY = {
+    ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b, ast.Mod: lambda a, b: a % b, ast.Div: lambda a, b: a / b,
+}  # fmt: skip
+_COMPARED = {
+    ast.Eq: ("==", 1), ast.NotEq: ("!=", 1), ast.GtE: (">=", 1), ast.Gt: (">", 1), ast.LtE: (">=", -1), ast.Lt: (">",
+    -1),
+}  # fmt: skip
+_CALLED = {
+    "max": "max", "min": "min", "float": "float", "Max": "max", "Min": "min", "FloorDiv": "floordiv", "Mod": "mod",
+    "PythonMod": "mod", "CleanDiv": "floordiv", "IntTrueDiv": "truediv", "ToFloat": "float", "trunc": "trunc",
+    "round": "round", "sqrt": "sqrt", "ceil": "ceil", "floor": "floor",
+}  # fmt: skip
+
+
+def expression_of(text, symbol):
+    """The expression or condition that a text says, as text_of writes it, or as SymPy does.
+
+    Args:
+        symbol: function of a name, which gives the symbol.
+
+    Errors: ValueError for other texts.
+    """
+    if not isinstance(text, str) or len(text) > 10000:
+        raise ValueError(f"expected the text of an expression, got {text!r:.80}")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, MemoryError, RecursionError) as error:
+        raise ValueError(f"{text!r:.80} is no expression: {error}") from None
+    return _read(tree, symbol)
+
+
+def _read(node, symbol):
+    from tessera.fx.experimental import _expressions
+
+    read = lambda n: _read(n, symbol)  # noqa: E731
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return _expressions.constant(node.value)
+    if isinstance(node, ast.Name):
+        return symbol(node.id)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -read(node.operand)
+    if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+        return _BINARY[type(node.op)](read(node.left), read(node.right))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant):
+        return read(node.left) ** node.right.value
+    if isinstance(node, ast.BoolOp):
+        return _expressions.combined("and" if isinstance(node.op, ast.And) else "or", [read(v) for v in node.values])
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _COMPARED:
+        op, sign = _COMPARED[type(node.ops[0])]
+        return _expressions.condition(op, (read(node.left) - read(node.comparators[0])) * sign)
+    if isinstance(node, ast.Call):
+        return _read_call(node, symbol, read)
+    raise ValueError(f"{ast.unparse(node)!r:.80} is no expression of sizes")
+
+
+def _read_call(node, symbol, read):
+    from tessera.fx.experimental import _expressions
+
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name == "Symbol" and node.args and isinstance(node.args[0], ast.Constant):
+        return symbol(node.args[0].value)
+    if name == "Integer":
+        return read(node.args[0])
+    values = [read(a) for a in node.args]
+    if name in ("Add", "Mul") and values:
+        return functools.reduce(_BINARY[ast.Add if name == "Add" else ast.Mult], values)
+    if name in ("Eq", "Ne") and len(values) == 2:
+        return _expressions.condition("==" if name == "Eq" else "!=", values[0] - values[1])
+    if name in _CALLED and values:
+        return _expressions.function(_CALLED[name], *values)
+    raise ValueError(f"{ast.unparse(node)!r:.80} is no expression of sizes")

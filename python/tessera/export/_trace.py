@@ -82,6 +82,9 @@ class _Calls:
         self.signatures[call] = ModuleCallSignature(inputs, outputs, in_spec, out_spec, None)
 
 
+_MISSING = object()
+
+
 class _State:
     """Parameters, buffers and constants of a module, and what stands for them while it is traced."""
 
@@ -129,6 +132,18 @@ class _State:
                     table.update(old)
                 module.__dict__.clear()
                 module.__dict__.update(attributes)
+
+    def assigned_attributes(self):
+        """Names of attributes of modules, buffers apart, that were assigned or deleted; while swapped."""
+        ignored = ("_parameters", "_buffers", "_modules")
+        found = []
+        for module, before, _, _ in self._kept:
+            now = vars(module)
+            names = [
+                n for n in {**before, **now} if n not in ignored and before.get(n, _MISSING) is not now.get(n, _MISSING)
+            ]
+            found += [f"{type(module).__name__}.{name}" for name in names]
+        return found
 
     def assigned_buffers(self):
         """[(path, new tensor)] of buffers that were assigned; while swapped. Warns of other assigned tensors."""
@@ -189,6 +204,7 @@ class Export:
     def __init__(
         self, mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserve_module_call_signature=(),
         prefer_deferred_runtime_asserts_over_guards=False, make_mode=export_mode, tracer_class=ExportTracer,
+        keeps_history=False,
     ):  # fmt: skip
         _check(mod, args, kwargs)
         bound, kwargs = _in_order(mod, args, kwargs or {})
@@ -196,11 +212,13 @@ class Export:
             mod.get_submodule(path)  # AttributeError if there is none
         self.mod, self.args, self.kwargs = mod, args, kwargs
         self.strict = strict
-        self.inputs = Inputs(mod, bound, args, kwargs, dynamic_shapes, make_mode)
-        self.inputs.defer = prefer_deferred_runtime_asserts_over_guards
+        self.inputs = Inputs(
+            mod, bound, args, kwargs, dynamic_shapes, make_mode, prefer_deferred_runtime_asserts_over_guards
+        )
         self.mode = self.inputs.mode
         self.state = _State(mod, self.mode)
         self.tracer = tracer_class(self.mode, self.state.attributes)
+        self.tracer.keeps_history = keeps_history
         self.calls = _Calls(self.tracer, mod, preserve_module_call_signature)
 
     def run(self):
@@ -208,18 +226,39 @@ class Export:
         placeholders = self._placeholders()
         with self.state.swapped(), self.tracer.on(self.calls):
             result = self._call()
+            if self.strict:
+                self._check_strictly()
             self._assigned(self.state.assigned_buffers())
+            self.inputs.check()
+            self._assert()
             output_specs = self._output(result)
         return self._program(placeholders, output_specs)
 
     def _call(self):
-        args, kwargs = self.inputs.stand_ins()
+        args, kwargs = self._given = self.inputs.stand_ins()
         compiler = tessera.compiler
         compiler._exporting = compiler._exporting + 1
         try:
             return self.mod(*args, **kwargs)
         finally:
             compiler._exporting = compiler._exporting - 1
+
+    def _check_strictly(self):
+        """What a graph cannot repeat, and strict=True does not let pass: changes of Python objects."""
+        from tessera._dynamo.exc import Unsupported
+
+        changed = self.state.assigned_attributes()
+        if changed:
+            raise Unsupported(
+                f"Mutating module attribute {changed[0]} during export: a program would not do that when it is called. "
+                "Register tensors as buffers, return other values, or export with strict=False"
+            )
+        leaves, spec = pytree.tree_flatten(self._given)
+        if spec != self.inputs.in_spec or any(a is not b for a, b in zip(leaves, self.inputs.leaves)):
+            raise Unsupported(
+                "forward changes a container among its inputs, which a program would not do when it is called. Return "
+                "the new values, or export with strict=False"
+            )
 
     def _placeholders(self):
         """Makes the placeholders of state and inputs: [(InputSpec without constants)]."""
@@ -243,6 +282,15 @@ class Export:
                 "call_function", tessera.ops.aten.copy_.default,
                 (self.tracer.node_of(old), self.tracer.node_of(new)), {}, "copy_",
             ).meta["val"] = old  # fmt: skip
+
+    def _assert(self):
+        """Nodes that check what the program said of numbers that it finds itself."""
+        for condition, line in self.inputs.constraints.assertions():
+            node = self.tracer.symbols.of_expression(self.mode.shape_env.replace(condition))
+            text = f"Runtime assertion failed for expression {condition} on node '{node}' ({line})"
+            self.tracer.create_node(
+                "call_function", tessera.ops.aten._assert_scalar.default, (node, text), {}, "_assert_scalar"
+            ).meta["val"] = None
 
     def _output(self, result):
         leaves, self.out_spec = pytree.tree_flatten(result)
@@ -270,8 +318,6 @@ class Export:
         signature = ExportGraphSignature([*input_specs[:first], *lifted, *input_specs[first:]], output_specs)
         held = {p: t for p, t in state.buffers.items() if state.persistent[p]}
         constants.update((p, t) for p, t in state.buffers.items() if not state.persistent[p])
-        for node in tracer.graph.nodes:
-            node.meta.pop("_grad_mode", None)
         program = ExportedProgram(
             tracer.root, tracer.graph, signature, {**state.parameters, **held}, self.inputs.ranges(),
             self._module_calls(), (self.args, self.kwargs), constants,
@@ -286,3 +332,32 @@ class Export:
         paths = [path for path, _ in self.mod.named_modules(remove_duplicate=False) if path]
         repeated = [call for call in signatures if "@" in call]
         return [ModuleCallEntry("", top), *(ModuleCallEntry(p, signatures.get(p)) for p in (*paths, *repeated))]
+
+
+def traced(*args, **more):
+    """The program of an export; a second time with history, if the module takes gradients itself.
+
+    Args: as of Export.
+    """
+    try:
+        return Export(*args, **more).run()
+    except RuntimeError as error:
+        if "does not require grad" not in str(error):
+            raise
+    return Export(*args, **more, keeps_history=True).run()
+
+
+def _export(
+    mod, args, kwargs=None, dynamic_shapes=None, *, strict=True, preserve_module_call_signature=(), pre_dispatch=False,
+    prefer_deferred_runtime_asserts_over_guards=False,
+):  # fmt: skip
+    """As export(), for those who look for it here.
+
+    Args:
+        pre_dispatch: of no effect: graphs have composite operators as they are called. Others: as of export().
+    """
+    return tessera.export.export(
+        mod, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict,
+        preserve_module_call_signature=preserve_module_call_signature,
+        prefer_deferred_runtime_asserts_over_guards=prefer_deferred_runtime_asserts_over_guards,
+    )  # fmt: skip

@@ -77,6 +77,10 @@ def _defaults(op):
     return positional, {a.name: of(a) for a in op._schema.arguments if a.kwarg_only}
 
 
+def _place(t):
+    return t.untyped_storage()._cdata, t.storage_offset(), t.shape, t.stride(), t.dtype
+
+
 @functools.cache
 def _shares_memory(op):
     """Whether an operator writes to an argument or returns a view of one."""
@@ -176,7 +180,7 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         self.first_user_input = None
         self.module_stack = {}
         self.symbols = SymbolNodes(self.graph, self._annotate)
-        self._grad_mode = tessera.is_grad_enabled()
+        self.keeps_history = False  # operators make what backward() needs; slower, and few programs ask for it
 
     # --- values ---
 
@@ -240,13 +244,23 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         real = self._real(tensor)
         if real is not None:
             return self._nodes[id(self._lift(real))][1]
+        known = self._same_memory(tensor)
+        if known is not None:
+            self._nodes[id(tensor)] = (tensor, known)
+            return known
         frame = user_frame()
         place = "" if frame is None else f"\n{_trace_text(frame)}"
         raise RuntimeError(
             "export found a tensor that no traced operator made (of shape "
-            f"{tuple(tensor.shape)}, dtype {tensor.dtype}): operations such as `.data` and set_() are not seen; use "
-            f"detach() and functions that return tensors.{place}"
+            f"{tuple(tensor.shape)}, dtype {tensor.dtype}): operations such as set_() are not seen; use "
+            f"functions that return tensors.{place}"
         )
+
+    def _same_memory(self, tensor):
+        """The node of a tensor that shows the same memory in the same way (`.data`, what autograd saved), or None."""
+        place = _place(tensor)
+        found = (node for other, node in reversed(self._nodes.values()) if _place(other) == place)
+        return next(found, None)
 
     def _is_fake(self, tensor):
         return isinstance(tensor, self._fake_type)
@@ -288,7 +302,7 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
 
     def _annotate(self, node, like=None):
         if like is not None:
-            for key in ("nn_module_stack", "stack_trace", "_grad_mode"):
+            for key in ("nn_module_stack", "stack_trace"):
                 if key in like.meta:
                     node.meta[key] = like.meta[key]
             return
@@ -296,8 +310,6 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         frame = user_frame(3)
         if frame is not None:
             node.meta["stack_trace"] = _trace_text(frame)
-        if (enabled := tessera.is_grad_enabled()) != self._grad_mode:
-            node.meta["_grad_mode"] = enabled
 
     # --- operators ---
 
@@ -355,26 +367,74 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         def call(module, *args, **kwargs):
             return call_module(functools.partial(original, module), module, args, kwargs)
 
-        registration = _C._register_fallback("PreDispatch", self._fallback, False)
+        registration = _C._register_fallback("PreDispatch", self._fallback, True)
+        plain_call, _C._call_with_symbols = _C._call_with_symbols, self._call_with_symbols
+        self._plain_call = plain_call
         self.fake_mode.tracer = self
         proxy_tensor._modes.append(self.fake_mode)
         _symbolic_trace._tracing += 1
         before = _C._trace_modules(call, read)
+        self._fake_type.item = self._item  # which gives a symbol; the operator has to give a number
         try:
             with self.fake_mode, _keys(_BIT, 0):
                 yield
         finally:
+            del self._fake_type.item
             _C._trace_modules(*before)
             _symbolic_trace._tracing -= 1
             proxy_tensor._modes.remove(self.fake_mode)
             self.fake_mode.tracer = None
             registration.release()
+            _C._call_with_symbols = plain_call
 
-    def _fallback(self, op, *args, **kwargs):
-        with _keys(0, _BIT):
-            if not self._is_on():
+    def _fallback(self, keys, op, *args, **kwargs):
+        if _C._func._levels():  # of vmap, grad ...: what their rules call comes here again
+            return op._redispatch(keys.bits & ~_BIT, *args, **kwargs)
+        if not self._is_on():
+            with _keys(0, _BIT):
                 return op(*args, **kwargs)
+        with self._working():
             return self.record(op, *args, **kwargs)
+
+    @contextlib.contextmanager
+    def _working(self):
+        """Context manager: operators are run and not recorded, without history."""
+        enabled = _C._is_grad_enabled()
+        with _keys(0, _BIT):
+            _C._set_grad_enabled(enabled and self.keeps_history)
+            try:
+                yield
+            finally:
+                _C._set_grad_enabled(enabled)
+
+    @property
+    def _item(self):
+        def item(tensor):
+            """The number of a tensor of one element: as of Tensor, and recorded."""
+            if id(tensor) not in self._nodes or not _C._tls_keys()[0] & _BIT or not self._is_on():
+                with _keys(0, _BIT):
+                    return tessera.Tensor.item(tensor)
+            with self._working():
+                result = tessera.Tensor.item(tensor)
+                _write(self._writers[-1], tessera.ops.aten.item.default, (tensor,), {}, result)
+            return result
+
+        return item
+
+    def _call_with_symbols(self, op, name, symbols, args, kwargs):
+        """A call with symbolic numbers among the arguments, for which plain ones stand: {index: the argument}."""
+        if not _C._tls_keys()[0] & _BIT or not self._is_on():
+            return self._plain_call(op, name, symbols, args, kwargs)
+        with self._working():
+            result = self._plain_call(op, name, symbols, args, kwargs)
+            shown, named = list(args), dict(kwargs)
+            for i, value in symbols.items():
+                if i < len(shown):
+                    shown[i] = value
+                else:
+                    named[op._schema.arguments[i].name] = value
+            _write(self._writers[-1], op, tuple(shown), named, result)
+        return result
 
     def _is_on(self):
         """Whether the mode of the export is on: who takes it off runs operators that are not to be recorded."""
@@ -399,7 +459,9 @@ def _write(tracer, op, args, kwargs, result):
 def _open_slice(x, dim=0, start=None, end=None, step=1):
     """Arguments of a slice: one that ends where the tensor ends is open, so that it does not depend on the size."""
     size = x.shape[dim]
-    if end is not None and end is not size and not is_symbolic(end) and not is_symbolic(size) and end >= size:
+    if end is None:
+        end = _END
+    if end is not size and not is_symbolic(end) and not is_symbolic(size) and end >= size:
         end = _END
     if end is size or (is_symbolic(end) and is_symbolic(size) and end.node.expr == size.node.expr):
         end = _END

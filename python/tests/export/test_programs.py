@@ -10,6 +10,7 @@ from tessera.export import export
 from tessera.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
 aten = tessera.ops.aten
+X = tessera.ones(2)
 
 
 def targets(program):
@@ -215,13 +216,56 @@ def test_an_assigned_tensor_that_is_no_buffer_warns_and_is_taken_back():
     assert not hasattr(m, "seen")
 
 
+def test_strict_exports_refuse_changes_of_python_objects():
+    class Counts(nn.Module):
+        count = 0
+
+        def forward(self, x):
+            self.count += 1
+            return x
+
+    class Appends(nn.Module):
+        def forward(self, xs):
+            xs.append(xs[0])
+            return xs[0] + 1
+
+    for m, args, text in ((Counts(), (X,), "Counts.count"), (Appends(), ([X],), "container among its inputs")):
+        export(m, args)
+        with pytest.raises(tessera._dynamo.exc.Unsupported, match=text):
+            export(m, args, strict=True)
+    assert len(args[0]) == 1
+
+
 def test_a_tensor_outside_of_the_trace_names_the_line():
     class M(nn.Module):
         def forward(self, x):
-            return x.data + 1
+            stranger = tessera._C._make_fake(x.fake_mode, tessera.ones(2), None, None)
+            return stranger + 1
 
-    with pytest.raises(RuntimeError, match="no traced operator made(.|\n)*return x.data \\+ 1"):
+    with pytest.raises(RuntimeError, match="no traced operator made(.|\n)*return stranger \\+ 1"):
         export(M(), (tessera.ones(2),))
+
+
+def test_gradients_inside_of_a_program():
+    class M(nn.Module):
+        def forward(self, x):
+            x = x.detach().requires_grad_()
+            return tessera.autograd.grad((x * x * x).sum(), x)[0]
+
+    program = export(M(), (tessera.ones(2),))
+    assert program.module()(tessera.tensor([1.0, 2.0])).tolist() == [3, 12]
+
+
+def test_data_and_vmap_are_traced():
+    class M(nn.Module):
+        def forward(self, x):
+            i = tessera.arange(3)
+            mask = tessera.vmap(tessera.vmap(lambda a, b: a >= b, in_dims=(None, 0)), in_dims=(0, None))(i, i)
+            return x.data * mask
+
+    m, x = M(), tessera.randn(3, 3)
+    program = export(m, (tessera.ones(3, 3),))
+    assert not program.constants and tessera.equal(program.module()(x), m(x))
 
 
 def test_variadic_arguments_have_names():
