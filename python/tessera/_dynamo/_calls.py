@@ -453,4 +453,6 @@ def leave(tracer, exit_, args):
     return call(tracer, exit_.context, args, {})
 
 
-Tracer.run_call, Tracer.run_binary, Tracer.run_compare = map(staticmethod, (call, binary, compare))
+Tracer.run_call = staticmethod(call)
+Tracer.run_binary = staticmethod(binary)
+Tracer.run_compare = staticmethod(compare)

@@ -582,6 +582,7 @@ def _list_to_tuple(f, ins):
 def _list_append(f, ins):
     var = f.pop()
     into = f.stack[-ins.arg]
+    f.tracer.change(into)
     into.items.append(var)
     if ins.name == "SET_ADD":
         into.items = _objects.unique(into.items)
@@ -590,13 +591,16 @@ def _list_append(f, ins):
 @_op("MAP_ADD")
 def _map_add(f, ins):
     key, var = f.pop_many(2)
-    f.stack[-ins.arg].items[_objects.key(key)] = var
+    into = f.stack[-ins.arg]
+    f.tracer.change(into)
+    into.items[_objects.key(key)] = var
 
 
 @_op("LIST_EXTEND", "SET_UPDATE")
 def _list_extend(f, ins):
     more = _objects.items_of(f.tracer, f.pop())
     into = f.stack[-ins.arg]
+    f.tracer.change(into)
     into.items += more
     if ins.name == "SET_UPDATE":
         into.items = _objects.unique(into.items)
@@ -606,6 +610,7 @@ def _list_extend(f, ins):
 def _dict_update(f, ins):
     more = f.pop()
     into = f.stack[-ins.arg]
+    f.tracer.change(into)
     if not isinstance(more, Map):
         raise Unsupported("** of a value that is no dict")
     if ins.name == "DICT_MERGE" and set(more.items) & set(into.items):

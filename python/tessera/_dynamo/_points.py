@@ -64,9 +64,10 @@ class Settings:
         """The Point of a place: (index, layout of the stack, names, cells, blocks)."""
         with _lock:
             of = self.points.setdefault(code, {})
-            found = of.get((id(space), *key))
+            place = (id(space), key)
+            found = of.get(place)
             if found is None:
-                found = of[(id(space), *key)] = Point(self, code, space, *key)
+                found = of[place] = Point(self, code, space, *key)
             return found
 
     # numbers that are symbols: there are none in this version
