@@ -160,8 +160,14 @@ def _seq(e, var):
     return e.name(f"{e.writer.bind(cls)}({items})")
 
 
+def _key(e, key):
+    if isinstance(key, Var):
+        return e.expression(key)
+    return f"({''.join(_key(e, k) + ', ' for k in key)})" if type(key) is tuple else e.writer.constant(key)
+
+
 def _map_text(e, var):
-    return "{" + ", ".join(f"{e.writer.constant(k)}: {e.expression(v)}" for k, v in var.items.items()) + "}"
+    return "{" + ", ".join(f"{_key(e, k)}: {e.expression(v)}" for k, v in var.items.items()) + "}"
 
 
 def _map(e, var):

@@ -880,6 +880,47 @@ def _yield_value(f, ins):
     f.push(NONE)  # what next() sends
 
 
+@_op("GET_YIELD_FROM_ITER")
+def _yield_from_iter(f, ins):
+    f.push(_objects.iterate(f.tracer, f.pop()))
+
+
+def _one_more(f):
+    at = f.stack[-1]
+    if not isinstance(at, Iter):
+        raise Unsupported("`yield from` of an iterator that came into the function")
+    return at.next()
+
+
+@_op("SEND")
+def _send(f, ins):
+    f.pop()
+    var = _one_more(f)
+    if var is not None:
+        f.push(var)
+        return
+    if _code.VERSION < (3, 12):
+        f.pop()
+    f.push(NONE)
+    f.index = ins.target
+
+
+@_op("END_SEND")
+def _end_send(f, ins):
+    del f.stack[-2]
+
+
+@_op("YIELD_FROM")
+def _yield_from(f, ins):
+    f.pop()
+    var = _one_more(f)
+    if var is None:
+        f.stack[-1] = NONE
+        return
+    f.yielded, f.index = var, f.now
+    f.push(NONE)
+
+
 @_op("GET_LEN")
 def _get_len(f, ins):
     f.push(Const(len(_objects.items_of(f.tracer, f.stack[-1]))))

@@ -409,7 +409,7 @@ def _make_binder(code):
 def captures(function):
     """Whether a function of Python is one that is captured on its own."""
     code = function.__code__
-    module = function.__module__ or ""
+    module = _calls.home(function)
     if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         return False
     if getattr(function, "_torchdynamo_disable", None) is not None or hasattr(function, "_torchdynamo_orig_callable"):
