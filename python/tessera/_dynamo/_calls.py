@@ -18,7 +18,8 @@ from .exc import Unsupported
 # Modules of this library whose functions are one node each.
 _LEAVES = (
     "tessera.nn.functional", "tessera.functional", "tessera.fft", "tessera.linalg", "tessera.special",
-    "tessera.signal", "tessera.nn._recurrent", "tessera._tensor", "tessera._linalg_utils", "tessera._lowrank", "tessera.nn.init",
+    "tessera.signal", "tessera.nn._recurrent", "tessera._tensor",
+    "tessera._linalg_utils", "tessera._lowrank", "tessera.nn.init",
 )  # fmt: skip
 # Modules of Python whose functions are looked into; those of its other modules are not.
 _OPEN = ("contextlib", "functools", "collections", "dataclasses", "typing", "abc", "enum", "copy", "_collections_abc")

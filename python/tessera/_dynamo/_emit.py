@@ -187,6 +187,8 @@ def _cell(e, var):
 
 def _closure(e, var):
     w = e.writer
+    if len(var.cells) != len(var.code.co_freevars):
+        raise Unsupported("a function that is not complete")
     cells = f"({''.join(e.expression(c) + ', ' for c in var.cells)})" if var.cells else "None"
     defaults = f"({''.join(e.expression(d) + ', ' for d in var.defaults)})" if var.defaults else "None"
     name = e.name(

@@ -4,6 +4,7 @@ import linecache
 import traceback
 
 from . import _calls, _code, _objects
+from ._resume import apply
 from ._tracer import BY_IDENTITY, CONSTANTS, Tracer
 from ._raising import Observed
 from ._values import NONE, NULL, Cell, Closure, Const, Exit, Iter, Map, New, Null, Obj, Raised, Seq, Slice
@@ -355,8 +356,15 @@ def _load_attr(f, ins):
 @_op("LOAD_METHOD")
 def _load_method(f, ins):
     owner = f.pop()
-    f.push(NULL)
+    f.push(below_method(f))
     f.push(_objects.attribute(f.tracer, owner, ins.value))
+
+
+def below_method(f):
+    """What LOAD_METHOD leaves under a method. Python 3.10 can't push nothing by itself, so it gets a function that
+    calls the method.
+    """
+    return NULL if _code.VERSION >= (3, 11) else f.tracer.trusted(apply)
 
 
 @_op("LOAD_SUPER_ATTR")
@@ -726,8 +734,8 @@ def split_call(f, ins):
     first, second = f.pop_many(2)
     if version >= (3, 13):
         function, owner = first, second
-    elif isinstance(first, Null):
-        function, owner = second, first
+    elif isinstance(first, Null) or isinstance(first, Obj) and first.value is apply:
+        function, owner = second, NULL
     else:
         function, owner = first, second
     if not isinstance(owner, Null):

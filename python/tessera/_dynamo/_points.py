@@ -91,7 +91,7 @@ class Piece:
         """Writes the end of the piece: another point goes on."""
         e = self.emitter
         stack = tuple(not isinstance(v, Null) for v in frame.stack)
-        live = frame.code.live(index)
+        live = frame.code.live(index).union(*(frame.code.live(t) for t, _ in frame.blocks if t is not None))
         cells = tuple(
             n for n in frame.code.code.co_cellvars if n in frame.cells and (n in live or _code.VERSION < (3, 11))
         )
