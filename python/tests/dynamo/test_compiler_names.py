@@ -309,7 +309,7 @@ def test_aot_function(partition):
     forward, backward = graphs
     saved = len(forward.graph.output_node().args[0]) - 2
     assert saved == len([n for n in backward.graph.nodes if n.op == "placeholder"]) - 2
-    assert "aten.cos" in backward.code and ("aten.sin" in backward.code) is (partition is not default_partition)
+    assert ("aten.cos" in backward.code) is ("aten.sin" in backward.code) is (partition is not default_partition)
 
 
 def test_aot_module():
