@@ -262,7 +262,8 @@ def aot_function(fn, fw_compiler, bw_compiler=None, partition_fn=default_partiti
                  enable_log=True):  # fmt: skip
     """A function that runs `fn` through graphs of its forward and backward, which compilers get ahead of time.
 
-    The graphs hold operators that write nothing; what `fn` writes to its arguments is written to them behind the forward.
+    The graphs hold operators that write nothing; what `fn` writes to its arguments is written to them behind the
+    forward.
     A function that writes to an argument that needs gradients, or that a result or another argument shares memory with,
     runs as it is.
 
