@@ -128,6 +128,7 @@ ONLY_RAISE = {
     "tessera.autograd.function.Function.vmap": ABSTRACT,
     "tessera.func._custom._OneElement.mark_dirty": "documented: generated rules are for functions without mutation",
     "tessera.distributed._process_group._lacks.method": "what a backend lacks; third parties define what they have",
+    "tessera.distributed.elastic.multiprocessing.api._raise_signal": "a signal's handler",
     "tessera.distributed._stores.Store._missing": ABSTRACT,
     "tessera.distributed._stores.Store.__reduce_ex__": "documented: stores belong to their process",
     **{f"tessera.distributed._work.Work.{name}": ABSTRACT for name in ("is_completed", "wait", "result", "get_future")},

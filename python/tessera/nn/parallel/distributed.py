@@ -67,8 +67,8 @@ class DistributedDataParallel(Module, Joinable):
     """A module of which every process of a group has a replica. Each sees its own inputs; backward averages the
     gradients over all, so that replicas that begin alike stay alike.
 
-    Parameters and buffers of the group's rank 0 are copied to all when it is made. Gradients are reduced in buckets while
-    others are still computed.
+    Parameters and buffers of the group's rank 0 are copied to all when it is made. Gradients are reduced in buckets
+    while others are still computed.
 
     Args:
         module: the replica of this process.
@@ -373,8 +373,8 @@ class DistributedDataParallel(Module, Joinable):
 
         Args:
             state: given to it at each call.
-            hook: `hook(state, bucket)`, with a GradBucket; returns a Future of the tensor that takes the buffer's place.
-                What it gives is not divided by the number of replicas.
+            hook: `hook(state, bucket)`, with a GradBucket; returns a Future of the tensor that takes the buffer's
+                place. What it gives is not divided by the number of replicas.
 
         Raises: TypeError for what cannot be called, ValueError for other parameters or another annotated result;
             RuntimeError for a second one, and after training has begun.
@@ -414,7 +414,7 @@ class DistributedDataParallel(Module, Joinable):
         self._set_hook(lambda bucket: hook(self.process_group, bucket))
 
     def _register_fused_optim(self, optim, *args, optim_params=None, **kwargs):
-        """Steps an optimizer for each bucket as soon as it has been reduced; the parameters' gradients are gone then."""
+        """Steps an optimizer for each bucket as soon as it has been reduced."""
         from tessera.distributed.algorithms.ddp_comm_hooks.optimizer_overlap_hooks import fused_optimizer_hook
 
         params = list(optim_params) if optim_params is not None else [p for _, p in self._own_parameters(self.module)]
