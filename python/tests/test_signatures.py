@@ -222,7 +222,6 @@ KEPT = {
     ),
     "tessera.serialization.skip_data": ("materialize_fake_tensors", "there are no fake tensors"),
     "tessera.utils._python_dispatch.TorchDispatchMode": ("_dispatch_key", "an attribute that programs read"),
-    "tessera.utils.data._utils.worker._IterableDatasetStopIteration": ("worker_id", "an attribute that programs read"),
     "tessera.utils.data.dataloader.DataLoader": (
         "pin_memory_device",
         "checked before it is kept; all pinned memory serves all devices",

@@ -19,7 +19,7 @@ from tessera.distributed.utils import (
 from tessera.futures import Future
 from tessera.nn.modules.module import Module
 from tessera.nn.parallel.scatter_gather import gather, scatter_kwargs
-from tessera.utils._pytree import tree_leaves, tree_map_only
+from tessera.utils import _pytree
 
 __all__ = ["DistributedDataParallel"]
 
@@ -268,7 +268,7 @@ class DistributedDataParallel(Module, Joinable):
             return outputs
         self._was_synced = self.require_backward_grad_sync
         if self.require_backward_grad_sync:
-            tensors = [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, tessera.Tensor)]
+            tensors = [leaf for leaf in _pytree.tree_leaves(outputs) if isinstance(leaf, tessera.Tensor)]
             self.reducer.prepare_for_backward(tensors)
         else:
             self.reducer.disarm()
@@ -425,7 +425,7 @@ class DistributedDataParallel(Module, Joinable):
 
     def _cast_inputs(self, values):
         dtype = self.mixed_precision.param_dtype
-        return tree_map_only(tessera.Tensor, lambda x: x.to(dtype) if x.is_floating_point() else x, values)
+        return _pytree.tree_map_only(tessera.Tensor, lambda x: x.to(dtype) if x.is_floating_point() else x, values)
 
     def _lower_precision(self):
         """Low precision copies of the parameters take their place from forward to the end of backward."""
