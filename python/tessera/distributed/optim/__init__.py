@@ -5,6 +5,7 @@ from tessera._lazy import attach as _attach
 __getattr__, __dir__ = _attach(
     __name__,
     {
+        "DistributedOptimizer": "optimizer",
         "PostLocalSGDOptimizer": "post_localSGD_optimizer",
         "ZeroRedundancyOptimizer": "zero_redundancy_optimizer",
         "as_functional_optim": "utils",
@@ -13,4 +14,4 @@ __getattr__, __dir__ = _attach(
     },
 )
 
-__all__ = ["PostLocalSGDOptimizer", "ZeroRedundancyOptimizer", "as_functional_optim"]
+__all__ = ["DistributedOptimizer", "PostLocalSGDOptimizer", "ZeroRedundancyOptimizer", "as_functional_optim"]
