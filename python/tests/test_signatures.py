@@ -121,6 +121,8 @@ UNREAD = {
         ABSTRACT,
     ),
     "tessera.distributed.nn.functional.reduce.back": ("like", TABLE),
+    "tessera.distributed.autograd._Out.": ("ctx", CONTEXT),
+    "tessera.distributed.autograd._In.forward": ("begin", "requires a gradient, so that backward comes here"),
     "tessera.distributed._work.DoneWork.wait": ("timeout", "it has ended"),
     "tessera.distributed.rendezvous.": ("kwargs", HOOK),
     "tessera._export.verifier.Verifier.check_additional": ("gm", ABSTRACT),
@@ -215,6 +217,7 @@ KEPT = {
         "local_rank_id",
         "an attribute that programs read",
     ),
+    "tessera.distributed.rpc._rref.RRef": ("type_hint", "for compilers"),
     "tessera.distributed._nccl._NCCLOptions": ("is_high_priority_stream", "there is no such backend"),
     "tessera.nn.modules.transformer.TransformerEncoder": (
         "enable_nested_tensor mask_check",

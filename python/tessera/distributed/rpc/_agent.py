@@ -21,6 +21,20 @@ WorkerInfo = namedtuple("WorkerInfo", ["name", "id"])
 _HELLO = b"tessera-rpc-1 "
 
 
+class Present:
+    """The agent of this process, `init_rpc` to `shutdown`; how many there were before; and the functions of api.py, which
+    references call."""
+
+    agent, ended, calls = None, 0, {}  # type: ignore[var-annotated]
+
+
+def current():
+    """The agent. Raises: RuntimeError before init_rpc."""
+    if Present.agent is None:
+        raise RuntimeError("remote calls need init_rpc() first")
+    return Present.agent
+
+
 class _Clock:
     """One thread that ends futures whose time is over."""
 

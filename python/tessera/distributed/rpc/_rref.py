@@ -7,6 +7,7 @@ import weakref
 
 from tessera.distributed import autograd as dist_autograd
 from tessera.distributed._work import complete
+from tessera.distributed.rpc._agent import Present, current
 from tessera.futures import Future
 
 _numbers = itertools.count(1)
@@ -60,9 +61,7 @@ class RRef:
     """
 
     def __init__(self, value, type_hint=None):
-        from tessera.distributed.rpc import api
-
-        agent = api._agent()
+        agent = current()
         owned = _Owned()
         complete(owned.value, value)
         self._bind(agent, agent.info, (agent.info.id, next(_numbers)), owned, None)
@@ -135,21 +134,15 @@ class RRef:
 
     def rpc_sync(self, timeout=-1.0):
         """What calls the value's methods at the owner and waits: `rref.rpc_sync().method(args)`."""
-        from tessera.distributed.rpc import api
-
-        return Proxy(api.rpc_sync, self, timeout)
+        return Proxy(Present.calls["rpc_sync"], self, timeout)
 
     def rpc_async(self, timeout=-1.0):
         """As rpc_sync, with a Future as result."""
-        from tessera.distributed.rpc import api
-
-        return Proxy(api.rpc_async, self, timeout)
+        return Proxy(Present.calls["rpc_async"], self, timeout)
 
     def remote(self, timeout=-1.0):
         """As rpc_sync, with an RRef as result."""
-        from tessera.distributed.rpc import api
-
-        return Proxy(api.remote, self, timeout)
+        return Proxy(Present.calls["remote"], self, timeout)
 
     def backward(self, dist_autograd_ctx_id=-1, retain_graph=False):
         """Backward from the value, at the owner: in a distributed autograd context, or without one for a value of the
@@ -195,9 +188,7 @@ def _let_go(weak, owner, key, fork):
 
 
 def _table():
-    from tessera.distributed.rpc import api
-
-    return api._agent().hooks.table
+    return current().hooks.table
 
 
 # ---- what others ask of an owner

@@ -12,7 +12,7 @@ from tessera.distributed import autograd as dist_autograd
 from tessera.distributed._stores import PrefixStore
 from tessera.distributed.rendezvous import rendezvous
 from tessera.distributed.rpc import _rref
-from tessera.distributed.rpc._agent import Agent, WorkerInfo
+from tessera.distributed.rpc._agent import Agent, Present, WorkerInfo, current
 from tessera.distributed.rpc._rref import RRef
 from tessera.distributed.rpc.constants import DEFAULT_SHUTDOWN_TIMEOUT, UNSET_RPC_TIMEOUT
 from tessera.distributed.rpc.options import TensorPipeRpcBackendOptions
@@ -24,9 +24,6 @@ __all__ = [
     "rpc_sync",
     "shutdown",
 ]
-
-_present = None
-_ended = 0  # how often there was an agent in this process
 
 
 class _Hooks:
@@ -77,10 +74,7 @@ class _Hooks:
     within = staticmethod(dist_autograd.within)
 
 
-def _agent():
-    if _present is None:
-        raise RuntimeError("remote calls need init_rpc() first")
-    return _present
+_agent = _get_current_rpc_agent = current
 
 
 def _require_initialized(func):
@@ -95,11 +89,7 @@ def _require_initialized(func):
 
 
 def _is_current_rpc_agent_set():
-    return _present is not None
-
-
-def _get_current_rpc_agent():
-    return _agent()
+    return Present.agent is not None
 
 
 def is_available():
@@ -130,10 +120,9 @@ def init_rpc(name, backend=None, rank=-1, world_size=None, rpc_backend_options=N
 
     Raises: RuntimeError for a second call, for a name that is not allowed or taken, and if the others do not come.
     """
-    global _present
     from tessera.distributed.rpc.backend_registry import BackendType
 
-    if _present is not None:
+    if Present.agent is not None:
         raise RuntimeError("init_rpc() was called before; shutdown() comes first")
     if backend is not None and not isinstance(backend, BackendType):
         raise TypeError(f"init_rpc: backend is a BackendType, but got {type(backend).__name__}")
@@ -147,11 +136,11 @@ def init_rpc(name, backend=None, rank=-1, world_size=None, rpc_backend_options=N
     store.set_timeout(timeout)
     hooks = _Hooks()
     dist_autograd._init(rank)
-    hooks.agent = Agent(WorkerInfo(name, rank), size, PrefixStore(f"rpc/{_ended}", store), options, hooks)
+    hooks.agent = Agent(WorkerInfo(name, rank), size, PrefixStore(f"rpc/{Present.ended}", store), options, hooks)
     dist_autograd._call = lambda peer, function, args: hooks.agent.call(
         hooks.agent.workers[peer], function, args, {}, UNSET_RPC_TIMEOUT
     )
-    _present = hooks.agent
+    Present.agent = hooks.agent
 
 
 def get_worker_info(worker_name=None):
@@ -219,6 +208,8 @@ def remote(to, func, args=None, kwargs=None, timeout=UNSET_RPC_TIMEOUT):
     made._hold(fork)
     return made
 
+
+Present.calls.update(rpc_sync=rpc_sync, rpc_async=rpc_async, remote=remote)
 
 # ---- several at once
 
@@ -308,7 +299,6 @@ def shutdown(graceful=True, timeout=DEFAULT_SHUTDOWN_TIMEOUT):
 
     Raises: RuntimeError before init_rpc, and if others do not come.
     """
-    global _present, _ended
     agent = _agent()
     try:
         if graceful:
@@ -325,7 +315,7 @@ def shutdown(graceful=True, timeout=DEFAULT_SHUTDOWN_TIMEOUT):
         agent.hooks.close()
         agent.close()
         dist_autograd._call = None
-        _present, _ended = None, _ended + 1
+        Present.agent, Present.ended = None, Present.ended + 1
 
 
 def _rref_context_get_debug_info():
