@@ -22,7 +22,7 @@ _HELLO = b"tessera-rpc-1 "
 
 
 class Present:
-    """The agent of this process, `init_rpc` to `shutdown`; how many there were before; and the functions of api.py, which
+    """The agent of this process; how many there were before; and the functions of api.py, which
     references call."""
 
     agent, ended, calls = None, 0, {}  # type: ignore[var-annotated]
