@@ -70,6 +70,8 @@ class SparseSemiStructuredTensor(tessera.Tensor):
     operators raise NotImplementedError.
     """
 
+    __torch_function__ = tessera._C._disabled_torch_function_impl
+
     BACKEND = "tessera"
     _DEFAULT_ALG_ID = 0
     _FORCE_CUTLASS = False
