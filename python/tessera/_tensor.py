@@ -223,8 +223,11 @@ def share_memory_(self):
 
     Returns: the tensor.
     """
-    if self.device.type == "cpu" and self.layout == tessera.strided:
-        self.untyped_storage().share_memory_()
+    if self.device.type == "cpu":
+        from tessera import _utils
+
+        for member in _utils._members(self):
+            member.untyped_storage().share_memory_()
     return self
 
 
