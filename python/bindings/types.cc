@@ -173,19 +173,14 @@ PyObject* as_size(PyObject* tuple) {
   Ref t = Ref::steal(tuple);
   return PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(SizeType), t.get(), nullptr);
 }
-// A Size that may hold symbols: whoever makes them answers for what they are.
-PyObject* py_symbolic_size(PyObject*, PyObject* sizes) {
-  Ref args = Ref::steal(PyTuple_Pack(1, sizes));
-  return args ? PyTuple_Type.tp_new(SizeType, args.get(), nullptr) : nullptr;
-}
-PyMethodDef g_size_functions[] = {{"_symbolic_size", py_symbolic_size, METH_O, nullptr},
-                                  {nullptr, nullptr, 0, nullptr}};
+// A ragged size: a symbol that is no number.
+bool is_symbol(PyObject* e) { return !PyIndex_Check(e) && PyObject_HasAttrString(e, "nested_int_coeff"); }
 PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   Ref self = Ref::steal(PyTuple_Type.tp_new(type, args, kwargs));
   if (!self) return nullptr;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self.get()); ++i) {
     PyObject* e = PyTuple_GET_ITEM(self.get(), i);
-    if (PyLong_Check(e)) continue;
+    if (PyLong_Check(e) || is_symbol(e)) continue;
     Ref index = Ref::steal(PyIndex_Check(e) ? PyNumber_Index(e) : nullptr);
     if (!index) {
       PyErr_Format(PyExc_TypeError, "torch.Size() takes an iterable of 'int' (item %zd is '%s')", i,
@@ -198,10 +193,18 @@ PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return self.release();
 }
 PyObject* size_repr(PyObject* o) {
-  std::string s = std::string(display_name()) + ".Size([";
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)
-    s += (i ? ", " : "") + std::to_string(PyLong_AsLongLong(PyTuple_GET_ITEM(o, i)));
-  return to_python_string(s + "])").release();
+  return guarded([&] {
+    std::string s = std::string(display_name()) + ".Size([";
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) {
+      PyObject* e = PyTuple_GET_ITEM(o, i);
+      s += i ? ", " : "";
+      if (PyLong_Check(e))
+        s += std::to_string(PyLong_AsLongLong(e));
+      else
+        s += from_python_string(Ref::steal(check(PyObject_Str(e))).get());
+    }
+    return to_python_string(s + "])").release();
+  });
 }
 PyObject* size_concat(PyObject* a, PyObject* b) {
   if (!PyTuple_Check(a) || !PyTuple_Check(b)) return Py_NewRef(Py_NotImplemented);
@@ -508,7 +511,6 @@ void init_size(PyObject* module) {
                          {0, nullptr}};
   PyType_Spec spec = {g_size_name.c_str(), 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
   SizeType = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
-  check(PyModule_AddFunctions(module, g_size_functions));
   PyModule_AddObjectRef(module, "Size", reinterpret_cast<PyObject*>(SizeType));
 }
 }  // namespace
