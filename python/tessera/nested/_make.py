@@ -60,6 +60,7 @@ def nested_tensor(tensor_list, *, dtype=None, layout=None, device=None, requires
     ]
     with tessera.no_grad():
         if layout is tessera.strided:
+            tensors = [tensor.to(tensors[0].dtype) for tensor in tensors]
             result = _strided_from(tensors, dtype, device)
             buffer = result._buffer
         else:
@@ -171,6 +172,8 @@ def masked_select(tensor, mask):
     if mask.dtype is not tessera.bool:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     mask = mask.expand(tensor.shape) if mask.shape != tensor.shape else mask
+    if tensor.dim() == 1:
+        tensor, mask = tensor.unsqueeze(0), mask.unsqueeze(0)
     lengths = mask.reshape(mask.shape[0], -1).sum(1)
     offsets = tessera.nn.functional.pad(lengths.cumsum(0), (1, 0))
     return NestedTensor(tensor.masked_select(mask), offsets)

@@ -76,7 +76,8 @@ class StridedNestedTensor(Nested):
             history = f", grad_fn={buffer.grad_fn}"
         elif buffer is not None and buffer.requires_grad:
             history = ", requires_grad=True"
-        text = ",\n".join(map(block, [part.detach() for part in self._parts]))
+        shown = [part.detach().requires_grad_(bool(history)) for part in self._parts]
+        text = ",\n".join(map(block, shown))
         return (
             f"nested_tensor([\n{text}\n]{history})" if tensor_contents is None else f"nested_tensor({tensor_contents})"
         )
@@ -196,6 +197,7 @@ _table["__len__"] = lambda func, args, kwargs: len(args[0]._sizes)
 _table["numel"] = _table["nelement"] = lambda func, args, kwargs: sum(map(_count, args[0]._sizes))
 _table["is_contiguous"] = lambda func, args, kwargs: args[0]._known_buffer is not None
 _table["values"] = lambda func, args, kwargs: args[0]._buffer
+_table["get nbytes"] = lambda func, args, kwargs: args[0]._buffer.nbytes
 
 
 @served(_table, "unbind")

@@ -124,6 +124,11 @@ def test_a_batch_of_rows_broadcasts_over_the_ragged_dimension():
     close(nested.nested_tensor(parts, layout=tessera.jagged) * rows, [p * r for p, r in zip(parts, rows)])
 
 
+def test_a_padded_operand_gives_what_lies_under_the_components():
+    parts, padded = components(4), tessera.randn(3, 5, 4)
+    close(nested.nested_tensor(parts, layout=tessera.jagged) * padded, [p * q[: len(p)] for p, q in zip(parts, padded)])
+
+
 @both
 def test_attention_is_each_sequence_s_own(layout):
     parts = [p.transpose(0, 1) for p in components(2, 4)]
@@ -230,7 +235,7 @@ def test_values_with_holes():
         (lambda s, j: nested.nested_tensor(3), TypeError),
         (lambda s, j: nested.nested_tensor([], layout=tessera.jagged), RuntimeError),
         (lambda s, j: nested.nested_tensor([tessera.zeros(2, 3), tessera.zeros(3)]), RuntimeError),
-        (lambda s, j: nested.nested_tensor([tessera.zeros(2), tessera.zeros(2).int()]), RuntimeError),
+        (lambda s, j: nested.as_nested_tensor([tessera.zeros(2), tessera.zeros(2).int()]), RuntimeError),
         (lambda s, j: nested.nested_tensor([tessera.zeros(2)], layout=tessera.sparse_coo), RuntimeError),
         (
             lambda s, j: nested.nested_tensor([tessera.zeros(2, 3), tessera.zeros(3, 4)], layout=tessera.jagged),

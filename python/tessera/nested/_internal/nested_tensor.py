@@ -96,6 +96,11 @@ class NestedTensor(Nested):
         rows = tessera.bucketize(places, self._offsets[1:].to(places.dtype), right=True)
         return rows.clamp(max=max(len(self._offsets) - 2, 0))
 
+    def _places(self):
+        """For each entry of values without holes, its component and its place in it."""
+        rows = self._row_ids()
+        return rows, tessera.arange(rows.shape[0], device=rows.device) - self._offsets[:-1].index_select(0, rows)
+
     def _packed(self):
         """The same components without holes; itself where there are none."""
         if self._lengths is None:

@@ -60,11 +60,14 @@ def _aligned(dense, nested, name):
         raise _refused(name, f"a dense operand of {dense.dim()} dimensions does not broadcast to {nested._size}")
     shape = (1,) * (ndim - dense.dim()) + tuple(dense.shape)
     dense = dense.reshape(shape)
+    if shape[0] == len(nested) and shape[ragged] == nested._max_seqlen and nested._lengths is None:  # padded
+        rows, places = nested._places()
+        return dense.movedim(ragged, 1)[rows, places].movedim(0, ragged - 1)
     if shape[ragged] != 1:
         raise _refused(
             name,
-            f"cannot bring inputs of shapes {nested._size} and {shape} together: a dense operand must have size 1 in "
-            "the ragged dimension",
+            f"cannot bring inputs of shapes {nested._size} and {shape} together: a dense operand must have size 1, or "
+            "that of the padded tensor, in the ragged dimension",
         )
     if shape[0] == 1:
         return dense[0]
@@ -141,6 +144,7 @@ _table["__len__"] = lambda func, args, kwargs: args[0]._offsets.shape[0] - 1
 _table["is_contiguous"] = lambda func, args, kwargs: args[0]._is_contiguous_or_false()
 _table["storage_offset"] = lambda func, args, kwargs: args[0]._values.storage_offset()
 _table["values"] = lambda func, args, kwargs: args[0]._values
+_table["get nbytes"] = lambda func, args, kwargs: args[0]._values.nbytes
 
 
 # --- components ---
@@ -206,8 +210,8 @@ def _to_padded_tensor(func, args, kwargs):
     nested = nested._packed()
     dim = nested._ragged_idx - 1
     values = nested._values.movedim(dim, 0)
-    rows, longest = nested._row_ids(), max((length for _, length in nested._bounds()), default=0)
-    places = tessera.arange(values.shape[0], device=values.device) - nested._offsets[:-1].index_select(0, rows)
+    rows, places = nested._places()
+    longest = max((length for _, length in nested._bounds()), default=0)
     if output_size is not None:
         wanted = tuple(output_size)
         if len(wanted) != nested._values.dim() + 1:
@@ -535,7 +539,14 @@ def _norm(func, args, kwargs):
     return nested._like(found) if isinstance(found, tessera.Tensor) else tuple(map(nested._like, found))
 
 
-@served(_table, "embedding")
+@served(_table, "normalize", "glu")
+def _normalize(func, args, kwargs):
+    nested, name = args[0], plain_name(func)
+    dim, rest, kwargs = _dim_argument(args, kwargs, 2 if name == "normalize" else 1, 1 if name == "normalize" else -1)
+    return nested._like(func(nested._values, *rest, dim=_inner(nested, dim, name), **kwargs))
+
+
+@served(_table, "embedding", "one_hot")
 def _embedding(func, args, kwargs):
     # the operator's order is (weight, indices), the function's (indices, weight)
     values = [map_nested(lambda nested: nested._values, arg) for arg in args]
