@@ -323,6 +323,13 @@ def lu(self, pivot=True, get_infos=False):
     return tessera.functional.lu.__wrapped__(self, pivot, get_infos)
 
 
+def to_padded_tensor(self, padding, output_size=None):
+    """`tessera.nested.to_padded_tensor(self, ...)`: of nested tensors only."""
+    from tessera import nested
+
+    return nested.to_padded_tensor(self, padding, output_size)
+
+
 def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """See `unique`."""
     return tessera.unique(self, sorted=sorted, return_inverse=return_inverse, return_counts=return_counts, dim=dim)
@@ -412,6 +419,7 @@ _METHODS = (
     refine_names,
     rename,
     rename_,
+    to_padded_tensor,
     unique,
     unique_consecutive,
     where,
