@@ -24,46 +24,46 @@ enum class A : uint8_t {
   kFalse,
   kNone,
   kEllipsis,
-  kAttr,        // kids: object; text
-  kCall,        // kids: callee, arguments (kStarred and kKeyword among them)
-  kSubscript,   // kids: object, indices (kSlice, kEllipsis among them)
-  kSlice,       // kids: begin, end, step; kEmpty where left out
-  kTuple,       // kids
-  kList,        // kids
-  kDict,        // kids: key, value, key, value ...
-  kComp,        // list comprehension. kids: element, target, iterable, conditions
-  kDictComp,    // kids: key, value, target, iterable, conditions
-  kBinary,      // text: operator; kids: left, right
-  kUnary,       // text: "-", "+", "~"
-  kNot,         // kids: one
-  kAnd,         // kids: left, right
+  kAttr,       // kids: object; text
+  kCall,       // kids: callee, arguments (kStarred and kKeyword among them)
+  kSubscript,  // kids: object, indices (kSlice, kEllipsis among them)
+  kSlice,      // kids: begin, end, step; kEmpty where left out
+  kTuple,      // kids
+  kList,       // kids
+  kDict,       // kids: key, value, key, value ...
+  kComp,       // list comprehension. kids: element, target, iterable, conditions
+  kDictComp,   // kids: key, value, target, iterable, conditions
+  kBinary,     // text: operator; kids: left, right
+  kUnary,      // text: "-", "+", "~"
+  kNot,        // kids: one
+  kAnd,        // kids: left, right
   kOr,
-  kCompare,     // text: "<", "is not", "not in" ...; kids: left, right
-  kIf,          // an expression: kids: condition, then, otherwise; a statement: condition, kBlock, kBlock
-  kStarred,     // kids: one
-  kKeyword,     // text; kids: one
-  kFormatted,   // an f-string: kids: kString and expressions
+  kCompare,    // text: "<", "is not", "not in" ...; kids: left, right
+  kIf,         // an expression: kids: condition, then, otherwise; a statement: condition, kBlock, kBlock
+  kStarred,    // kids: one
+  kKeyword,    // text; kids: one
+  kFormatted,  // an f-string: kids: kString and expressions
   kEmpty,
   // statements
-  kBlock,       // kids
-  kExpr,        // kids: one
-  kAssign,      // kids: value, targets; an annotated one: kAnnAssign
-  kAnnAssign,   // kids: target, annotation, value or kEmpty
-  kAugAssign,   // text: operator; kids: target, value
-  kWhile,       // kids: condition, kBlock
-  kFor,         // kids: target, iterable, kBlock
-  kReturn,      // kids: value or kEmpty
-  kRaise,       // kids: value or kEmpty
-  kAssert,      // kids: condition, message or kEmpty
+  kBlock,      // kids
+  kExpr,       // kids: one
+  kAssign,     // kids: value, targets; an annotated one: kAnnAssign
+  kAnnAssign,  // kids: target, annotation, value or kEmpty
+  kAugAssign,  // text: operator; kids: target, value
+  kWhile,      // kids: condition, kBlock
+  kFor,        // kids: target, iterable, kBlock
+  kReturn,     // kids: value or kEmpty
+  kRaise,      // kids: value or kEmpty
+  kAssert,     // kids: condition, message or kEmpty
   kPass,
   kBreak,
   kContinue,
-  kDelete,      // kids
-  kWith,        // kids: expression, target or kEmpty, ..., kBlock
-  kDef,         // text: name; kids: kParams, return annotation or kEmpty, kBlock, decorators
-  kParams,      // kids: kParam
-  kParam,       // text: name; kids: annotation or kEmpty, default or kEmpty. number 1: keyword only
-  kClass,       // text: name; kids: kBlock, base or kEmpty, decorators
+  kDelete,  // kids
+  kWith,    // kids: expression, target or kEmpty, ..., kBlock
+  kDef,     // text: name; kids: kParams, return annotation or kEmpty, kBlock, decorators
+  kParams,  // kids: kParam
+  kParam,   // text: name; kids: annotation or kEmpty, default or kEmpty. number 1: keyword only
+  kClass,   // text: name; kids: kBlock, base or kEmpty, decorators
 };
 
 class Source;

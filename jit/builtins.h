@@ -21,9 +21,10 @@ bool needs_conversion(const OpArg& a);
 Tensor tensor_from(const Value& data, const Value& dtype, const Value& device, bool requires_grad);
 int64_t wrap_index(int64_t i, size_t n, const char* what);
 
-#define TESSERA_BUILTIN(...) [](const Value* a, size_t n, Value* r, const Operator& op) { \
-    (void)a, (void)n, (void)r, (void)op;                                                 \
-    __VA_ARGS__;                                                                         \
+#define TESSERA_BUILTIN(...)                                   \
+  [](const Value* a, size_t n, Value* r, const Operator& op) { \
+    (void)a, (void)n, (void)r, (void)op;                       \
+    __VA_ARGS__;                                               \
   }
 
 }  // namespace tessera::jit

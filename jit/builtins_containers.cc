@@ -33,7 +33,8 @@ bool less(const Value& a, const Value& b) {
   return a.number() < b.number();
 }
 void sort(Items& v, bool reverse) {
-  std::stable_sort(v.begin(), v.end(), [&](const Value& a, const Value& b) { return reverse ? less(b, a) : less(a, b); });
+  std::stable_sort(v.begin(), v.end(),
+                   [&](const Value& a, const Value& b) { return reverse ? less(b, a) : less(a, b); });
 }
 Value slice(const Value* a) {
   const Items& v = items(a[0]);
@@ -69,8 +70,12 @@ Value pairwise(const Value* a, bool larger) {
 }
 void compare(const Value* a, size_t, Value* r, const Operator& op) {
   const std::string_view n = std::string_view(op.name).substr(6);
-  r[0] = Value::of(n == "eq" ? equal(a[0], a[1]) : n == "ne" ? !equal(a[0], a[1]) : n == "lt" ? less(a[0], a[1])
-                   : n == "gt" ? less(a[1], a[0]) : n == "le" ? !less(a[1], a[0]) : !less(a[0], a[1]));
+  r[0] = Value::of(n == "eq"   ? equal(a[0], a[1])
+                   : n == "ne" ? !equal(a[0], a[1])
+                   : n == "lt" ? less(a[0], a[1])
+                   : n == "gt" ? less(a[1], a[0])
+                   : n == "le" ? !less(a[1], a[0])
+                               : !less(a[0], a[1]));
 }
 Value concatenated(const Value& a, const Value& b) {
   Items v = items(a);
@@ -115,51 +120,66 @@ Value sum(const Items& v, bool floating) {
 }
 
 #define TESSERA_EACH(MACRO, NAME) MACRO(NAME, "int"), MACRO(NAME, "float"), MACRO(NAME, "bool"), MACRO(NAME, "str")
-#define TESSERA_COMPARE(NAME, T) {"aten::" NAME "." T "_list(" T "[] a, " T "[] b) -> bool", compare}
+#define TESSERA_COMPARE(NAME, T) \
+  { "aten::" NAME "." T "_list(" T "[] a, " T "[] b) -> bool", compare }
 constexpr BuiltinEntry kContainers[] = {
     {"aten::len.t(t[] a) -> int", TESSERA_BUILTIN(r[0] = number(items(a[0]).size()))},
-    {"aten::append.t(t[](a!) self, t(c -> *) el) -> t[](a!)", TESSERA_BUILTIN(items(a[0]).push_back(a[1]); r[0] = a[0])},
-    {"aten::extend.t(t[](a!) self, t[] other) -> ()", TESSERA_BUILTIN(
-         const Items more = items(a[1]); items(a[0]).insert(items(a[0]).end(), more.begin(), more.end()))},
-    {"aten::insert.t(t[](a!) self, int idx, t(b -> *) el) -> ()", TESSERA_BUILTIN(
-         Items& v = items(a[0]); const int64_t size = static_cast<int64_t>(v.size());
-         const int64_t i = a[1].integer() < 0 ? std::max<int64_t>(0, a[1].integer() + size) : std::min(a[1].integer(), size);
-         v.insert(v.begin() + i, a[2]))},
-    {"aten::pop.t(t[](a!) self, int idx=-1) -> t(*)", TESSERA_BUILTIN(
-         Items& v = items(a[0]); TESSERA_CHECK_INDEX(!v.empty(), "pop from empty list");
-         const int64_t i = wrap_index(a[1].integer(), v.size(), "pop"); r[0] = v[static_cast<size_t>(i)]; v.erase(v.begin() + i))},
-    {"aten::remove.t(t[](a!) self, t el) -> ()", TESSERA_BUILTIN(
-         const size_t i = position(a[0], a[1]); TESSERA_CHECK_VALUE(i < items(a[0]).size(), "list.remove(x): x not in list");
-         items(a[0]).erase(items(a[0]).begin() + static_cast<int64_t>(i)))},
+    {"aten::append.t(t[](a!) self, t(c -> *) el) -> t[](a!)",
+     TESSERA_BUILTIN(items(a[0]).push_back(a[1]); r[0] = a[0])},
+    {"aten::extend.t(t[](a!) self, t[] other) -> ()",
+     TESSERA_BUILTIN(const Items more = items(a[1]); items(a[0]).insert(items(a[0]).end(), more.begin(), more.end()))},
+    {"aten::insert.t(t[](a!) self, int idx, t(b -> *) el) -> ()",
+     TESSERA_BUILTIN(Items& v = items(a[0]); const int64_t size = static_cast<int64_t>(v.size());
+                     const int64_t i = a[1].integer() < 0 ? std::max<int64_t>(0, a[1].integer() + size)
+                                                          : std::min(a[1].integer(), size);
+                     v.insert(v.begin() + i, a[2]))},
+    {"aten::pop.t(t[](a!) self, int idx=-1) -> t(*)",
+     TESSERA_BUILTIN(Items& v = items(a[0]); TESSERA_CHECK_INDEX(!v.empty(), "pop from empty list");
+                     const int64_t i = wrap_index(a[1].integer(), v.size(), "pop"); r[0] = v[static_cast<size_t>(i)];
+                     v.erase(v.begin() + i))},
+    {"aten::remove.t(t[](a!) self, t el) -> ()",
+     TESSERA_BUILTIN(const size_t i = position(a[0], a[1]);
+                     TESSERA_CHECK_VALUE(i < items(a[0]).size(), "list.remove(x): x not in list");
+                     items(a[0]).erase(items(a[0]).begin() + static_cast<int64_t>(i)))},
     {"aten::reverse.t(t[](a!) self) -> ()", TESSERA_BUILTIN(std::reverse(items(a[0]).begin(), items(a[0]).end()))},
     {"aten::clear.t(t[](a!) self) -> ()", TESSERA_BUILTIN(items(a[0]).clear())},
     {"aten::sort.t(t[](a!) self, bool reverse=False) -> ()", TESSERA_BUILTIN(sort(items(a[0]), a[1].boolean()))},
-    {"aten::sorted.t(t[] self, bool reverse=False) -> t[]", TESSERA_BUILTIN(Items v = items(a[0]); sort(v, a[1].boolean());
-                                                                             r[0] = list(elem(a[0]), std::move(v)))},
+    {"aten::sorted.t(t[] self, bool reverse=False) -> t[]",
+     TESSERA_BUILTIN(Items v = items(a[0]); sort(v, a[1].boolean()); r[0] = list(elem(a[0]), std::move(v)))},
     {"aten::copy.t(t[](a) self) -> t[]", TESSERA_BUILTIN(r[0] = list(elem(a[0]), items(a[0])))},
     {"aten::list.t(t[] l) -> t[]", TESSERA_BUILTIN(r[0] = list(elem(a[0]), items(a[0])))},
-    {"aten::index.list(t[] self, t el) -> int", TESSERA_BUILTIN(
-         const size_t i = position(a[0], a[1]); TESSERA_CHECK_VALUE(i < items(a[0]).size(), "'", to_text(a[1]), "' is not in list");
-         r[0] = number(i))},
-    {"aten::count.list(t[] self, t el) -> int", TESSERA_BUILTIN(
-         r[0] = Value::of(static_cast<int64_t>(std::count_if(items(a[0]).begin(), items(a[0]).end(), [&](const Value& v) { return equal(v, a[1]); }))))},
-    {"aten::__getitem__.t(t[](a) list, int idx) -> t(*)", TESSERA_BUILTIN(
-         r[0] = items(a[0])[static_cast<size_t>(wrap_index(a[1].integer(), items(a[0]).size(), "list"))])},
-    {"aten::_set_item.t(t[](a!) l, int idx, t(b -> *) el) -> t[](a!)", TESSERA_BUILTIN(
-         items(a[0])[static_cast<size_t>(wrap_index(a[1].integer(), items(a[0]).size(), "list"))] = a[2]; r[0] = a[0])},
-    {"aten::Delete.t(t[](a!) self, int idx) -> ()", TESSERA_BUILTIN(
-         items(a[0]).erase(items(a[0]).begin() + wrap_index(a[1].integer(), items(a[0]).size(), "list")))},
+    {"aten::index.list(t[] self, t el) -> int",
+     TESSERA_BUILTIN(const size_t i = position(a[0], a[1]);
+                     TESSERA_CHECK_VALUE(i < items(a[0]).size(), "'", to_text(a[1]), "' is not in list");
+                     r[0] = number(i))},
+    {"aten::count.list(t[] self, t el) -> int",
+     TESSERA_BUILTIN(r[0] = Value::of(static_cast<int64_t>(std::count_if(
+                         items(a[0]).begin(), items(a[0]).end(), [&](const Value& v) { return equal(v, a[1]); }))))},
+    {"aten::__getitem__.t(t[](a) list, int idx) -> t(*)",
+     TESSERA_BUILTIN(r[0] = items(a[0])[static_cast<size_t>(wrap_index(a[1].integer(), items(a[0]).size(), "list"))])},
+    {"aten::_set_item.t(t[](a!) l, int idx, t(b -> *) el) -> t[](a!)",
+     TESSERA_BUILTIN(items(a[0])[static_cast<size_t>(wrap_index(a[1].integer(), items(a[0]).size(), "list"))] = a[2];
+                     r[0] = a[0])},
+    {"aten::Delete.t(t[](a!) self, int idx) -> ()",
+     TESSERA_BUILTIN(items(a[0]).erase(items(a[0]).begin() + wrap_index(a[1].integer(), items(a[0]).size(), "list")))},
     {"aten::slice.t(t[] l, int? start=None, int? end=None, int step=1) -> t[]", TESSERA_BUILTIN(r[0] = slice(a))},
     {"aten::add.t(t[] a, t[] b) -> t[]", TESSERA_BUILTIN(r[0] = concatenated(a[0], a[1]))},
-    {"aten::add_.t(t[](a!) self, t[] b) -> t[](a!)", TESSERA_BUILTIN(
-         const Items more = items(a[1]); items(a[0]).insert(items(a[0]).end(), more.begin(), more.end()); r[0] = a[0])},
-    {"aten::mul.left_t(t[] l, int n) -> t[]", TESSERA_BUILTIN(Items v = items(a[0]); repeat(v, a[1].integer()); r[0] = list(elem(a[0]), std::move(v)))},
-    {"aten::mul.right_(int n, t[] l) -> t[]", TESSERA_BUILTIN(Items v = items(a[1]); repeat(v, a[0].integer()); r[0] = list(elem(a[1]), std::move(v)))},
+    {"aten::add_.t(t[](a!) self, t[] b) -> t[](a!)",
+     TESSERA_BUILTIN(const Items more = items(a[1]); items(a[0]).insert(items(a[0]).end(), more.begin(), more.end());
+                     r[0] = a[0])},
+    {"aten::mul.left_t(t[] l, int n) -> t[]",
+     TESSERA_BUILTIN(Items v = items(a[0]); repeat(v, a[1].integer()); r[0] = list(elem(a[0]), std::move(v)))},
+    {"aten::mul.right_(int n, t[] l) -> t[]",
+     TESSERA_BUILTIN(Items v = items(a[1]); repeat(v, a[0].integer()); r[0] = list(elem(a[1]), std::move(v)))},
     {"aten::mul_.t(t[](a!) l, int n) -> t[](a!)", TESSERA_BUILTIN(repeat(items(a[0]), a[1].integer()); r[0] = a[0])},
-    {"aten::__contains__.t(t[] l, t item) -> bool", TESSERA_BUILTIN(r[0] = Value::of(position(a[0], a[1]) < items(a[0]).size()))},
+    {"aten::__contains__.t(t[] l, t item) -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(position(a[0], a[1]) < items(a[0]).size()))},
     {"aten::eq.t_list(t[] a, t[] b) -> bool", compare},
     {"aten::ne.t_list(t[] a, t[] b) -> bool", compare},
-    TESSERA_EACH(TESSERA_COMPARE, "lt"), TESSERA_EACH(TESSERA_COMPARE, "le"), TESSERA_EACH(TESSERA_COMPARE, "gt"), TESSERA_EACH(TESSERA_COMPARE, "ge"),
+    TESSERA_EACH(TESSERA_COMPARE, "lt"),
+    TESSERA_EACH(TESSERA_COMPARE, "le"),
+    TESSERA_EACH(TESSERA_COMPARE, "gt"),
+    TESSERA_EACH(TESSERA_COMPARE, "ge"),
     {"aten::eq.dict(Dict(k, t) a, Dict(k, t) b) -> bool", compare},
     {"aten::ne.dict(Dict(k, t) a, Dict(k, t) b) -> bool", compare},
     {"prim::min.self(t[] self) -> t", TESSERA_BUILTIN(r[0] = extreme(items(a[0]), false))},
@@ -169,51 +189,73 @@ constexpr BuiltinEntry kContainers[] = {
     {"aten::sum.int(int[] self) -> int", TESSERA_BUILTIN(r[0] = sum(items(a[0]), false))},
     {"aten::sum.float(float[] self) -> float", TESSERA_BUILTIN(r[0] = sum(items(a[0]), true))},
     {"aten::sum.bool(bool[] self) -> int", TESSERA_BUILTIN(r[0] = sum(items(a[0]), false))},
-    {"aten::any.str(str[] self) -> bool", TESSERA_BUILTIN(
-         r[0] = Value::of(std::any_of(items(a[0]).begin(), items(a[0]).end(), [](const Value& v) { return !v.string().empty(); })))},
-    {"aten::any.number(Scalar[] self) -> bool", TESSERA_BUILTIN(
-         r[0] = Value::of(std::any_of(items(a[0]).begin(), items(a[0]).end(), [](const Value& v) { return v.scalar().to_bool(); })))},
-    {"aten::any.int(int[] self) -> bool", TESSERA_BUILTIN(
-         r[0] = Value::of(std::any_of(items(a[0]).begin(), items(a[0]).end(), [](const Value& v) { return v.scalar().to_bool(); })))},
-    {"aten::any.float(float[] self) -> bool", TESSERA_BUILTIN(
-         r[0] = Value::of(std::any_of(items(a[0]).begin(), items(a[0]).end(), [](const Value& v) { return v.scalar().to_bool(); })))},
-    {"aten::any.bool(bool[] self) -> bool", TESSERA_BUILTIN(
-         r[0] = Value::of(std::any_of(items(a[0]).begin(), items(a[0]).end(), [](const Value& v) { return v.boolean(); })))},
-    {"aten::all.int(int[] self) -> bool", TESSERA_BUILTIN(
-         r[0] = Value::of(std::all_of(items(a[0]).begin(), items(a[0]).end(), [](const Value& v) { return v.scalar().to_bool(); })))},
-    {"aten::all.float(float[] self) -> bool", TESSERA_BUILTIN(
-         r[0] = Value::of(std::all_of(items(a[0]).begin(), items(a[0]).end(), [](const Value& v) { return v.scalar().to_bool(); })))},
-    {"aten::all.bool(bool[] self) -> bool", TESSERA_BUILTIN(
-         r[0] = Value::of(std::all_of(items(a[0]).begin(), items(a[0]).end(), [](const Value& v) { return v.boolean(); })))},
-    {"prim::reverse.t(t[] l) -> t[]", TESSERA_BUILTIN(Items v = items(a[0]); std::reverse(v.begin(), v.end()); r[0] = list(elem(a[0]), std::move(v)))},
+    {"aten::any.str(str[] self) -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(std::any_of(items(a[0]).begin(), items(a[0]).end(),
+                                                  [](const Value& v) { return !v.string().empty(); })))},
+    {"aten::any.number(Scalar[] self) -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(std::any_of(items(a[0]).begin(), items(a[0]).end(),
+                                                  [](const Value& v) { return v.scalar().to_bool(); })))},
+    {"aten::any.int(int[] self) -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(std::any_of(items(a[0]).begin(), items(a[0]).end(),
+                                                  [](const Value& v) { return v.scalar().to_bool(); })))},
+    {"aten::any.float(float[] self) -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(std::any_of(items(a[0]).begin(), items(a[0]).end(),
+                                                  [](const Value& v) { return v.scalar().to_bool(); })))},
+    {"aten::any.bool(bool[] self) -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(std::any_of(items(a[0]).begin(), items(a[0]).end(),
+                                                  [](const Value& v) { return v.boolean(); })))},
+    {"aten::all.int(int[] self) -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(std::all_of(items(a[0]).begin(), items(a[0]).end(),
+                                                  [](const Value& v) { return v.scalar().to_bool(); })))},
+    {"aten::all.float(float[] self) -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(std::all_of(items(a[0]).begin(), items(a[0]).end(),
+                                                  [](const Value& v) { return v.scalar().to_bool(); })))},
+    {"aten::all.bool(bool[] self) -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(std::all_of(items(a[0]).begin(), items(a[0]).end(),
+                                                  [](const Value& v) { return v.boolean(); })))},
+    {"prim::reverse.t(t[] l) -> t[]",
+     TESSERA_BUILTIN(Items v = items(a[0]); std::reverse(v.begin(), v.end()); r[0] = list(elem(a[0]), std::move(v)))},
     {"aten::len.Dict_k(Dict(k, t) self) -> int", TESSERA_BUILTIN(r[0] = number(dict(a[0]).items.size()))},
-    {"aten::keys.k(Dict(k, t) self) -> k[]", TESSERA_BUILTIN(Items v; for (const auto& [k, x] : dict(a[0]).items) v.push_back(k);
-                                                               r[0] = list(dict(a[0]).key, std::move(v)))},
-    {"aten::values.k(Dict(k, t) self) -> t[]", TESSERA_BUILTIN(Items v; for (const auto& [k, x] : dict(a[0]).items) v.push_back(x);
+    {"aten::keys.k(Dict(k, t) self) -> k[]", TESSERA_BUILTIN(Items v; for (const auto& [k, x]
+                                                                           : dict(a[0]).items) v.push_back(k);
+                                                             r[0] = list(dict(a[0]).key, std::move(v)))},
+    {"aten::values.k(Dict(k, t) self) -> t[]", TESSERA_BUILTIN(Items v; for (const auto& [k, x]
+                                                                             : dict(a[0]).items) v.push_back(x);
                                                                r[0] = list(dict(a[0]).value, std::move(v)))},
-    {"aten::items.k(Dict(k, t) self) -> (k, t)[]", TESSERA_BUILTIN(
-         const Dict& d = dict(a[0]); Items v; for (const auto& p : d.items) v.push_back(pair_of(d, p));
-         r[0] = list(tuple_of({d.key, d.value}), std::move(v)))},
+    {"aten::items.k(Dict(k, t) self) -> (k, t)[]",
+     TESSERA_BUILTIN(const Dict& d = dict(a[0]); Items v; for (const auto& p
+                                                               : d.items) v.push_back(pair_of(d, p));
+                     r[0] = list(tuple_of({d.key, d.value}), std::move(v)))},
     {"aten::__getitem__.Dict_k(Dict(k, t) self, k key) -> t", TESSERA_BUILTIN(r[0] = must_find(a[0], a[1]))},
-    {"aten::get.k(Dict(k, t) self, k key) -> t?", TESSERA_BUILTIN(const Value* f = dict(a[0]).find(a[1]); r[0] = f ? *f : Value())},
+    {"aten::get.k(Dict(k, t) self, k key) -> t?",
+     TESSERA_BUILTIN(const Value* f = dict(a[0]).find(a[1]); r[0] = f ? *f : Value())},
     {"aten::get.default_k(Dict(k, t) self, k key, t default_value) -> t",
      TESSERA_BUILTIN(const Value* f = dict(a[0]).find(a[1]); r[0] = f ? *f : a[2])},
-    {"aten::setdefault.k(Dict(k, t)(a!) self, k key, t default_value) -> t", TESSERA_BUILTIN(
-         if (!dict(a[0]).find(a[1])) dict(a[0]).set(a[1], a[2]); r[0] = *dict(a[0]).find(a[1]))},
+    {"aten::setdefault.k(Dict(k, t)(a!) self, k key, t default_value) -> t",
+     TESSERA_BUILTIN(if (!dict(a[0]).find(a[1])) dict(a[0]).set(a[1], a[2]); r[0] = *dict(a[0]).find(a[1]))},
     {"aten::pop.Dict_k(Dict(k, t)(a!) self, k key) -> t", TESSERA_BUILTIN(r[0] = popped(a, Value(), true))},
-    {"aten::pop.Dict_default_k(Dict(k, t)(a!) self, k key, t default_value) -> t", TESSERA_BUILTIN(r[0] = popped(a, a[2], false))},
-    {"aten::popitem.k(Dict(k, t)(a!) self) -> (k, t)", TESSERA_BUILTIN(
-         Dict& d = dict(a[0]); TESSERA_CHECK_INDEX(!d.items.empty(), "popitem(): dictionary is empty");
-         r[0] = d.items.back().first; r[1] = d.items.back().second; d.erase(Value(r[0])))},
+    {"aten::pop.Dict_default_k(Dict(k, t)(a!) self, k key, t default_value) -> t",
+     TESSERA_BUILTIN(r[0] = popped(a, a[2], false))},
+    {"aten::popitem.k(Dict(k, t)(a!) self) -> (k, t)",
+     TESSERA_BUILTIN(Dict& d = dict(a[0]); TESSERA_CHECK_INDEX(!d.items.empty(), "popitem(): dictionary is empty");
+                     r[0] = d.items.back().first; r[1] = d.items.back().second; d.erase(Value(r[0])))},
     {"aten::clear.k(Dict(k, t)(a!) self) -> ()", TESSERA_BUILTIN(dict(a[0]).clear())},
     {"aten::update.k(Dict(k, t)(a!) self, Dict(k, t) to_add) -> ()", TESSERA_BUILTIN(update(a[0], a[1]))},
-    {"aten::copy.Dict_k(Dict(k, t) self) -> Dict(k, t)", TESSERA_BUILTIN(
-         auto c = make_intrusive<Dict>(dict(a[0]).key, dict(a[0]).value); for (const auto& [k, v] : dict(a[0]).items) c->set(k, v); r[0] = wrap(c))},
-    {"aten::dict.Dict_k(Dict(k, t) self) -> Dict(k, t)", TESSERA_BUILTIN(
-         auto c = make_intrusive<Dict>(dict(a[0]).key, dict(a[0]).value); for (const auto& [k, v] : dict(a[0]).items) c->set(k, v); r[0] = wrap(c))},
-    {"aten::__contains__.k(Dict(k, t) dict, k key) -> bool", TESSERA_BUILTIN(r[0] = Value::of(dict(a[0]).find(a[1]) != nullptr))},
+    {"aten::copy.Dict_k(Dict(k, t) self) -> Dict(k, t)",
+     TESSERA_BUILTIN(auto c = make_intrusive<Dict>(dict(a[0]).key, dict(a[0]).value);
+                     for (const auto& [k, v]
+                          : dict(a[0]).items) c->set(k, v);
+                     r[0] = wrap(c))},
+    {"aten::dict.Dict_k(Dict(k, t) self) -> Dict(k, t)",
+     TESSERA_BUILTIN(auto c = make_intrusive<Dict>(dict(a[0]).key, dict(a[0]).value);
+                     for (const auto& [k, v]
+                          : dict(a[0]).items) c->set(k, v);
+                     r[0] = wrap(c))},
+    {"aten::__contains__.k(Dict(k, t) dict, k key) -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(dict(a[0]).find(a[1]) != nullptr))},
     {"aten::_set_item.k(Dict(k, t)(a!) l, k idx, t(b -> *) v) -> ()", TESSERA_BUILTIN(dict(a[0]).set(a[1], a[2]))},
-    {"aten::Delete.Dict_k(Dict(k, t)(a!) self, k key) -> ()", TESSERA_BUILTIN(must_find(a[0], a[1]); dict(a[0]).erase(a[1]))},
+    {"aten::Delete.Dict_k(Dict(k, t)(a!) self, k key) -> ()",
+     TESSERA_BUILTIN(must_find(a[0], a[1]); dict(a[0]).erase(a[1]))},
 };
 
 }  // namespace

@@ -104,7 +104,8 @@ std::string padded(S s, int64_t width, S fill, int side) {
   const int64_t room = width - static_cast<int64_t>(s.size());
   if (room <= 0) return std::string(s);
   const int64_t left = side < 0 ? 0 : side > 0 ? room : room / 2;
-  return std::string(static_cast<size_t>(left), fill[0]) + std::string(s) + std::string(static_cast<size_t>(room - left), fill[0]);
+  return std::string(static_cast<size_t>(left), fill[0]) + std::string(s) +
+         std::string(static_cast<size_t>(room - left), fill[0]);
 }
 std::string title(S s) {
   std::string out(s);
@@ -193,8 +194,8 @@ void format(const Value* a, size_t n, Value* r, const Operator&) {
     const size_t e = f.find('}', at);
     TESSERA_CHECK_VALUE(e != S::npos, "expected '}' before end of string");
     const S field = f.substr(at + 1, e - at - 1);
-    TESSERA_CHECK(field.empty() || std::all_of(field.begin(), field.end(), digit), "format(): only {} and {0} are known, got {",
-                  field, "}");
+    TESSERA_CHECK(field.empty() || std::all_of(field.begin(), field.end(), digit),
+                  "format(): only {} and {0} are known, got {", field, "}");
     const size_t k = field.empty() ? used++ : 1 + static_cast<size_t>(parse_int(field, 10));
     TESSERA_CHECK(k < n, "Too few arguments for format string: ", f);
     out += to_text(a[k]);
@@ -206,7 +207,8 @@ void percent(const Value* a, size_t n, Value* r, const Operator&) {
   const S f = a[0].string();
   std::vector<Value> given(a + 1, a + n);
   if (n == 2)
-    if (const Object* o = object_of(a[1]); o && o->kind == ObjectKind::kTuple) given = static_cast<const Tuple*>(o)->items;
+    if (const Object* o = object_of(a[1]); o && o->kind == ObjectKind::kTuple)
+      given = static_cast<const Tuple*>(o)->items;
   std::string out;
   size_t used = 0;
   for (size_t at = 0; at < f.size(); ++at) {
@@ -231,14 +233,14 @@ void percent(const Value* a, size_t n, Value* r, const Operator&) {
     } else if (c == 'c') {
       out += v.tag() == Tag::kInt ? std::string(1, static_cast<char>(v.integer())) : std::string(v.string());
     } else if (std::strchr("diuxXo", c)) {
-      TESSERA_CHECK(v.tag() <= Tag::kDouble && v.tag() != Tag::kNone, "%", c, " requires a number for formatting, but got ",
-                    type_of(v)->annotation());
+      TESSERA_CHECK(v.tag() <= Tag::kDouble && v.tag() != Tag::kNone, "%", c,
+                    " requires a number for formatting, but got ", type_of(v)->annotation());
       const long long i = v.tag() == Tag::kDouble ? static_cast<long long>(v.number()) : v.integer();
       std::snprintf(buffer, sizeof buffer, (spec + "ll" + (c == 'u' ? 'd' : c)).c_str(), i);
       out += buffer;
     } else if (std::strchr("eEfFgG", c)) {
-      TESSERA_CHECK(v.tag() <= Tag::kDouble && v.tag() != Tag::kNone, "%", c, " requires a number for formatting, but got ",
-                    type_of(v)->annotation());
+      TESSERA_CHECK(v.tag() <= Tag::kDouble && v.tag() != Tag::kNone, "%", c,
+                    " requires a number for formatting, but got ", type_of(v)->annotation());
       const int size = std::snprintf(buffer, sizeof buffer, (spec + c).c_str(), v.number());
       out.append(buffer, std::min<size_t>(static_cast<size_t>(size), sizeof buffer - 1));
     } else {
@@ -263,14 +265,21 @@ Value lines(S s, bool keep) {
 Value partition(S s, S sep, bool last) {
   const size_t k = last ? s.rfind(sep) : s.find(sep);
   std::vector<Value> items;
-  if (k != S::npos) items = {str(s.substr(0, k)), str(sep), str(s.substr(k + sep.size()))};
-  else items = {str(last ? S() : s), str(""), str(last ? s : S())};
+  if (k != S::npos)
+    items = {str(s.substr(0, k)), str(sep), str(s.substr(k + sep.size()))};
+  else
+    items = {str(last ? S() : s), str(""), str(last ? s : S())};
   return make_value<Tuple>(tuple_of({str_type(), str_type(), str_type()}), std::move(items));
 }
 void comparison(const Value* a, size_t, Value* r, const Operator& op) {
   const int c = a[0].string().compare(a[1].string());
   const S n = S(op.name).substr(6);
-  r[0] = Value::of(n == "eq" ? c == 0 : n == "ne" ? c != 0 : n == "lt" ? c < 0 : n == "le" ? c <= 0 : n == "gt" ? c > 0 : c >= 0);
+  r[0] = Value::of(n == "eq"   ? c == 0
+                   : n == "ne" ? c != 0
+                   : n == "lt" ? c < 0
+                   : n == "le" ? c <= 0
+                   : n == "gt" ? c > 0
+                               : c >= 0);
 }
 bool identifier(S s) {
   return !s.empty() && !digit(s[0]) &&
@@ -281,12 +290,14 @@ bool cased(S s, bool (*is)(char), bool (*is_not)(char)) {
 }
 
 #define TESSERA_PREDICATE(NAME, TEST) \
-  {"aten::" NAME "(str self) -> bool", TESSERA_BUILTIN(const S s = a[0].string(); r[0] = Value::of(TEST))}
+  { "aten::" NAME "(str self) -> bool", TESSERA_BUILTIN(const S s = a[0].string(); r[0] = Value::of(TEST)) }
 
 constexpr BuiltinEntry kStrings[] = {
-    {"aten::add.str(str a, str b) -> str", TESSERA_BUILTIN(r[0] = Value::of(std::string(a[0].string()) += a[1].string()))},
-    {"aten::mul.str(str a, int n) -> str", TESSERA_BUILTIN(std::string s; for (int64_t i = 0; i < a[1].integer(); ++i)
-                                                           s += a[0].string(); r[0] = Value::of(std::move(s)))},
+    {"aten::add.str(str a, str b) -> str",
+     TESSERA_BUILTIN(r[0] = Value::of(std::string(a[0].string()) += a[1].string()))},
+    {"aten::mul.str(str a, int n) -> str",
+     TESSERA_BUILTIN(std::string s; for (int64_t i = 0; i < a[1].integer(); ++i) s += a[0].string();
+                     r[0] = Value::of(std::move(s)))},
     {"aten::eq.str(str a, str b) -> bool", comparison},
     {"aten::ne.str(str a, str b) -> bool", comparison},
     {"aten::lt.str(str a, str b) -> bool", comparison},
@@ -294,32 +305,39 @@ constexpr BuiltinEntry kStrings[] = {
     {"aten::gt.str(str a, str b) -> bool", comparison},
     {"aten::ge.str(str a, str b) -> bool", comparison},
     {"aten::len.str(str s) -> int", TESSERA_BUILTIN(r[0] = Value::of(static_cast<int64_t>(a[0].string().size())))},
-    {"aten::__getitem__.str(str s, int index) -> str", TESSERA_BUILTIN(
+    {"aten::__getitem__.str(str s, int index) -> str",
+     TESSERA_BUILTIN(
          const S s = a[0].string();
          r[0] = Value::of(std::string(1, s[static_cast<size_t>(wrap_index(a[1].integer(), s.size(), "string"))])))},
     {"aten::slice.str(str string, int? start=None, int? end=None, int step=1) -> str",
      TESSERA_BUILTIN(r[0] = Value::of(slice_of(a[0].string(), a)))},
     {"aten::__contains__.str(str self, str item) -> bool",
      TESSERA_BUILTIN(r[0] = Value::of(a[0].string().find(a[1].string()) != S::npos))},
-    {"aten::list(str t) -> str[]", TESSERA_BUILTIN(std::vector<Value> v; for (char c : a[0].string()) v.push_back(str(S(&c, 1)));
-                                                   r[0] = strings(std::move(v)))},
+    {"aten::list(str t) -> str[]",
+     TESSERA_BUILTIN(std::vector<Value> v; for (char c
+                                                : a[0].string()) v.push_back(str(S(&c, 1)));
+                     r[0] = strings(std::move(v)))},
     {"aten::str(t elem) -> str", TESSERA_BUILTIN(r[0] = Value::of(to_text(a[0])))},
     {"aten::format(str self, ...) -> str", format},
     {"aten::percentFormat(str self, ...) -> str", percent},
-    {"aten::ord(str string) -> int", TESSERA_BUILTIN(
+    {"aten::ord(str string) -> int",
+     TESSERA_BUILTIN(
          TESSERA_CHECK(a[0].string().size() == 1, "String for ord() must be 1 character, found ", a[0].string().size());
          r[0] = Value::of(static_cast<int64_t>(static_cast<unsigned char>(a[0].string()[0]))))},
-    {"aten::chr(int i) -> str", TESSERA_BUILTIN(
-         TESSERA_CHECK(a[0].integer() >= 0 && a[0].integer() < 256, "chr() arg not in range(256), found ", a[0].integer());
-         r[0] = Value::of(std::string(1, static_cast<char>(a[0].integer()))))},
+    {"aten::chr(int i) -> str", TESSERA_BUILTIN(TESSERA_CHECK(a[0].integer() >= 0 && a[0].integer() < 256,
+                                                              "chr() arg not in range(256), found ", a[0].integer());
+                                                r[0] = Value::of(std::string(1, static_cast<char>(a[0].integer()))))},
     {"aten::Int.str(str a) -> int", TESSERA_BUILTIN(r[0] = Value::of(parse_int(a[0].string(), 10)))},
     {"aten::Float.str(str a) -> float", TESSERA_BUILTIN(r[0] = Value::of(parse_float(a[0].string())))},
     {"aten::Bool.str(str a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(!a[0].string().empty()))},
-    {"aten::upper(str self) -> str", TESSERA_BUILTIN(r[0] = Value::of(mapped(a[0].string(), [](char c) { return lower(c) ? flip(c) : c; })))},
-    {"aten::lower(str self) -> str", TESSERA_BUILTIN(r[0] = Value::of(mapped(a[0].string(), [](char c) { return upper(c) ? flip(c) : c; })))},
+    {"aten::upper(str self) -> str",
+     TESSERA_BUILTIN(r[0] = Value::of(mapped(a[0].string(), [](char c) { return lower(c) ? flip(c) : c; })))},
+    {"aten::lower(str self) -> str",
+     TESSERA_BUILTIN(r[0] = Value::of(mapped(a[0].string(), [](char c) { return upper(c) ? flip(c) : c; })))},
     {"aten::swapcase(str self) -> str", TESSERA_BUILTIN(r[0] = Value::of(mapped(a[0].string(), flip)))},
-    {"aten::capitalize(str self) -> str", TESSERA_BUILTIN(std::string s = mapped(a[0].string(), [](char c) { return upper(c) ? flip(c) : c; });
-                                                          if (!s.empty() && lower(s[0])) s[0] = flip(s[0]); r[0] = Value::of(std::move(s)))},
+    {"aten::capitalize(str self) -> str",
+     TESSERA_BUILTIN(std::string s = mapped(a[0].string(), [](char c) { return upper(c) ? flip(c) : c; });
+                     if (!s.empty() && lower(s[0])) s[0] = flip(s[0]); r[0] = Value::of(std::move(s)))},
     {"aten::title(str self) -> str", TESSERA_BUILTIN(r[0] = Value::of(title(a[0].string())))},
     TESSERA_PREDICATE("isdigit", every(s, digit)),
     TESSERA_PREDICATE("isdecimal", every(s, digit)),
@@ -333,13 +351,19 @@ constexpr BuiltinEntry kStrings[] = {
     TESSERA_PREDICATE("isidentifier", identifier(s)),
     TESSERA_PREDICATE("isprintable", std::all_of(s.begin(), s.end(), [](char c) { return c >= ' ' && c != 127; })),
     {"aten::startswith(str self, str substr, int start=0, int end=-1) -> bool",
-     TESSERA_BUILTIN(r[0] = Value::of(part(a[0].string(), a[2], a[3].integer() == -1 ? Value() : a[3]).starts_with(a[1].string())))},
+     TESSERA_BUILTIN(r[0] = Value::of(
+                         part(a[0].string(), a[2], a[3].integer() == -1 ? Value() : a[3]).starts_with(a[1].string())))},
     {"aten::endswith(str self, str substr, int start=0, int end=-1) -> bool",
-     TESSERA_BUILTIN(r[0] = Value::of(part(a[0].string(), a[2], a[3].integer() == -1 ? Value() : a[3]).ends_with(a[1].string())))},
-    {"aten::find(str self, str substr, int start=0, int? end=None) -> int", TESSERA_BUILTIN(r[0] = Value::of(find_in(a, false)))},
-    {"aten::rfind(str self, str substr, int start=0, int? end=None) -> int", TESSERA_BUILTIN(r[0] = Value::of(find_in(a, true)))},
-    {"aten::index.str(str self, str substr, int start=0, int? end=None) -> int", TESSERA_BUILTIN(r[0] = index_in(a, false))},
-    {"aten::rindex(str self, str substr, int start=0, int? end=None) -> int", TESSERA_BUILTIN(r[0] = index_in(a, true))},
+     TESSERA_BUILTIN(
+         r[0] = Value::of(part(a[0].string(), a[2], a[3].integer() == -1 ? Value() : a[3]).ends_with(a[1].string())))},
+    {"aten::find(str self, str substr, int start=0, int? end=None) -> int",
+     TESSERA_BUILTIN(r[0] = Value::of(find_in(a, false)))},
+    {"aten::rfind(str self, str substr, int start=0, int? end=None) -> int",
+     TESSERA_BUILTIN(r[0] = Value::of(find_in(a, true)))},
+    {"aten::index.str(str self, str substr, int start=0, int? end=None) -> int",
+     TESSERA_BUILTIN(r[0] = index_in(a, false))},
+    {"aten::rindex(str self, str substr, int start=0, int? end=None) -> int",
+     TESSERA_BUILTIN(r[0] = index_in(a, true))},
     {"aten::count(str self, str substr, int start=0, int? end=None) -> int",
      TESSERA_BUILTIN(r[0] = Value::of(occurrences(part(a[0].string(), a[2], a[3]), a[1].string())))},
     {"aten::replace(str self, str old, str new, int max=-1) -> str",
@@ -348,28 +372,39 @@ constexpr BuiltinEntry kStrings[] = {
      TESSERA_BUILTIN(r[0] = split(a[0].string(), a[1], a[2].integer(), false))},
     {"aten::rsplit(str self, str separator=\" \", int max=-1) -> str[]",
      TESSERA_BUILTIN(r[0] = split(a[0].string(), a[1], a[2].integer(), true))},
-    {"aten::splitlines(str self, bool keepends=False) -> str[]", TESSERA_BUILTIN(r[0] = lines(a[0].string(), a[1].boolean()))},
-    {"aten::join(str self, str[] values) -> str", TESSERA_BUILTIN(
-         std::string s; bool first = true;
-         for (const Value& v : as<List>(a[1]).items) { if (!first) s += a[0].string(); first = false; s += v.string(); }
-         r[0] = Value::of(std::move(s)))},
-    {"aten::strip(str self, str chars=\" \\n\\t\\f\\v\") -> str", TESSERA_BUILTIN(r[0] = str(strip(a[0].string(), a[1].string(), true, true)))},
-    {"aten::lstrip(str self, str chars=\" \\n\\t\\f\\v\") -> str", TESSERA_BUILTIN(r[0] = str(strip(a[0].string(), a[1].string(), true, false)))},
-    {"aten::rstrip(str self, str chars=\" \\n\\t\\f\\v\") -> str", TESSERA_BUILTIN(r[0] = str(strip(a[0].string(), a[1].string(), false, true)))},
+    {"aten::splitlines(str self, bool keepends=False) -> str[]",
+     TESSERA_BUILTIN(r[0] = lines(a[0].string(), a[1].boolean()))},
+    {"aten::join(str self, str[] values) -> str",
+     TESSERA_BUILTIN(std::string s; bool first = true; for (const Value& v
+                                                            : as<List>(a[1]).items) {
+       if (!first) s += a[0].string();
+       first = false;
+       s += v.string();
+     } r[0] = Value::of(std::move(s)))},
+    {"aten::strip(str self, str chars=\" \\n\\t\\f\\v\") -> str",
+     TESSERA_BUILTIN(r[0] = str(strip(a[0].string(), a[1].string(), true, true)))},
+    {"aten::lstrip(str self, str chars=\" \\n\\t\\f\\v\") -> str",
+     TESSERA_BUILTIN(r[0] = str(strip(a[0].string(), a[1].string(), true, false)))},
+    {"aten::rstrip(str self, str chars=\" \\n\\t\\f\\v\") -> str",
+     TESSERA_BUILTIN(r[0] = str(strip(a[0].string(), a[1].string(), false, true)))},
     {"aten::center(str self, int width, str fillchar=\" \") -> str",
      TESSERA_BUILTIN(r[0] = Value::of(padded(a[0].string(), a[1].integer(), a[2].string(), 0)))},
     {"aten::ljust(str self, int width, str fillchar=\" \") -> str",
      TESSERA_BUILTIN(r[0] = Value::of(padded(a[0].string(), a[1].integer(), a[2].string(), -1)))},
     {"aten::rjust(str self, int width, str fillchar=\" \") -> str",
      TESSERA_BUILTIN(r[0] = Value::of(padded(a[0].string(), a[1].integer(), a[2].string(), 1)))},
-    {"aten::zfill(str self, int width) -> str", TESSERA_BUILTIN(
+    {"aten::zfill(str self, int width) -> str",
+     TESSERA_BUILTIN(
          const S s = a[0].string(); const bool sign = !s.empty() && (s[0] == '-' || s[0] == '+');
          r[0] = Value::of(std::string(s.substr(0, sign)) + padded(s.substr(sign), a[1].integer() - sign, "0", 1)))},
-    {"aten::expandtabs(str self, int tabsize=8) -> str", TESSERA_BUILTIN(r[0] = Value::of(expand_tabs(a[0].string(), a[1].integer())))},
-    {"aten::partition(str self, str separator) -> (str, str, str)", TESSERA_BUILTIN(
-         const Value t = partition(a[0].string(), a[1].string(), false); for (int i = 0; i < 3; ++i) r[i] = as<Tuple>(t).items[static_cast<size_t>(i)])},
-    {"aten::rpartition(str self, str separator) -> (str, str, str)", TESSERA_BUILTIN(
-         const Value t = partition(a[0].string(), a[1].string(), true); for (int i = 0; i < 3; ++i) r[i] = as<Tuple>(t).items[static_cast<size_t>(i)])},
+    {"aten::expandtabs(str self, int tabsize=8) -> str",
+     TESSERA_BUILTIN(r[0] = Value::of(expand_tabs(a[0].string(), a[1].integer())))},
+    {"aten::partition(str self, str separator) -> (str, str, str)",
+     TESSERA_BUILTIN(const Value t = partition(a[0].string(), a[1].string(), false);
+                     for (int i = 0; i < 3; ++i) r[i] = as<Tuple>(t).items[static_cast<size_t>(i)])},
+    {"aten::rpartition(str self, str separator) -> (str, str, str)",
+     TESSERA_BUILTIN(const Value t = partition(a[0].string(), a[1].string(), true);
+                     for (int i = 0; i < 3; ++i) r[i] = as<Tuple>(t).items[static_cast<size_t>(i)])},
 };
 
 }  // namespace

@@ -34,14 +34,16 @@ Val* Emitter::convert(Val* v, const Formal& f, TypePtr concrete, bool allow, con
     if (fits) return node_value(N::kList, v->node->in, want, where);
     if (allow && v->type->elem()->is(K::kTensor) && (want->elem()->is(K::kInt) || want->elem()->is(K::kFloat))) {
       std::vector<Val*> items;
-      for (Val* x : v->node->in) items.push_back(op(want->elem()->is(K::kInt) ? "aten::IntImplicit" : "aten::FloatImplicit", {x}, where));
+      for (Val* x : v->node->in)
+        items.push_back(op(want->elem()->is(K::kInt) ? "aten::IntImplicit" : "aten::FloatImplicit", {x}, where));
       return node_value(N::kList, std::move(items), want, where);
     }
   }
   if (v->node && v->node->kind == N::kTuple && want->is(K::kTuple) && want->elems.size() == v->node->in.size()) {
     std::vector<Val*> items;
     for (size_t i = 0; i < want->elems.size(); ++i) {
-      Val* x = convert(v->node->in[i], Formal{nullptr, want->elems[i], false, false, nullptr, -1, false}, want->elems[i], false, where);
+      Val* x = convert(v->node->in[i], Formal{nullptr, want->elems[i], false, false, nullptr, -1, false},
+                       want->elems[i], false, where);
       if (!x) return nullptr;
       items.push_back(x);
     }
@@ -55,17 +57,21 @@ Val* Emitter::convert(Val* v, const Formal& f, TypePtr concrete, bool allow, con
   }
   if (!allow) return nullptr;
   if (v->type->is(K::kTensor)) {
-    const char* name = want->is(K::kInt) ? "aten::IntImplicit" : want->is(K::kFloat) ? "aten::FloatImplicit"
-                       : want->is(K::kComplex) ? "aten::ComplexImplicit" : want->is(K::kNumber) ? "aten::ScalarImplicit" : nullptr;
+    const char* name = want->is(K::kInt)       ? "aten::IntImplicit"
+                       : want->is(K::kFloat)   ? "aten::FloatImplicit"
+                       : want->is(K::kComplex) ? "aten::ComplexImplicit"
+                       : want->is(K::kNumber)  ? "aten::ScalarImplicit"
+                                               : nullptr;
     if (name) return op(name, {v}, where);
   }
   if (v->type->is(K::kNumber) && (want->is(K::kInt) || want->is(K::kFloat)))
     return op(want->is(K::kInt) ? "aten::Int" : "aten::Float", {v}, where);
   if (f.is_op && v->type->is(K::kInt) && want->is(K::kFloat)) return op("aten::Float", {v}, where);
-  if (f.is_op && v->type->is(K::kBool) && (want->is(K::kInt) || want->is(K::kNumber))) return op("aten::Int", {v}, where);
+  if (f.is_op && v->type->is(K::kBool) && (want->is(K::kInt) || want->is(K::kNumber)))
+    return op("aten::Int", {v}, where);
   if (v->type->is(K::kStr) && want->is(K::kDevice)) return op("aten::device", {v}, where);
-  if (f.is_op && v->type->is(K::kList) && want->is(K::kList) && v->type->elem()->is(K::kInt) && want->elem()->is(K::kFloat) &&
-      v->node && v->node->kind == N::kList) {
+  if (f.is_op && v->type->is(K::kList) && want->is(K::kList) && v->type->elem()->is(K::kInt) &&
+      want->elem()->is(K::kFloat) && v->node && v->node->kind == N::kList) {
     std::vector<Val*> items;
     for (Val* x : v->node->in) items.push_back(op("aten::Float", {x}, where));
     return node_value(N::kList, std::move(items), want, where);
@@ -91,7 +97,8 @@ bool Emitter::match(const std::vector<Formal>& formals, bool vararg, const std::
       TypePtr want = f.type->is(K::kOptional) ? f.type->elem() : f.type;
       if (f.is_op && want->is(K::kList) && want->elem()->is(K::kInt) && given->value->type->is(K::kInt) && f.size < 0) {
         bool last = true;
-        for (size_t k = i + 1; k < formals.size(); ++k) last = last && (formals[k].keyword_only || formals[k].has_default);
+        for (size_t k = i + 1; k < formals.size(); ++k)
+          last = last && (formals[k].keyword_only || formals[k].has_default);
         for (size_t k = which; k < positional && last; ++k) last = args[k].value->type->is(K::kInt);
         if (last) {
           for (size_t k = which; k < positional; ++k) spread.push_back(args[k].value), used[k] = true;
@@ -131,7 +138,8 @@ bool Emitter::match(const std::vector<Formal>& formals, bool vararg, const std::
             }
           }
           if (why)
-            *why = str_cat("Could not match type ", v->type->described(), " to ", f.type->annotation(), " in argument '", *f.name, "'.");
+            *why = str_cat("Could not match type ", v->type->described(), " to ", f.type->annotation(),
+                           " in argument '", *f.name, "'.");
           return false;
         }
         v = c;
@@ -141,8 +149,8 @@ bool Emitter::match(const std::vector<Formal>& formals, bool vararg, const std::
     Val* fit = convert(v, f, concrete, allow, given->range);
     if (!fit) {
       if (why)
-        *why = str_cat("Expected a value of type '", concrete->described(), "' for argument '", *f.name, "' but instead found type '",
-                       v->type->described(), "'.");
+        *why = str_cat("Expected a value of type '", concrete->described(), "' for argument '", *f.name,
+                       "' but instead found type '", v->type->described(), "'.");
       return false;
     }
     out->push_back(fit);
@@ -152,7 +160,8 @@ bool Emitter::match(const std::vector<Formal>& formals, bool vararg, const std::
   for (size_t k = 0; k < args.size(); ++k) {
     if (used[k]) continue;
     if (why)
-      *why = args[k].name.empty() ? str_cat("Expected at most ", formals.size(), " arguments but found ", positional, " positional arguments.")
+      *why = args[k].name.empty() ? str_cat("Expected at most ", formals.size(), " arguments but found ", positional,
+                                            " positional arguments.")
                                   : str_cat("Unknown keyword argument '", args[k].name, "'.");
     return false;
   }
@@ -176,7 +185,8 @@ Val* Emitter::try_op(const std::string& name, const std::vector<Argument>& args,
   for (const bool allow : {false, true}) {
     for (const Operator* o : operators_named(name)) {
       std::vector<Formal> formals;
-      for (const OpArg& a : o->args) formals.push_back({&a.name, a.type, a.has_default, a.keyword_only, &a.default_value, a.size, true});
+      for (const OpArg& a : o->args)
+        formals.push_back({&a.name, a.type, a.has_default, a.keyword_only, &a.default_value, a.size, true});
       std::vector<Val*> in;
       TypeVars vars;
       std::string reason;
@@ -225,7 +235,7 @@ Val* Emitter::call_function(Function& f, std::vector<Argument> args, const Range
   }
   std::vector<Formal> formals;
   for (const Param& p : f.args)
-    formals.push_back({&p.name, p.type, p.has_default, p.keyword_only, &p.default_value, -1, false});
+    formals.push_back({&p.name, p.type, p.has_default, p.keyword_only, &p.default_value, p.size, false});
   if (self && !formals.empty()) formals[0].type = self->type;
   std::vector<Val*> in;
   TypeVars vars;
@@ -247,7 +257,8 @@ Val* Emitter::call_function(Function& f, std::vector<Argument> args, const Range
   }
   return graph_.add_out(n, f.ret);
 }
-Val* Emitter::call_overloads(const std::vector<Function*>& all, std::vector<Argument> args, const Range& where, Val* self) {
+Val* Emitter::call_overloads(const std::vector<Function*>& all, std::vector<Argument> args, const Range& where,
+                             Val* self) {
   std::string reasons;
   const size_t mark = block_->nodes.size();
   for (Function* f : all) {
@@ -303,7 +314,8 @@ std::vector<Argument> Emitter::arguments(const Ast& e, size_t from) {
       }
       Val* v = value_of(s, k);
       if (!v->type->is(K::kTuple))
-        fail(k, str_cat("cannot unpack a value of type ", v->type->described(), " into arguments: only tuples have a known length"));
+        fail(k, str_cat("cannot unpack a value of type ", v->type->described(),
+                        " into arguments: only tuples have a known length"));
       for (Val* x : unpacked(v, 0, k)) args.push_back({k, "", x});
     } else if (k.is(A::kKeyword)) {
       args.push_back({k, k.text, expr(k[0])});
@@ -318,7 +330,8 @@ Sugar Emitter::call(const Ast& e, TypePtr hint) {
   if (e[0].is(A::kAttr) && e[0][0].is(A::kCall) && e[0][0][0].is(A::kName) && e[0][0][0].text == "super") {
     // super().method(...): the host knows the next class
     Sugar s;
-    if (function_.owner && function_.resolver && function_.resolver->resolve("super()." + e[0].text, e, &s) && s.kind == Sugar::kFunction) {
+    if (function_.owner && function_.resolver && function_.resolver->resolve("super()." + e[0].text, e, &s) &&
+        s.kind == Sugar::kFunction) {
       const Sugar* self = find(function_.args.empty() ? "self" : function_.args[0].name);
       if (self && self->kind == Sugar::kValue) return call_function(*s.function, arguments(e), e, self->value);
     }
@@ -357,9 +370,11 @@ Sugar Emitter::call_with(const Sugar& callee, std::vector<Argument> args, const 
       if (v->type->is(K::kFuture) && n == "done") return truth(true, where);
       if (v->type->is(K::kTensor) && n == "size" && args.size() == 1) return op("aten::size", std::move(args), where);
       if (v->type->is(K::kTensor) && n == "to" && args.size() >= 2 && args[1].name.empty() &&
-          (args[1].value->type->is(K::kDevice) || args[1].value->type->is(K::kStr) || args[1].value->type->is(K::kOptional))) {
+          (args[1].value->type->is(K::kDevice) || args[1].value->type->is(K::kStr) ||
+           args[1].value->type->is(K::kOptional))) {
         // to(device) alone has no overload of the registry: dtype by name
-        bool has_dtype = args.size() > 2 && (args[2].name == "dtype" || (args[2].name.empty() && args[2].value->type->is(K::kInt)));
+        bool has_dtype =
+            args.size() > 2 && (args[2].name == "dtype" || (args[2].name.empty() && args[2].value->type->is(K::kInt)));
         if (!has_dtype) {
           args[1].name = "device";
           for (size_t i = 2; i < args.size(); ++i)
@@ -367,17 +382,28 @@ Sugar Emitter::call_with(const Sugar& callee, std::vector<Argument> args, const 
           return op("aten::to", std::move(args), where);
         }
       }
-      if (v->type->is(K::kTensor) && operators_named("aten::" + n).empty() && !common_unit().find_function("aten::" + n)) {
-        constexpr const char* casts[][2] = {{"float", "float32"}, {"double", "float64"}, {"half", "float16"}, {"int", "int32"},
-                                            {"long", "int64"}, {"short", "int16"}, {"char", "int8"}, {"byte", "uint8"}, {"bool", "bool"},
-                                            {"bfloat16", "bfloat16"}, {"cfloat", "complex64"}, {"cdouble", "complex128"}};
+      if (v->type->is(K::kTensor) && operators_named("aten::" + n).empty() &&
+          !common_unit().find_function("aten::" + n)) {
+        constexpr const char* casts[][2] = {
+            {"float", "float32"}, {"double", "float64"},    {"half", "float16"},     {"int", "int32"},
+            {"long", "int64"},    {"short", "int16"},       {"char", "int8"},        {"byte", "uint8"},
+            {"bool", "bool"},     {"bfloat16", "bfloat16"}, {"cfloat", "complex64"}, {"cdouble", "complex128"}};
         for (const auto& c : casts)
-          if (n == c[0]) return op("aten::to", {v, integer(*schema_enum_value(TypeKind::kScalarType, c[1]), where)}, where);
-        if (n == "cpu") return op("aten::to", {{where, "", v}, {where, "device", constant(Value::of(Device()), simple_type(K::kDevice), where)}}, where);
+          if (n == c[0])
+            return op("aten::to", {v, integer(*schema_enum_value(TypeKind::kScalarType, c[1]), where)}, where);
+        if (n == "cpu")
+          return op("aten::to",
+                    {{where, "", v}, {where, "device", constant(Value::of(Device()), simple_type(K::kDevice), where)}},
+                    where);
         if (n == "cuda")
-          return op("aten::to", {{where, "", v}, {where, "device", constant(Value::of(Device(DeviceType::kCUDA)), simple_type(K::kDevice), where)}}, where);
+          return op("aten::to",
+                    {{where, "", v},
+                     {where, "device", constant(Value::of(Device(DeviceType::kCUDA)), simple_type(K::kDevice), where)}},
+                    where);
       }
-      return op((operators_named("aten::" + n).empty() && !operators_named("prim::" + n).empty() ? "prim::" : "aten::") + n, std::move(args), where);
+      return op(
+          (operators_named("aten::" + n).empty() && !operators_named("prim::" + n).empty() ? "prim::" : "aten::") + n,
+          std::move(args), where);
     }
     case Sugar::kValue: {
       TypePtr t = callee.value->type;
@@ -435,8 +461,13 @@ Sugar Emitter::construct(TypePtr t, const Ast& e, TypePtr hint) {
 
 Sugar Emitter::convert_to(TypePtr t, const Ast& e) {
   const Range where(e);
-  const char* name = t->is(K::kInt) ? "aten::Int" : t->is(K::kFloat) ? "aten::Float" : t->is(K::kBool) ? "aten::Bool"
-                     : t->is(K::kStr) ? "aten::str" : t->is(K::kComplex) ? "aten::Complex" : t->is(K::kDevice) ? "aten::device" : nullptr;
+  const char* name = t->is(K::kInt)       ? "aten::Int"
+                     : t->is(K::kFloat)   ? "aten::Float"
+                     : t->is(K::kBool)    ? "aten::Bool"
+                     : t->is(K::kStr)     ? "aten::str"
+                     : t->is(K::kComplex) ? "aten::Complex"
+                     : t->is(K::kDevice)  ? "aten::device"
+                                          : nullptr;
   if (!name) fail(e, str_cat(t->annotation(), " cannot be called"));
   std::vector<Argument> args = arguments(e);
   if (args.empty()) {
@@ -447,7 +478,10 @@ Sugar Emitter::convert_to(TypePtr t, const Ast& e) {
   }
   if (args.size() == 1 && same(args[0].value->type, t)) return args[0].value;
   if (args.size() == 1 && args[0].value->type->is(K::kClass)) {
-    const char* magic = t->is(K::kInt) ? "__int__" : t->is(K::kFloat) ? "__float__" : t->is(K::kBool) ? "__bool__" : "__str__";
+    const char* magic = t->is(K::kInt)     ? "__int__"
+                        : t->is(K::kFloat) ? "__float__"
+                        : t->is(K::kBool)  ? "__bool__"
+                                           : "__str__";
     return call_method(args[0].value, magic, {}, where);
   }
   if (t->is(K::kDevice))
@@ -496,9 +530,10 @@ struct Alias {
   const char *name, *op;
 };
 // Builtins that are one operator.
-constexpr Alias kAliases[] = {{"abs", "prim::abs"}, {"round", "aten::round"}, {"divmod", "aten::divmod"}, {"ord", "aten::ord"},
-                              {"chr", "aten::chr"}, {"hex", "aten::hex"}, {"oct", "aten::oct"}, {"bin", "aten::bin"},
-                              {"hash", "aten::hash"}, {"any", "aten::any"}, {"all", "aten::all"}, {"pow", "aten::pow"},
+constexpr Alias kAliases[] = {{"abs", "prim::abs"},      {"round", "aten::round"}, {"divmod", "aten::divmod"},
+                              {"ord", "aten::ord"},      {"chr", "aten::chr"},     {"hex", "aten::hex"},
+                              {"oct", "aten::oct"},      {"bin", "aten::bin"},     {"hash", "aten::hash"},
+                              {"any", "aten::any"},      {"all", "aten::all"},     {"pow", "aten::pow"},
                               {"device", "aten::device"}};
 }  // namespace
 
@@ -506,7 +541,8 @@ std::optional<Sugar> Emitter::special(const std::string& id, const Ast& e, TypeP
   const Range where(e);
   const size_t n = e.kids.size() - 1;
   const auto need = [&](size_t least, size_t most) {
-    if (n < least || n > most) fail(e, str_cat(id, " expected ", least == most ? "" : "at least ", least, " arguments, got ", n));
+    if (n < least || n > most)
+      fail(e, str_cat(id, " expected ", least == most ? "" : "at least ", least, " arguments, got ", n));
   };
   for (const Alias& a : kAliases)
     if (id == a.name) {
@@ -528,7 +564,8 @@ std::optional<Sugar> Emitter::special(const std::string& id, const Ast& e, TypeP
     Val* v = value_of(s, e[1]);
     if (v->type->is(K::kTuple)) return integer(static_cast<int64_t>(v->type->elems.size()), where);
     if (v->type->is_module()) {
-      if (v->type->def->module_kind != ModuleKind::kPlain) return integer(static_cast<int64_t>(iterate(s, e).unrolled.size()), where);
+      if (v->type->def->module_kind != ModuleKind::kPlain)
+        return integer(static_cast<int64_t>(iterate(s, e).unrolled.size()), where);
       return call_method(v, "__len__", {}, where);
     }
     if (v->type->is(K::kClass)) return call_method(v, "__len__", {}, where);
@@ -629,7 +666,8 @@ std::optional<Sugar> Emitter::special(const std::string& id, const Ast& e, TypeP
           if (!t[i]) fail(*pair, "dict() needs keys and values of one type each");
         }
       }
-      return node_value(N::kDict, std::move(items), t[0] ? dict_of(t[0], t[1]) : dict_of(str_type(), tensor_type()), where);
+      return node_value(N::kDict, std::move(items), t[0] ? dict_of(t[0], t[1]) : dict_of(str_type(), tensor_type()),
+                        where);
     }
     Sugar s = sugar(e[1]);
     if (s.kind == Sugar::kValue && s.value->type->is(K::kDict)) return op("aten::dict", {s.value}, where);
@@ -656,14 +694,13 @@ std::optional<Sugar> Emitter::special(const std::string& id, const Ast& e, TypeP
     const Sugar s = sugar(e[1]);
     if (!e[2].is(A::kString)) fail(e, str_cat(id, "'s second argument must be a string literal"));
     if (id == "hasattr") {
-      if (s.kind == Sugar::kValue && s.value->type->is(K::kOptional)) fail(e, "hasattr's first argument must not be an Optional");
+      if (s.kind == Sugar::kValue && s.value->type->is(K::kOptional))
+        fail(e, "hasattr's first argument must not be an Optional");
       const size_t mark = block_->nodes.size();
       bool there = true;
       try {
         attribute(s, e[2].text, where);
-      } catch (const CompileError&) {
-        there = false;
-      }
+      } catch (const CompileError&) { there = false; }
       block_->nodes.resize(mark);
       return truth(there, where);
     }
@@ -688,7 +725,7 @@ std::optional<Sugar> Emitter::special(const std::string& id, const Ast& e, TypeP
       v = node_value(N::kConstant, {}, t, where);
       return v;
     }
-    v = cast_to(v, t, where, "annotate");
+    v = cast_to(v, t, where, "annotate", -1, true);
     return same(v->type, t) ? v : cast(v, t, where);
   }
   if (id == "uninitialized") return uninitialized(annotation(e[1]), where);
@@ -729,8 +766,13 @@ std::optional<Sugar> Emitter::special(const std::string& id, const Ast& e, TypeP
   }
   if (id == "no_grad" || id == "enable_grad" || id == "inference_mode" || id == "record_function")
     fail(e, str_cat(id, "() can only be used in a with statement"));
-  if (id == "tolist") fail(e, "tolist() needs an annotated target");
   if (id == "type") fail(e, "type() isn't supported in TorchScript");
+  if (id == "RaiseException") {
+    const std::vector<Argument> args = arguments(e);
+    if (args.empty() || args.size() > 2) fail(e, "RaiseException takes a message and the name of a class");
+    node(N::kRaise, {args[0].value, args.size() > 1 ? args[1].value : none(where)}, where);
+    return none(where);
+  }
   if (id == "super") return Sugar(Sugar::kSpecial, "super");
   return std::nullopt;
 }
@@ -799,8 +841,10 @@ Emitter::Iteration Emitter::iterate(const Sugar& s, const Range& where) {
             items.push_back(start ? op("aten::add", {k, start}, where) : k);
           }
           for (const Iteration& p : it.parts) {
-            if (p.is_unrolled) items.push_back(p.unrolled[i]);
-            else items.push_back(element(p, integer(static_cast<int64_t>(i), where), where));
+            if (p.is_unrolled)
+              items.push_back(p.unrolled[i]);
+            else
+              items.push_back(element(p, integer(static_cast<int64_t>(i), where), where));
           }
           it.unrolled.push_back(Sugar::of_items(std::move(items)));
         }
@@ -831,7 +875,8 @@ Emitter::Iteration Emitter::iterate(const Sugar& s, const Range& where) {
         Val* one = integer(1, where);
         Val* step = r.step ? r.step : one;
         Val* start = r.start ? r.start : integer(0, where);
-        Val* last = op("aten::add", {start, op("aten::mul", {step, op("aten::sub", {r.trips, one}, where)}, where)}, where);
+        Val* last =
+            op("aten::add", {start, op("aten::mul", {step, op("aten::sub", {r.trips, one}, where)}, where)}, where);
         r.plain_range = false;
         r.start = last;
         r.step = op("aten::neg", {step}, where);
@@ -847,9 +892,12 @@ Emitter::Iteration Emitter::iterate(const Sugar& s, const Range& where) {
     const bool named = id.starts_with("named_") || id == "items", keys = id == "keys";
     const bool deep = id.ends_with("modules"), params = id.ends_with("parameters"), buffers = id.ends_with("buffers");
     const auto add = [&](const std::string& name, Val* v) {
-      if (keys) it.unrolled.push_back(text(name, where));
-      else if (named) it.unrolled.push_back(Sugar::of_items({text(name, where), v}));
-      else it.unrolled.push_back(v);
+      if (keys)
+        it.unrolled.push_back(text(name, where));
+      else if (named)
+        it.unrolled.push_back(Sugar::of_items({text(name, where), v}));
+      else
+        it.unrolled.push_back(v);
     };
     const auto walk = [&](auto& self, Val* m, const std::string& prefix, bool top) -> void {
       if (deep) add(prefix, m);
@@ -859,8 +907,10 @@ Emitter::Iteration Emitter::iterate(const Sugar& s, const Range& where) {
         const bool wanted = params ? a.is_parameter : buffers ? a.is_buffer : !deep && is_module && top;
         if (!wanted && !(is_module && (deep || params || buffers))) continue;
         Val* v = value_attribute(m, a.name, where).value;
-        if (wanted) add(name, v);
-        else self(self, v, name, false);
+        if (wanted)
+          add(name, v);
+        else
+          self(self, v, name, false);
       }
     };
     walk(walk, module, "", true);

@@ -21,8 +21,10 @@ Val* Emitter::constant(const Value& v, TypePtr t, const Range& where) {
   if (o && (o->kind == ObjectKind::kList || o->kind == ObjectKind::kTuple)) {
     const auto& items = o->kind == ObjectKind::kList ? as<List>(v).items : as<Tuple>(v).items;
     TypePtr own = type_of(v);
-    if (t->is(K::kList) || t->is(K::kTuple)) own = t;
-    else if (t->is(K::kOptional) && !t->elem()->is(K::kAny)) own = t->elem();
+    if (t->is(K::kList) || t->is(K::kTuple))
+      own = t;
+    else if (t->is(K::kOptional) && !t->elem()->is(K::kAny))
+      own = t->elem();
     std::vector<Val*> in;
     for (size_t i = 0; i < items.size(); ++i)
       in.push_back(constant(items[i], own->is(K::kTuple) ? own->elems[i] : own->elem(), where));
@@ -37,7 +39,12 @@ Val* Emitter::constant(const Value& v, TypePtr t, const Range& where) {
     }
     return node_value(N::kDict, std::move(in), type_of(v), where);
   }
-  Val* c = node_value(N::kConstant, {}, o ? type_of(v) : v.is_none() ? none_type() : v.is_tensor() ? tensor_type() : type_of(v), where);
+  Val* c = node_value(N::kConstant, {},
+                      o               ? type_of(v)
+                      : v.is_none()   ? none_type()
+                      : v.is_tensor() ? tensor_type()
+                                      : type_of(v),
+                      where);
   c->node->constant = v;
   return c;
 }
@@ -97,21 +104,26 @@ Val* Emitter::value_of(const Sugar& s, const Range& where) {
       throw CompileError("\n" + s.text);
     case Sugar::kHost: {
       const std::string what = s.host->describe();
-      fail(where, str_cat("python value of type '", what, "' cannot be used as a value. Perhaps it is a closed over global "
-                          "variable? If so, please consider passing it in as an argument or use a local variable instead."));
+      fail(where,
+           str_cat("python value of type '", what,
+                   "' cannot be used as a value. Perhaps it is a closed over global "
+                   "variable? If so, please consider passing it in as an argument or use a local variable instead."));
     }
     case Sugar::kFunction:
       fail(where, str_cat("the function '", s.function->name, "' cannot be used as a value"));
     default:
       break;
   }
-  fail(where, str_cat(s.text.empty() ? (s.type ? s.type->annotation() : "this") : s.text, " cannot be used as a value"));
+  fail(where,
+       str_cat(s.text.empty() ? (s.type ? s.type->annotation() : "this") : s.text, " cannot be used as a value"));
 }
-Val* Emitter::cast_to(Val* v, TypePtr t, const Range& where, const char* what) {
+Val* Emitter::cast_to(Val* v, TypePtr t, const Range& where, const char* what, int64_t size, bool allow) {
   if (is_subtype(v->type, t)) return v;
-  const Formal f{nullptr, t, false, false, nullptr, -1, false};
-  if (Val* c = convert(v, f, t, false, where)) return c;
-  fail(where, str_cat("Expected an expression of type ", t->annotation(), " for ", what, " but found ", v->type->described()));
+  static const std::string name;
+  const Formal f{&name, t, false, false, nullptr, size, false};
+  if (Val* c = convert(v, f, t, allow, where)) return c;
+  fail(where,
+       str_cat("Expected an expression of type ", t->annotation(), " for ", what, " but found ", v->type->described()));
 }
 
 // --- expressions ---
@@ -228,8 +240,10 @@ Emitter::Condition Emitter::condition(const Ast& e) {
   if (e.is(A::kNot)) {
     Condition c = condition(e[0]);
     std::swap(c.if_true, c.if_false);
-    if (c.known) c.known = !*c.known;
-    else c.value = op("aten::__not__", {c.value}, e);
+    if (c.known)
+      c.known = !*c.known;
+    else
+      c.value = op("aten::__not__", {c.value}, e);
     return c;
   }
   if (e.is(A::kAnd) || e.is(A::kOr)) return and_or(e);
@@ -313,8 +327,6 @@ std::optional<Emitter::Condition> Emitter::identity_test(const Ast& e) {
     return c;
   }
   Val* v = value_of(s, *object);
-  TypePtr declared = object->is(A::kName) && v->type->is(K::kNone) ? nullptr : v->type;
-  (void)declared;
   if (v->type->is(K::kNone)) {
     c.known = !is_not;
     return c;
@@ -340,7 +352,8 @@ Emitter::Condition Emitter::isinstance_test(const Ast& e, const std::vector<Type
     bool in = false, maybe = m->is(K::kAny) || m->is(K::kInterface) || m->is(K::kNumber);
     for (TypePtr t : types) {
       in = in || is_subtype(m, t) || (t->is(K::kList) && t->elem()->is(K::kAny) && m->is(K::kList)) ||
-           (t->is(K::kDict) && m->is(K::kDict) && t->elem()->is(K::kAny)) || (t->is(K::kTuple) && t->elems.empty() && m->is(K::kTuple));
+           (t->is(K::kDict) && m->is(K::kDict) && t->elem()->is(K::kAny)) ||
+           (t->is(K::kTuple) && t->elems.empty() && m->is(K::kTuple));
       maybe = maybe || (m->is(K::kTuple) && t->is(K::kTuple) && m->elems.size() == t->elems.size());
     }
     always = always && in;
@@ -366,14 +379,25 @@ namespace {
 struct BinaryName {
   const char *text, *op, *magic;
 };
-constexpr BinaryName kBinaryNames[] = {
-    {"+", "aten::add", "__add__"},         {"-", "aten::sub", "__sub__"},           {"*", "aten::mul", "__mul__"},
-    {"/", "aten::div", "__truediv__"},     {"//", "aten::floordiv", "__floordiv__"}, {"%", "aten::remainder", "__mod__"},
-    {"**", "aten::pow", "__pow__"},        {"@", "aten::matmul", "__matmul__"},     {"&", "aten::__and__", "__and__"},
-    {"|", "aten::__or__", "__or__"},       {"^", "aten::__xor__", "__xor__"},       {"<<", "aten::__lshift__", "__lshift__"},
-    {">>", "aten::__rshift__", "__rshift__"}, {"==", "aten::eq", "__eq__"},         {"!=", "aten::ne", "__ne__"},
-    {"<", "aten::lt", "__lt__"},           {">", "aten::gt", "__gt__"},             {"<=", "aten::le", "__le__"},
-    {">=", "aten::ge", "__ge__"}};
+constexpr BinaryName kBinaryNames[] = {{"+", "aten::add", "__add__"},
+                                       {"-", "aten::sub", "__sub__"},
+                                       {"*", "aten::mul", "__mul__"},
+                                       {"/", "aten::div", "__truediv__"},
+                                       {"//", "aten::floordiv", "__floordiv__"},
+                                       {"%", "aten::remainder", "__mod__"},
+                                       {"**", "aten::pow", "__pow__"},
+                                       {"@", "aten::matmul", "__matmul__"},
+                                       {"&", "aten::__and__", "__and__"},
+                                       {"|", "aten::__or__", "__or__"},
+                                       {"^", "aten::__xor__", "__xor__"},
+                                       {"<<", "aten::__lshift__", "__lshift__"},
+                                       {">>", "aten::__rshift__", "__rshift__"},
+                                       {"==", "aten::eq", "__eq__"},
+                                       {"!=", "aten::ne", "__ne__"},
+                                       {"<", "aten::lt", "__lt__"},
+                                       {">", "aten::gt", "__gt__"},
+                                       {"<=", "aten::le", "__le__"},
+                                       {">=", "aten::ge", "__ge__"}};
 }  // namespace
 
 Val* Emitter::binary(const Ast& e) {
@@ -404,7 +428,8 @@ Val* Emitter::arithmetic(const std::string& text, Val* left, Val* right, const R
     if (text == "-") return op("aten::add", {op("aten::neg", {right}, where), left}, where);
     if (text == "/") return op("aten::mul", {op("aten::reciprocal", {right}, where), left}, where);
     if (text == "//") return op("aten::floor_divide", {op("aten::scalar_tensor", {left}, where), right}, where);
-    for (const auto& [from, to] : {std::pair{"<", "aten::gt"}, {">", "aten::lt"}, {"<=", "aten::ge"}, {">=", "aten::le"}})
+    for (const auto& [from, to] :
+         {std::pair{"<", "aten::gt"}, {">", "aten::lt"}, {"<=", "aten::ge"}, {">=", "aten::le"}})
       if (text == from) return op(to, {right, left}, where);
   }
   if (text == "//" && left->type->is(K::kTensor)) return op("aten::floor_divide", {left, right}, where);
@@ -490,8 +515,8 @@ Val* Emitter::ternary(const Ast& e, TypePtr hint) {
   TypePtr t = unify(values[0]->type, values[1]->type);
   if (hint && is_subtype(values[0]->type, hint) && is_subtype(values[1]->type, hint)) t = hint;
   if (!t)
-    fail(e, str_cat("Type mismatch: the expression is of type ", values[0]->type->described(), " if the condition is true and of type ",
-                    values[1]->type->described(), " if it is not"));
+    fail(e, str_cat("Type mismatch: the expression is of type ", values[0]->type->described(),
+                    " if the condition is true and of type ", values[1]->type->described(), " if it is not"));
   return graph_.add_out(n, t);
 }
 
@@ -515,7 +540,8 @@ Val* Emitter::list_literal(const Ast& e, TypePtr hint) {
     items.push_back(v);
     TypePtr both = t ? unify(t, v->type) : v->type;
     if (!both && !want)
-      fail(e, str_cat("Expected all elements of the list to be of one type, but found ", t->described(), " and ", v->type->described()));
+      fail(e, str_cat("Expected all elements of the list to be of one type, but found ", t->described(), " and ",
+                      v->type->described()));
     t = both;
   }
   if (want) {
@@ -532,19 +558,22 @@ Val* Emitter::dict_literal(const Ast& e, TypePtr hint) {
   TypePtr t[2] = {nullptr, nullptr};
   for (size_t i = 0; i < e.kids.size(); ++i) {
     Val* v = expr(e[i], want ? want->elems[i % 2] : nullptr);
-    if (want && !is_subtype(v->type, want->elems[i % 2])) v = cast_to(v, want->elems[i % 2], e[i], "an entry of the dict");
+    if (want && !is_subtype(v->type, want->elems[i % 2]))
+      v = cast_to(v, want->elems[i % 2], e[i], "an entry of the dict");
     items.push_back(v);
     TypePtr& own = t[i % 2];
     TypePtr both = own ? unify(own, v->type) : v->type;
     if (!both && !want)
-      fail(e[i], str_cat("Dict ", i % 2 ? "values" : "keys", " must be of one type, but found ", own->described(), " and ", v->type->described()));
+      fail(e[i], str_cat("Dict ", i % 2 ? "values" : "keys", " must be of one type, but found ", own->described(),
+                         " and ", v->type->described()));
     own = both;
   }
   if (want) t[0] = want->elem(0), t[1] = want->elem(1);
   if (!t[0]) t[0] = str_type(), t[1] = tensor_type();
   constexpr K keys[] = {K::kStr, K::kInt, K::kFloat, K::kBool, K::kComplex, K::kTensor, K::kDevice, K::kEnum};
   if (std::find(std::begin(keys), std::end(keys), t[0]->kind) == std::end(keys))
-    fail(e, str_cat("Cannot create dict for key type '", t[0]->annotation(), "', only int, float, complex, Tensor, device and string keys are supported"));
+    fail(e, str_cat("Cannot create dict for key type '", t[0]->annotation(),
+                    "', only int, float, complex, Tensor, device and string keys are supported"));
   return node_value(N::kDict, std::move(items), dict_of(t[0], t[1]), e);
 }
 
@@ -562,10 +591,12 @@ Val* Emitter::comprehension(const Ast& e, TypePtr hint) {
     Val* k = is_dict ? expr(e[0]) : nullptr;
     if (!want && result->type == tensor_type()) result->type = is_dict ? dict_of(k->type, vt) : list_of(vt);
     if (!is_subtype(v->type, result->type->elems.back()))
-      fail(e, str_cat("the elements of a comprehension must be of one type, but found ", result->type->elems.back()->annotation(), " and ",
-                      v->type->described()));
-    if (is_dict) op("aten::_set_item", {result, k, v}, e);
-    else op("aten::append", {result, v}, e);
+      fail(e, str_cat("the elements of a comprehension must be of one type, but found ",
+                      result->type->elems.back()->annotation(), " and ", v->type->described()));
+    if (is_dict)
+      op("aten::_set_item", {result, k, v}, e);
+    else
+      op("aten::append", {result, v}, e);
   };
   const auto body = [&](auto bind) {
     Frame f;
@@ -642,9 +673,15 @@ Sugar Emitter::tuple_subscript(Val* base, const Ast& e) {
       if (i < 0) i += n;
       return step > 0 ? std::clamp<int64_t>(i, 0, n) : std::clamp<int64_t>(i, -1, n - 1);
     };
-    const int64_t b = given[0] ? clip(bounds[0]) : step > 0 ? 0 : n - 1, end = given[1] ? clip(bounds[1]) : step > 0 ? n : -1;
+    const int64_t b = given[0]   ? clip(bounds[0])
+                      : step > 0 ? 0
+                                 : n - 1,
+                  end = given[1]   ? clip(bounds[1])
+                        : step > 0 ? n
+                                   : -1;
     std::vector<Val*> items;
-    for (int64_t i = b; step > 0 ? i < end : i > end; i += step) items.push_back(tuple_item(base, static_cast<size_t>(i), e));
+    for (int64_t i = b; step > 0 ? i < end : i > end; i += step)
+      items.push_back(tuple_item(base, static_cast<size_t>(i), e));
     return tuple(std::move(items), e);
   }
   Val* index = expr(e[1]);
@@ -675,27 +712,33 @@ Sugar Emitter::subscript(const Ast& e) {
           bounds[i] = known(v)->integer();
           if (i < 2 && bounds[i] < 0) bounds[i] += n;
         }
-      for (int64_t i = std::max<int64_t>(bounds[0], 0); i < std::min(bounds[1], n); i += bounds[2]) part.push_back(s.items[static_cast<size_t>(i)]);
+      for (int64_t i = std::max<int64_t>(bounds[0], 0); i < std::min(bounds[1], n); i += bounds[2])
+        part.push_back(s.items[static_cast<size_t>(i)]);
       return Sugar::of_items(std::move(part));
     }
     Val* index = expr(e[1]);
     const Value* k = known(index);
     if (k && k->tag() == Value::Tag::kString)
       for (size_t i = 0; i < s.names.size(); ++i)
-        if (s.names[i] == k->string()) return s.items[i].kind == Sugar::kItems && s.text == "dict" ? s.items[i].items[1] : s.items[i];
+        if (s.names[i] == k->string())
+          return s.items[i].kind == Sugar::kItems && s.text == "dict" ? s.items[i].items[1] : s.items[i];
     if (k && k->tag() == Value::Tag::kInt && s.text != "dict") {
       const int64_t n = static_cast<int64_t>(s.items.size()), i = k->integer() < 0 ? k->integer() + n : k->integer();
       if (i >= 0 && i < n) return s.items[static_cast<size_t>(i)];
       fail(e, str_cat("Index ", k->integer(), " out of range"));
     }
-    if (!k) fail(e, "Unable to extract string literal index. ModuleDict indexing is only supported with string literals. Enumeration of "
-                    "ModuleList is supported, e.g. 'for index, v in enumerate(self.items): ...'");
+    if (!k)
+      fail(e,
+           "Unable to extract string literal index. ModuleDict indexing is only supported with string literals. "
+           "Enumeration of "
+           "ModuleList is supported, e.g. 'for index, v in enumerate(self.items): ...'");
     fail(e, str_cat("Key Error, ", to_text(*k)));
   }
   if (s.kind == Sugar::kType || (s.kind == Sugar::kSpecial && s.text != "Ellipsis")) {
     if (s.kind == Sugar::kType && s.type->is(K::kEnum)) {
       Val* key = expr(e[1]);
-      if (const Value* k = known(key); k && k->tag() == Value::Tag::kString) return type_attribute(s.type, std::string(k->string()), e);
+      if (const Value* k = known(key); k && k->tag() == Value::Tag::kString)
+        return type_attribute(s.type, std::string(k->string()), e);
     }
     return Sugar::of_type(annotation(e));
   }
@@ -704,9 +747,6 @@ Sugar Emitter::subscript(const Ast& e) {
   if (base->type->is(K::kOptional))
     fail(e, str_cat("'", base->type->annotation(), "' object is not subscriptable: check that it is not None first"));
   if (base->type->is_module()) {
-    const Sugar items = base->type->def->module_kind != ModuleKind::kPlain ? iterate(s, e).unrolled.empty()
-                        ? Sugar() : Sugar() : Sugar();
-    (void)items;
     if (base->type->def->module_kind == ModuleKind::kPlain) {
       if (Sugar get = value_attribute(base, "__getitem__", e); get.kind == Sugar::kMethod)
         return call_method(base, "__getitem__", {{e, "", expr(e[1])}}, e);
@@ -729,7 +769,8 @@ Sugar Emitter::subscript(const Ast& e) {
           if (i < 2 && bounds[i] < 0) bounds[i] += n;
         }
       Sugar part = Sugar::of_items({});
-      for (int64_t i = std::max<int64_t>(bounds[0], 0); i < std::min(bounds[1], n); i += bounds[2]) part.items.push_back(all.items[static_cast<size_t>(i)]);
+      for (int64_t i = std::max<int64_t>(bounds[0], 0); i < std::min(bounds[1], n); i += bounds[2])
+        part.items.push_back(all.items[static_cast<size_t>(i)]);
       return part;
     }
     Val* index = expr(e[1]);
@@ -743,7 +784,8 @@ Sugar Emitter::subscript(const Ast& e) {
       return all.items[static_cast<size_t>(i)];
     }
     fail(e, k ? str_cat("Key Error, ", to_text(*k))
-              : "Expected integer literal for index. ModuleList/Sequential indexing is only supported with integer literals. Enumeration is "
+              : "Expected integer literal for index. ModuleList/Sequential indexing is only supported with integer "
+                "literals. Enumeration is "
                 "supported, e.g. 'for index, v in enumerate(self): ...'");
   }
   if (base->type->is(K::kTuple)) return tuple_subscript(base, e);
@@ -764,7 +806,8 @@ Sugar Emitter::subscript(const Ast& e) {
   return op("aten::__getitem__", {base, index}, e);
 }
 
-// The views that ints, slices, None and `...` make; tensors (with a place for each dim before them) are left in `indices`.
+// The views that ints, slices, None and `...` make; tensors (with a place for each dim before them) are left in
+// `indices`.
 Val* Emitter::tensor_indices(Val* base, const Ast& e, std::vector<Val*>* indices) {
   std::vector<std::pair<const Ast*, Val*>> list;
   for (size_t i = 1; i < e.kids.size(); ++i) {
@@ -788,8 +831,10 @@ Val* Emitter::tensor_indices(Val* base, const Ast& e, std::vector<Val*>* indices
   // dims behind an ellipsis count from the end
   int64_t behind = -1;
   for (size_t i = 0; i < list.size(); ++i) {
-    if (is_ellipsis(list[i])) behind = 0;
-    else if (behind >= 0 && !(list[i].second && list[i].second->type->is(K::kNone))) ++behind;
+    if (is_ellipsis(list[i]))
+      behind = 0;
+    else if (behind >= 0 && !(list[i].second && list[i].second->type->is(K::kNone)))
+      ++behind;
   }
   int64_t before_end = behind;
   bool after = false;
@@ -819,9 +864,9 @@ Val* Emitter::tensor_indices(Val* base, const Ast& e, std::vector<Val*>* indices
       // behind an ellipsis: the place from the end, counted with the new dim
       v = op("aten::unsqueeze", {v, after ? integer(dim - 1, e) : at}, e);
       if (!after) ++dim;
-    } else if (value->type->is(K::kTensor) || value->type->is(K::kList) || value->type->is(K::kOptional) || value->type->is(K::kBool)) {
-      if (value->type->is(K::kList) || value->type->is(K::kBool)) value->type->is(K::kBool)
-          ? void(list[i].second = op("aten::tensor", {value}, e)) : void(list[i].second = op("aten::tensor", {value}, e));
+    } else if (value->type->is(K::kTensor) || value->type->is(K::kList) || value->type->is(K::kOptional) ||
+               value->type->is(K::kBool)) {
+      if (value->type->is(K::kList) || value->type->is(K::kBool)) list[i].second = op("aten::tensor", {value}, e);
       if (after) {
         // known only with the number of dims: move it by hand
         fail(where, "tensors behind an ellipsis in an index are not supported");
@@ -830,7 +875,8 @@ Val* Emitter::tensor_indices(Val* base, const Ast& e, std::vector<Val*>* indices
       indices->push_back(list[i].second);
       ++dim;
     } else {
-      fail(where, str_cat("Unsupported operation: attempted to use indexing with a value of type ", value->type->described()));
+      fail(where,
+           str_cat("Unsupported operation: attempted to use indexing with a value of type ", value->type->described()));
     }
   }
   return v;
@@ -841,156 +887,6 @@ Val* Emitter::index_tensor(Val* base, const Ast& e) {
   if (indices.empty()) return v == base ? op("aten::slice", {v, integer(0, e), none(e), none(e), integer(1, e)}, e) : v;
   Val* list = node_value(N::kList, std::move(indices), list_of(optional_of(tensor_type())), e);
   return op("aten::index", {v, list}, e);
-}
-
-// --- attributes ---
-
-Sugar Emitter::attribute(const Sugar& object, const std::string& name, const Range& where) {
-  switch (object.kind) {
-    case Sugar::kHost: {
-      Sugar s;
-      if (object.host->attribute(name, where, &s)) return s;
-      fail(where, str_cat("module '", object.host->describe(), "' has no attribute '", name, "'"));
-    }
-    case Sugar::kNamespace: {
-      Sugar s;
-      if (resolver_ && resolver_->resolve(object.text + "." + name, where, &s)) return s;
-      fail(where, str_cat("undefined value ", object.text, ".", name));
-    }
-    case Sugar::kType:
-      return type_attribute(object.type, name, where);
-    case Sugar::kValue:
-      return value_attribute(object.value, name, where);
-    case Sugar::kConstant:
-      return value_attribute(value_of(object, where), name, where);
-    case Sugar::kItems:
-      if (object.text == "dict" && (name == "items" || name == "keys" || name == "values")) {
-        Sugar s(Sugar::kSpecial, "$" + name);
-        s.items = {object};
-        return s;
-      }
-      break;
-    case Sugar::kSpecial:
-      if (object.text == "super") {
-        Sugar s;
-        break;
-      }
-      break;
-    default:
-      break;
-  }
-  return value_attribute(value_of(object, where), name, where);
-}
-
-Sugar Emitter::type_attribute(TypePtr t, const std::string& name, const Range& where) {
-  if (t->is(K::kEnum)) {
-    for (size_t i = 0; i < t->def->items.size(); ++i)
-      if (t->def->items[i].name == name) return Sugar::of_constant(make_value<EnumItem>(t->def, i), t);
-    if (name == "__members__") {}
-    fail(where, str_cat("'", t->annotation(), "' has no attribute '", name, "'"));
-  }
-  if (t->is(K::kClass)) {
-    if (name == "__new__") {
-      Sugar s(Sugar::kSpecial, "$new");
-      s.type = t;
-      return s;
-    }
-    if (const ConstantAttribute* c = t->def->constant(name)) return Sugar::of_constant(c->value, c->type);
-    if (Function* f = t->def->method(name)) return Sugar::of_function(f);
-    Sugar s;
-    if (Resolver* r = resolver_; r && r->add_member(*t->def, name, where, &s))
-      return s.kind == Sugar::kNothing ? type_attribute(t, name, where) : s;
-  }
-  fail(where, str_cat("'", t->annotation(), "' object has no attribute or method '", name, "'."));
-}
-
-Sugar Emitter::value_attribute(Val* v, const std::string& name, const Range& where) {
-  TypePtr t = v->type;
-  Sugar method(Sugar::kMethod, name);
-  method.value = v;
-  switch (t->kind) {
-    case K::kTensor: {
-      constexpr const char* properties[][2] = {
-          {"dtype", "prim::dtype"}, {"device", "prim::device"}, {"shape", "aten::size"}, {"ndim", "aten::dim"}, {"grad", "prim::grad"},
-          {"data", "prim::data"}, {"layout", "prim::layout"}, {"is_cuda", "prim::is_cuda"}, {"is_cpu", "prim::is_cpu"},
-          {"is_meta", "prim::is_meta"}, {"is_sparse", "prim::is_sparse"}, {"is_quantized", "prim::is_quantized"},
-          {"requires_grad", "prim::requires_grad"}, {"is_leaf", "aten::is_leaf"}, {"T", "aten::numpy_T"}, {"mT", "aten::mT"},
-          {"H", "aten::matrix_H"}, {"mH", "aten::mH"}, {"real", "aten::real"}, {"imag", "aten::imag"}, {"itemsize", "prim::itemsize"},
-          {"nbytes", "prim::nbytes"}};
-      for (const auto& p : properties)
-        if (name == p[0]) return op(p[1], {v}, where);
-      break;
-    }
-    case K::kDevice:
-      if (name == "type" || name == "index") return op("prim::" + name, {v}, where);
-      break;
-    case K::kComplex:
-      if (name == "real" || name == "imag") return op("aten::" + name, {v}, where);
-      break;
-    case K::kTuple:
-      for (size_t i = 0; i < t->fields.size(); ++i)
-        if (t->fields[i] == name) return tuple_item(v, i, where);
-      if (name == "_asdict" || name == "_replace") fail(where, str_cat("'", t->annotation(), "' has no ", name, " in TorchScript"));
-      break;
-    case K::kEnum:
-      if (name == "name") return node_value(N::kEnumName, {v}, str_type(), where);
-      if (name == "value") {
-        TypePtr vt = t->def->items.empty() ? int_type() : t->def->items[0].type;
-        return node_value(N::kEnumValue, {v}, vt, where);
-      }
-      break;
-    case K::kInterface:
-      if (Function* f = t->def->method(name)) {
-        method.function = f;
-        return method;
-      }
-      fail(where, str_cat("'", t->annotation(), "' object has no attribute or method '", name, "'."));
-    case K::kClass: {
-      ClassDef& def = *t->def;
-      if (const Attribute* a = def.attribute(name)) {
-        Node* n = node(N::kGetAttr, {v}, where);
-        n->name = name;
-        Val* out = graph_.add_out(n, a->type);
-        graph_.set_name(out, name);
-        return out;
-      }
-      if (const ConstantAttribute* c = def.constant(name)) return Sugar::of_constant(c->value, c->type);
-      if (const Property* p = def.property(name)) return call_function(*p->getter, {}, where, v);
-      if (Function* f = def.method(name)) {
-        if (f->is_static) return Sugar::of_function(f);
-        method.function = f;
-        return method;
-      }
-      Sugar told;
-      if (Resolver* r = function_.resolver.get(); r && r->add_member(def, name, where, &told)) {
-        if (told.kind == Sugar::kNothing) return value_attribute(v, name, where);
-        if (told.kind == Sugar::kOverloads) told.value = v;
-        return told;
-      }
-      if (def.is_module) {
-        if (name == "named_children" || name == "children" || name == "named_modules" || name == "modules" || name == "named_parameters" ||
-            name == "parameters" || name == "named_buffers" || name == "buffers" || name == "items" || name == "keys" ||
-            name == "values" || name == "train" || name == "eval") {
-          Sugar s(Sugar::kSpecial, "$" + name);
-          s.items = {Sugar(v)};
-          return s;
-        }
-      }
-      fail(where, str_cat(def.is_module ? "Module" : "Class", " '", def.name.substr(def.name.rfind('.') + 1),
-                          "' has no attribute '", name, "' "));
-    }
-    case K::kOptional:
-    case K::kUnion:
-      fail(where, str_cat("'", t->annotation(), "' object has no attribute or method '", name,
-                          "'. Did you forget to check that it is not None, with `if x is not None` or `assert`?"));
-    default:
-      break;
-  }
-  if (operators_named("aten::" + name).empty() && operators_named("prim::" + name).empty() &&
-      !common_unit().find_function("aten::" + name) && !(t->is(K::kTensor) && (name == "tolist" || name == "to")) &&
-      !(t->is(K::kFuture) && (name == "wait" || name == "value" || name == "then" || name == "done")))
-    fail(where, str_cat("'", t->described(), "' object has no attribute or method '", name, "'."));
-  return method;
 }
 
 }  // namespace tessera::jit

@@ -136,7 +136,8 @@ Emitter::Exit Emitter::merge(Node* n, Frame& a, Frame& b, Exit ea, Exit eb, cons
   both.dead = (ea.dead || ea.ends == Ends::kNever) && (eb.dead || eb.ends == Ends::kNever);
   if (always[0] && always[1]) {
     both.ends = Ends::kAlways;
-  } else if ((ea.ends == Ends::kNever || (always[0] && ea.raises)) && (eb.ends == Ends::kNever || (always[1] && eb.raises))) {
+  } else if ((ea.ends == Ends::kNever || (always[0] && ea.raises)) &&
+             (eb.ends == Ends::kNever || (always[1] && eb.raises))) {
     both.ends = Ends::kNever;
     both.raises = both.dead = false;
   } else {
@@ -174,22 +175,27 @@ Emitter::Exit Emitter::merge(Node* n, Frame& a, Frame& b, Exit ea, Exit eb, cons
     }
     if (!v[0] && !v[1]) {  // something that is no value: it has to be the same
       const int i = unneeded[0] ? 1 : 0;
-      if (sugar[i] && (unneeded[0] || unneeded[1])) frame_->variables[name] = *sugar[i];
-      else if (sugar[0]) frame_->variables[name] = *sugar[0];
+      if (sugar[i] && (unneeded[0] || unneeded[1]))
+        frame_->variables[name] = *sugar[i];
+      else if (sugar[0])
+        frame_->variables[name] = *sugar[0];
       continue;
     }
     for (int i = 0; i < 2; ++i) {
       if (v[i]) continue;
-      if (is_flag(name)) v[i] = in_branch(i, [&] { return truth(false, where); });
+      if (is_flag(name))
+        v[i] = in_branch(i, [&] { return truth(false, where); });
       else if (name == "$value" || unneeded[i] || always[i])
         v[i] = in_branch(i, [&] { return uninitialized(v[1 - i]->type, where); });
     }
     if (!v[0] || !v[1]) {
       const int missing = v[0] ? 1 : 0;
       std::string reason;
-      if (sugar[missing] && sugar[missing]->kind == Sugar::kError) reason = sugar[missing]->text;
+      if (sugar[missing] && sugar[missing]->kind == Sugar::kError)
+        reason = sugar[missing]->text;
       else
-        reason = str_cat(error_name(name), " is not defined in the ", missing ? "false" : "true", " branch:\n", where.excerpt());
+        reason = str_cat(error_name(name), " is not defined in the ", missing ? "false" : "true", " branch:\n",
+                         where.excerpt());
       frame_->variables[name] = Sugar(Sugar::kError, reason);
       frame_->assigned.insert(name);
       continue;
@@ -210,9 +216,10 @@ Emitter::Exit Emitter::merge(Node* n, Frame& a, Frame& b, Exit ea, Exit eb, cons
       if (name == "$value")
         fail(where, str_cat("Previous return statement returned a value of type ", v[0]->type->described(),
                             " but this return statement returns a value of type ", v[1]->type->described()));
-      frame_->variables[name] = Sugar(
-          Sugar::kError, str_cat("Type mismatch: ", name, " is set to type ", v[0]->type->described(),
-                                 " in the true branch and type ", v[1]->type->described(), " in the false branch:\n", where.excerpt()));
+      frame_->variables[name] =
+          Sugar(Sugar::kError, str_cat("Type mismatch: ", name, " is set to type ", v[0]->type->described(),
+                                       " in the true branch and type ", v[1]->type->described(),
+                                       " in the false branch:\n", where.excerpt()));
       frame_->assigned.insert(name);
       continue;
     }
@@ -271,7 +278,8 @@ Emitter::Exit Emitter::statement(const Ast& s, const std::vector<const Ast*>& li
       TypePtr hint = s[1].is(A::kName) ? declared_type(s[1].text) : nullptr;
       Sugar v = sugar(s[0], hint);
       if (v.kind == Sugar::kConstant) v = value_of(v, s[0]);
-      if (v.kind == Sugar::kValue && v.value->type->is(K::kNone) && v.value->node && v.value->node->kind == N::kConstant)
+      if (v.kind == Sugar::kValue && v.value->type->is(K::kNone) && v.value->node &&
+          v.value->node->kind == N::kConstant)
         v = none(s[0]);
       for (size_t i = 1; i < s.kids.size(); ++i) assign(s[i], v, s[i]);
       return {};
@@ -298,7 +306,8 @@ Emitter::Exit Emitter::statement(const Ast& s, const std::vector<const Ast*>& li
       return {};
     case A::kBreak:
     case A::kContinue:
-      if (stop_.empty()) fail(s, s.is(A::kBreak) ? "Syntax error: 'break' outside loop" : "Syntax error: 'continue' outside loop");
+      if (stop_.empty())
+        fail(s, s.is(A::kBreak) ? "Syntax error: 'break' outside loop" : "Syntax error: 'continue' outside loop");
       if (s.is(A::kBreak)) set(stop_, truth(true, s), s);
       return {Ends::kAlways, false, false, false, nullptr};
     case A::kDelete:
@@ -356,7 +365,8 @@ Emitter::Exit Emitter::loop(const Ast& s, const Ast& body, Val* trips, const Ast
   if (s.is(A::kFor)) scan.target(s[0]);
   if (scan.returns) {
     if (!find("$returned")) set("$returned", truth(false, where), where);
-    if (!find("$value")) set("$value", uninitialized(function_.ret_annotated ? function_.ret : none_type(), where), where);
+    if (!find("$value"))
+      set("$value", uninitialized(function_.ret_annotated ? function_.ret : none_type(), where), where);
     scan.names.insert("$returned");
     scan.names.insert("$value");
   }
@@ -444,9 +454,7 @@ Emitter::Exit Emitter::for_loop(const Ast& s) {
   if (it.is_unrolled) {
     Scan scan;
     scan.walk(s[2], true);
-    if (scan.breaks || scan.returns)
-      for (const Ast* k : s[2].kids) (void)k;
-    // a list of the body's copies would leave it early in the middle: each copy is followed by the others
+    // one copy of the body after the other; what may leave the loop in one of them goes around the rest
     Exit e;
     const std::string outer_stop = std::exchange(stop_, str_cat("$stop", ++loop_depth_));
     struct Unroll {
@@ -544,9 +552,7 @@ void Emitter::finish_function(Exit e, const Range& where) {
     block_ = graph_.top;
     result = graph_.add_out(n, value->type);
   }
-  if (!function_.ret_annotated) {
-    function_.ret = result->type->inferred ? tensor_type() : result->type;
-  }
+  if (!function_.ret_annotated) { function_.ret = result->type->inferred ? tensor_type() : result->type; }
   graph_.top->returns = {result};
 }
 
@@ -563,11 +569,11 @@ void Emitter::run(const Ast& def) {
   finish_function(e, def);
   frame_ = nullptr;
 }
-void Emitter::run_expression(const Ast& e, TypePtr t) {
+void Emitter::run_expression(const Ast& e, TypePtr t, int64_t size) {
   Frame frame;
   frame_ = &frame;
   Val* v = expr(e, t);
-  if (t) v = cast_to(v, t, e, "the default");
+  if (t) v = cast_to(v, t, e, "the default", size);
   graph_.top->returns = {v};
   frame_ = nullptr;
 }
@@ -630,20 +636,22 @@ Emitter::Exit Emitter::with_statement(const Ast& s, const std::vector<const Ast*
       if (callee.kind == Sugar::kSpecial && (callee.text == "no_grad" || callee.text == "enable_grad" ||
                                              callee.text == "set_grad_enabled" || callee.text == "inference_mode")) {
         Val* before = op("aten::is_grad_enabled", std::initializer_list<Val*>{}, where);
-        Val* on = callee.text == "set_grad_enabled" ? to_bool(expr(s[i][1]), where) : truth(callee.text == "enable_grad", where);
+        Val* on = callee.text == "set_grad_enabled" ? to_bool(expr(s[i][1]), where)
+                                                    : truth(callee.text == "enable_grad", where);
         op("aten::set_grad_enabled", {on}, where);
         open.emplace_back(nullptr, before);
         continue;
       }
-      if (callee.kind == Sugar::kSpecial && (callee.text == "record_function" || callee.text == "strict_fusion" ||
-                                             callee.text == "ignore_context")) {
+      if (callee.kind == Sugar::kSpecial &&
+          (callee.text == "record_function" || callee.text == "strict_fusion" || callee.text == "ignore_context")) {
         for (const Argument& a : arguments(s[i])) (void)a;
         open.emplace_back(nullptr, nullptr);
         continue;
       }
     }
     Val* object = expr(s[i]);
-    if (!object->type->is(K::kClass) || !object->type->def->method("__enter__") || !object->type->def->method("__exit__"))
+    if (!object->type->is(K::kClass) || !object->type->def->method("__enter__") ||
+        !object->type->def->method("__exit__"))
       fail(where, "With item expression must return an object with methods __enter__ and __exit__");
     node(N::kEnter, {object}, where);
     Val* entered = call_method(object, "__enter__", {}, where);
@@ -654,7 +662,8 @@ Emitter::Exit Emitter::with_statement(const Ast& s, const std::vector<const Ast*
   for (size_t k = open.size(); k-- > 0;) {
     const Range where(s[2 * k]);
     if (open[k].first) {
-      call_method(open[k].first, "__exit__", {{where, "", none(where)}, {where, "", none(where)}, {where, "", none(where)}}, where);
+      call_method(open[k].first, "__exit__",
+                  {{where, "", none(where)}, {where, "", none(where)}, {where, "", none(where)}}, where);
       node(N::kExit, {open[k].first}, where);
     } else if (open[k].second) {
       op("aten::set_grad_enabled", {open[k].second}, where);
@@ -670,9 +679,6 @@ void Emitter::assign(const Ast& target, Sugar value, const Range& where) {
     case A::kName:
       if (value.kind == Sugar::kConstant) value = value_of(value, where);
       if (value.kind == Sugar::kItems && value.text == "tuple") value = value_of(value, where);
-      if (value.kind == Sugar::kValue && known(value.value) && value.value->block == nullptr && !value.value->name.empty() &&
-          false)
-        return;
       return set(target.text, std::move(value), where);
     case A::kTuple:
     case A::kList:
@@ -703,8 +709,9 @@ void Emitter::unpack(const Ast& target, const Sugar& value, const Range& where) 
     for (Val* x : unpacked(v, fixed, where, !starred)) items.push_back(x);
   }
   if (starred ? items.size() < fixed : items.size() != fixed)
-    fail(where, items.size() < fixed ? str_cat("need ", starred ? "at least " : "", fixed, " values to unpack but got ", items.size())
-                                     : str_cat("too many values to unpack: need ", fixed, " but found ", items.size()));
+    fail(where, items.size() < fixed
+                    ? str_cat("need ", starred ? "at least " : "", fixed, " values to unpack but got ", items.size())
+                    : str_cat("too many values to unpack: need ", fixed, " but found ", items.size()));
   size_t at = 0;
   for (size_t i = 0; i < target.kids.size(); ++i) {
     if (i != star) {
@@ -724,8 +731,10 @@ void Emitter::annotated(const Ast& s) {
   }
   Val* v = cast_to(expr(s[2], t), t, s, "the variable");
   if (!s[0].is(A::kName)) return assign(s[0], v, s);
-  if (const TypePtr before = declared_type(s[0].text); before && !same(before, t) && frame_->declared.contains(s[0].text))
-    fail(s, str_cat("Attempting to declare and annotate the type of variable '", s[0].text, "' that is already declared"));
+  if (const TypePtr before = declared_type(s[0].text);
+      before && !same(before, t) && frame_->declared.contains(s[0].text))
+    fail(s,
+         str_cat("Attempting to declare and annotate the type of variable '", s[0].text, "' that is already declared"));
   if (!same(v->type, t) && !known(v)) v = cast(v, t, s);
   frame_->declared[s[0].text] = t;
   set(s[0].text, v, s);
@@ -733,10 +742,10 @@ void Emitter::annotated(const Ast& s) {
 
 namespace {
 const char* inplace_name(const std::string& op) {
-  constexpr const char* table[][2] = {{"+", "aten::add_"}, {"-", "aten::sub_"}, {"*", "aten::mul_"}, {"/", "aten::div_"},
-                                      {"%", "aten::fmod_"}, {"&", "aten::__iand__"}, {"|", "aten::__ior__"},
-                                      {"^", "aten::__ixor__"}, {"<<", "aten::__ilshift__"}, {">>", "aten::__irshift__"},
-                                      {"**", "aten::pow_"}, {"//", "aten::floor_divide_"}};
+  constexpr const char* table[][2] = {
+      {"+", "aten::add_"},         {"-", "aten::sub_"},         {"*", "aten::mul_"},    {"/", "aten::div_"},
+      {"%", "aten::fmod_"},        {"&", "aten::__iand__"},     {"|", "aten::__ior__"}, {"^", "aten::__ixor__"},
+      {"<<", "aten::__ilshift__"}, {">>", "aten::__irshift__"}, {"**", "aten::pow_"},   {"//", "aten::floor_divide_"}};
   for (const auto& row : table)
     if (op == row[0]) return row[1];
   return nullptr;
@@ -786,8 +795,10 @@ void Emitter::augmented(const Ast& s) {
   Val* old = base->type->is(K::kClass) ? call_method(base, "__getitem__", {{where, "", index}}, where)
                                        : op("aten::__getitem__", {base, index}, where);
   Val* v = combined(old);
-  if (base->type->is(K::kClass)) call_method(base, "__setitem__", {{where, "", index}, {where, "", v}}, where);
-  else op("aten::_set_item", {base, index, v}, where);
+  if (base->type->is(K::kClass))
+    call_method(base, "__setitem__", {{where, "", index}, {where, "", v}}, where);
+  else
+    op("aten::_set_item", {base, index, v}, where);
 }
 void Emitter::delete_statement(const Ast& s) {
   for (const Ast* t : s.kids) {
@@ -807,10 +818,12 @@ void Emitter::delete_statement(const Ast& s) {
 void Emitter::attribute_assign(const Ast& target, Val* value, const Range& where) {
   Val* object = expr(target[0]);
   TypePtr t = object->type;
-  if (!t->is(K::kClass)) fail(where, str_cat("Tried to set an attribute: ", target.text, " on a non-class: ", t->annotation()));
+  if (!t->is(K::kClass))
+    fail(where, str_cat("Tried to set an attribute: ", target.text, " on a non-class: ", t->annotation()));
   ClassDef* def = t->def;
   if (const Property* p = def->property(target.text)) {
-    if (!p->setter) fail(where, str_cat("Tried to set property ", target.text, " of ", def->name, ", which has no setter"));
+    if (!p->setter)
+      fail(where, str_cat("Tried to set property ", target.text, " of ", def->name, ", which has no setter"));
     call_function(*p->setter, {{where, "", value}}, where, object);
     return;
   }
@@ -822,14 +835,16 @@ void Emitter::attribute_assign(const Ast& target, Val* value, const Range& where
   if (!a && def->constant(target.text))
     fail(where, str_cat("Tried to set a constant attribute: ", target.text, " of ", def->name));
   if (!a)
-    fail(where, str_cat("Tried to set nonexistent attribute: ", target.text, ". Did you forget to initialize it in __init__()?"));
+    fail(where, str_cat("Tried to set nonexistent attribute: ", target.text,
+                        ". Did you forget to initialize it in __init__()?"));
   Val* fitting = is_subtype(value->type, a->type) ? value : nullptr;
   if (!fitting && value->node && value->node->kind == N::kList && value->node->in.empty() && a->type->is(K::kList)) {
     value->type = a->type;
     fitting = value;
   }
   if (!fitting)
-    fail(where, str_cat("Wrong type for attribute assignment. Expected ", a->type->annotation(), " but got ", value->type->annotation()));
+    fail(where, str_cat("Wrong type for attribute assignment. Expected ", a->type->annotation(), " but got ",
+                        value->type->annotation()));
   Node* n = node(N::kSetAttr, {object, fitting}, where);
   n->name = target.text;
 }

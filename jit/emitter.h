@@ -33,7 +33,7 @@ class Emitter {
   // The whole function.
   void run(const Ast& def);
   // One expression as a value of a type (null: whatever it is): defaults.
-  void run_expression(const Ast& e, TypePtr t);
+  void run_expression(const Ast& e, TypePtr t, int64_t size = -1);
 
  private:
   // --- variables (emit_statements.cc) ---
@@ -135,21 +135,21 @@ class Emitter {
   Val* op(const std::string& name, std::vector<Argument> args, const Range& where);
   Val* op(const std::string& name, std::initializer_list<Val*> args, const Range& where);
   Val* try_op(const std::string& name, const std::vector<Argument>& args, const Range& where, std::string* why);
-  bool match(const std::vector<Formal>& formals, bool vararg, const std::vector<Argument>& args, bool convert, const Range& where,
-             std::vector<Val*>* out, TypeVars* vars, std::string* why);
+  bool match(const std::vector<Formal>& formals, bool vararg, const std::vector<Argument>& args, bool convert,
+             const Range& where, std::vector<Val*>* out, TypeVars* vars, std::string* why);
   Val* convert(Val* v, const Formal& f, TypePtr concrete, bool allow, const Range& where);
   Val* packed(Node* n, const std::vector<TypePtr>& rets, const std::vector<std::string>* names = nullptr);
   Val* isinstance_call(const Ast& e);
   std::vector<TypePtr> types_of_argument(const Ast& e);
   Sugar fork_call(const Ast& e);
-  Val* cast_to(Val* v, TypePtr t, const Range& where, const char* what);
+  Val* cast_to(Val* v, TypePtr t, const Range& where, const char* what, int64_t size = -1, bool allow = false);
 
   // --- iteration ---
   // What a loop goes over, as a number of steps and what each binds; or a list to unroll.
   struct Iteration {
     std::vector<Sugar> unrolled;
     bool is_unrolled = false;
-    Val* trips = nullptr;  // null: unbounded
+    Val* trips = nullptr;          // null: unbounded
     std::vector<Iteration> parts;  // zip, enumerate
     enum Kind : uint8_t { kIndexed, kRange, kTuple } kind = kIndexed;
     Val *base = nullptr, *start = nullptr, *step = nullptr;
@@ -174,7 +174,9 @@ class Emitter {
   std::vector<Val*> unpacked(Val* v, size_t n, const Range& where, bool exact = true);
   TypePtr annotation(const Ast& a) { return type_of_annotation(a, resolver_, *function_.unit); }
   // A value that is known while compiling.
-  static const Value* known(const Val* v) { return v->node && v->node->kind == N::kConstant ? &v->node->constant : nullptr; }
+  static const Value* known(const Val* v) {
+    return v->node && v->node->kind == N::kConstant ? &v->node->constant : nullptr;
+  }
   static std::string dotted(const Ast& e);
 
   Function& function_;

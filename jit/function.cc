@@ -16,16 +16,23 @@ struct NamedType {
   const char* name;
   K kind;
 };
-constexpr NamedType kTypeNames[] = {
-    {"Tensor", K::kTensor}, {"int", K::kInt},       {"float", K::kFloat},   {"bool", K::kBool},       {"complex", K::kComplex},
-    {"str", K::kStr},       {"None", K::kNone},     {"NoneType", K::kNone}, {"Device", K::kDevice},   {"device", K::kDevice},
-    {"Any", K::kAny},       {"number", K::kNumber}, {"Scalar", K::kNumber}, {"Generator", K::kGenerator}, {"Storage", K::kStorage},
-    {"Stream", K::kStream}, {"Layout", K::kInt},    {"dtype", K::kInt},     {"layout", K::kInt},      {"memory_format", K::kInt},
-    {"PyObject", K::kPython}, {"AnyEnumType", K::kAny}, {"AnyClassType", K::kAny}};
-constexpr NamedType kGenericNames[] = {{"List", K::kList},     {"list", K::kList},     {"Dict", K::kDict},   {"dict", K::kDict},
-                                       {"Tuple", K::kTuple},   {"tuple", K::kTuple},   {"Optional", K::kOptional},
-                                       {"Union", K::kUnion},   {"Future", K::kFuture}, {"RRef", K::kRRef},   {"Await", K::kAwait},
-                                       {"Final", K::kAny},     {"Sequence", K::kList}, {"OrderedDict", K::kDict}};
+constexpr NamedType kTypeNames[] = {{"Tensor", K::kTensor},   {"int", K::kInt},
+                                    {"float", K::kFloat},     {"bool", K::kBool},
+                                    {"complex", K::kComplex}, {"str", K::kStr},
+                                    {"None", K::kNone},       {"NoneType", K::kNone},
+                                    {"Device", K::kDevice},   {"device", K::kDevice},
+                                    {"Any", K::kAny},         {"number", K::kNumber},
+                                    {"Scalar", K::kNumber},   {"Generator", K::kGenerator},
+                                    {"Storage", K::kStorage}, {"Stream", K::kStream},
+                                    {"Layout", K::kInt},      {"dtype", K::kInt},
+                                    {"layout", K::kInt},      {"memory_format", K::kInt},
+                                    {"PyObject", K::kPython}, {"AnyEnumType", K::kAny},
+                                    {"AnyClassType", K::kAny}};
+constexpr NamedType kGenericNames[] = {{"List", K::kList},         {"list", K::kList},       {"Dict", K::kDict},
+                                       {"dict", K::kDict},         {"Tuple", K::kTuple},     {"tuple", K::kTuple},
+                                       {"Optional", K::kOptional}, {"Union", K::kUnion},     {"Future", K::kFuture},
+                                       {"RRef", K::kRRef},         {"Await", K::kAwait},     {"Final", K::kAny},
+                                       {"Sequence", K::kList},     {"OrderedDict", K::kDict}};
 template <size_t N>
 const NamedType* named(const NamedType (&table)[N], std::string_view name) {
   for (const NamedType& t : table)
@@ -43,9 +50,10 @@ std::recursive_mutex& compile_lock() {
 }
 
 bool builtin_name(const std::string& name, Sugar* out) {
-  constexpr const char* specials[] = {"print", "len", "range", "enumerate", "zip", "reversed", "sorted", "min", "max", "sum", "abs",
-                                      "round", "pow", "divmod", "any", "all", "isinstance", "hasattr", "getattr", "ord", "chr",
-                                      "hex", "oct", "bin", "hash", "list", "dict", "tuple", "super", "type"};
+  constexpr const char* specials[] = {
+      "print", "len",   "range", "enumerate", "zip",  "reversed", "sorted",     "min",     "max",     "sum",
+      "abs",   "round", "pow",   "divmod",    "any",  "all",      "isinstance", "hasattr", "getattr", "ord",
+      "chr",   "hex",   "oct",   "bin",       "hash", "list",     "dict",       "tuple",   "super",   "type"};
   for (const char* s : specials)
     if (name == s) {
       *out = Sugar(Sugar::kSpecial, name);
@@ -56,9 +64,10 @@ bool builtin_name(const std::string& name, Sugar* out) {
       *out = Sugar::of_type(simple_type(named(kTypeNames, name)->kind));
       return true;
     }
-  for (std::string_view e : {"Exception", "RuntimeError", "ValueError", "TypeError", "IndexError", "KeyError", "AssertionError",
-                             "NotImplementedError", "AttributeError", "OverflowError", "ArithmeticError", "StopIteration",
-                             "ZeroDivisionError", "LookupError", "OSError", "NameError"})
+  for (std::string_view e :
+       {"Exception", "RuntimeError", "ValueError", "TypeError", "IndexError", "KeyError", "AssertionError",
+        "NotImplementedError", "AttributeError", "OverflowError", "ArithmeticError", "StopIteration",
+        "ZeroDivisionError", "LookupError", "OSError", "NameError"})
     if (name == e) {
       *out = Sugar(Sugar::kException, "builtins." + name);
       return true;
@@ -120,8 +129,10 @@ TypePtr type_of_annotation(const Ast& a, Resolver* resolver, Unit& unit) {
         if (const NamedType* t = named(kTypeNames, name)) return simple_type(t->kind);
         if (const NamedType* g = named(kGenericNames, name)) {
           if (g->kind == K::kAny) return nullptr;  // Final alone
-          if (name == "list" || name == "dict" || name == "tuple" || g->kind == K::kList || g->kind == K::kDict || g->kind == K::kTuple)
-            fail(a, str_cat("Attempted to use ", name, " without a contained type. Please add a contained type, e.g. ", name, "[int]"));
+          if (name == "list" || name == "dict" || name == "tuple" || g->kind == K::kList || g->kind == K::kDict ||
+              g->kind == K::kTuple)
+            fail(a, str_cat("Attempted to use ", name, " without a contained type. Please add a contained type, e.g. ",
+                            name, "[int]"));
         }
       }
       break;
@@ -181,9 +192,16 @@ void Function::read_signature() {
     Param x;
     x.name = p.text;
     x.keyword_only = p.number != 0;
-    if (i == 0 && owner && !is_static) x.type = owner->type;
-    else if (p[0].is(A::kEmpty)) x.type = inferred_tensor();
-    else x.type = type_of_annotation(p[0], resolver.get(), *unit);
+    if (i == 0 && owner && !is_static)
+      x.type = owner->type;
+    else if (p[0].is(A::kEmpty))
+      x.type = inferred_tensor();
+    else
+      x.type = type_of_annotation(p[0], resolver.get(), *unit);
+    const Ast* note = p.kids[0];  // also inside of Optional[]
+    if (note->is(A::kSubscript) && last_part((*note)[0]) == "Optional") note = note->kids[1];
+    if (note->is(A::kSubscript) && last_part((*note)[0]).starts_with("BroadcastingList"))
+      x.size = last_part((*note)[0]).back() - '0';
     if (!p[1].is(A::kEmpty)) x.default_source = p.kids[1], x.has_default = true;
     args.push_back(std::move(x));
   }
@@ -197,9 +215,10 @@ void Function::read_signature() {
     Graph g;
     Function scratch;
     scratch.unit = unit, scratch.resolver = resolver;
-    Emitter(scratch, g, resolver.get()).run_expression(*p.default_source, p.type->inferred ? nullptr : p.type);
+    Emitter(scratch, g, resolver.get()).run_expression(*p.default_source, p.type->inferred ? nullptr : p.type, p.size);
     if (!is_subtype(g.top->returns[0]->type, p.type))
-      fail(*p.default_source, str_cat("Expected a default value of type ", p.type->described(), " on parameter \"", p.name, "\"."));
+      fail(*p.default_source,
+           str_cat("Expected a default value of type ", p.type->described(), " on parameter \"", p.name, "\"."));
     p.default_value = run_graph(g, nullptr, 0);
   }
 }
@@ -262,7 +281,8 @@ std::string Function::schema() const {
   return s + ") -> " + (ret ? ret->str() : "?");
 }
 
-Function* define(Unit& unit, const Ast& def, const std::string& qualified, IntrusivePtr<Resolver> resolver, ClassDef* owner) {
+Function* define(Unit& unit, const Ast& def, const std::string& qualified, IntrusivePtr<Resolver> resolver,
+                 ClassDef* owner) {
   auto f = std::make_unique<Function>();
   f->name = def.text;
   f->qualified = qualified;
@@ -286,7 +306,10 @@ ClassDef* define_class(Unit& unit, const Ast& source, const std::string& qualifi
     named_tuple(unit, qualified, std::move(fields), std::move(types));
     return nullptr;
   }
-  ClassDef* def = unit.new_class(base == "Interface" ? K::kInterface : base == "Enum" ? K::kEnum : K::kClass, qualified);
+  ClassDef* def = unit.new_class(base == "Interface" ? K::kInterface
+                                 : base == "Enum"    ? K::kEnum
+                                                     : K::kClass,
+                                 qualified);
   def->is_module = base == "Module";
   std::vector<std::string> parameters, buffers;
   const auto strings = [](const Ast& list) {
@@ -314,18 +337,20 @@ ClassDef* define_class(Unit& unit, const Ast& source, const std::string& qualifi
   for (const Ast* s : source[0].kids) {
     if (s->is(A::kAssign) && (*s)[1].is(A::kName)) {
       const std::string& name = (*s)[1].text;
-      if (name == "__parameters__") parameters = strings((*s)[0]);
-      else if (name == "__buffers__") buffers = strings((*s)[0]);
-      else if (name == "__constants__" || name == "__annotations__" || name == "__slots__") {}
-      else if (def->type->is(K::kEnum)) {
+      if (name == "__parameters__")
+        parameters = strings((*s)[0]);
+      else if (name == "__buffers__")
+        buffers = strings((*s)[0]);
+      else if (name == "__constants__" || name == "__annotations__" || name == "__slots__") {
+      } else if (def->type->is(K::kEnum)) {
         auto [v, t] = evaluate((*s)[0], nullptr);
         def->items.push_back({name, std::move(v), t});
       } else {
         auto [v, t] = evaluate((*s)[0], nullptr);
         def->constants.push_back({name, std::move(v), t});
       }
-    } else if (s->is(A::kAssign) && (*s)[1].is(A::kSubscript) && (*s)[1][0].is(A::kName) && (*s)[1][0].text == "__annotations__" &&
-               (*s)[1][1].is(A::kString)) {
+    } else if (s->is(A::kAssign) && (*s)[1].is(A::kSubscript) && (*s)[1][0].is(A::kName) &&
+               (*s)[1][0].text == "__annotations__" && (*s)[1][1].is(A::kString)) {
       add_attribute((*s)[1][1].text, (*s)[0]);
     } else if (s->is(A::kAnnAssign) && (*s)[0].is(A::kName)) {
       const Ast& type = (*s)[1];
@@ -333,8 +358,10 @@ ClassDef* define_class(Unit& unit, const Ast& source, const std::string& qualifi
       if (!(*s)[2].is(A::kEmpty)) {
         TypePtr t = type_of_annotation(type, resolver.get(), unit);
         auto [v, own] = evaluate((*s)[2], t);
-        if (def->type->is(K::kEnum)) def->items.push_back({name, std::move(v), own});
-        else def->constants.push_back({name, std::move(v), t ? t : own});
+        if (def->type->is(K::kEnum))
+          def->items.push_back({name, std::move(v), own});
+        else
+          def->constants.push_back({name, std::move(v), t ? t : own});
       } else {
         add_attribute(name, type);
       }
@@ -352,10 +379,12 @@ ClassDef* define_class(Unit& unit, const Ast& source, const std::string& qualifi
       f->is_static = is_static;
       f->is_declaration = def->type->is(K::kInterface);
       if (skip) f->refused = "Non-scriptable method " + s->text + " was called";
-      if (is_property) def->properties.push_back({s->text, f, nullptr});
+      if (is_property)
+        def->properties.push_back({s->text, f, nullptr});
       else if (!setter_of.empty())
         for (Property& p : def->properties) p.name == setter_of ? void(p.setter = f) : void();
-      else (is_static ? def->statics : def->methods).push_back(f);
+      else
+        (is_static ? def->statics : def->methods).push_back(f);
       has_init = has_init || f->is_init;
     }
   }

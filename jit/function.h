@@ -21,8 +21,8 @@ std::recursive_mutex& compile_lock();
 struct Resolver : RefCounted {
   // False: nothing of that name.
   virtual bool resolve(const std::string& name, const Range& where, Sugar* out) = 0;
-  // A method or attribute that a class does not have yet: the host may add it (then `out` stays as it is) or say what it
-  // means. False: there is none.
+  // A method or attribute that a class does not have yet: the host may add it (then `out` stays as it is) or say what
+  // it means. False: there is none.
   virtual bool add_member(ClassDef&, const std::string&, const Range&, Sugar*) { return false; }
 };
 
@@ -32,6 +32,7 @@ struct Param {
   const Ast* default_source = nullptr;
   bool has_default = false;
   bool keyword_only = false;
+  int64_t size = -1;  // of BroadcastingList2: one number stands for both
   Value default_value;
 };
 
@@ -44,7 +45,7 @@ struct Function {
   bool is_static = false;
   bool is_declaration = false;  // of an interface: without a body
   bool is_init = false;
-  std::string refused;  // what calling it raises: an unused one
+  std::string refused;            // what calling it raises: an unused one
   IntrusivePtr<HostObject> host;  // stays with the host: an ignored one
   std::vector<Param> args;
   TypePtr ret = nullptr;  // null: found by compiling
@@ -60,7 +61,7 @@ struct Function {
   Graph& ensure_graph();
   // "f(Tensor x, int n=3) -> Tensor"
   std::string schema() const;
-  const Code& code();      // compiled at the first run
+  const Code& code();  // compiled at the first run
   void drop_code();
   bool has_graph() const { return graph != nullptr; }
   const std::string& display_name() const { return name; }

@@ -13,18 +13,45 @@ namespace tessera::jit {
 namespace {
 
 enum class I : uint8_t {
-  kOp,       // any operator: operands to results
-  kKernel,   // one of the registry that takes its values as they are
-  kIntAdd, kIntSub, kIntMul, kIntLt, kIntGt, kIntLe, kIntGe, kIntEq, kIntNe, kNot, kAnd,
-  kMove,     // dst = src
-  kTake,     // the same, src is not needed any more
+  kOp,      // any operator: operands to results
+  kKernel,  // one of the registry that takes its values as they are
+  kIntAdd,
+  kIntSub,
+  kIntMul,
+  kIntLt,
+  kIntGt,
+  kIntLe,
+  kIntGe,
+  kIntEq,
+  kIntNe,
+  kNot,
+  kAnd,
+  kMove,  // dst = src
+  kTake,  // the same, src is not needed any more
   kDrop,
   kJump,
   kJumpIfNot,
   kLoopTest,  // dst = trip < trips && condition; operands: trip, trips, condition
-  kList, kTuple, kDict, kUnpack, kTupleIndex, kTupleSlice,
-  kGetAttr, kSetAttr, kCall, kCallMethod, kCreate, kRaise, kIsInstance, kFork, kWait, kHostCall,
-  kEnumName, kEnumValue, kPrint, kReturn,
+  kList,
+  kTuple,
+  kDict,
+  kUnpack,
+  kTupleIndex,
+  kTupleSlice,
+  kGetAttr,
+  kSetAttr,
+  kCall,
+  kCallMethod,
+  kCreate,
+  kRaise,
+  kIsInstance,
+  kFork,
+  kWait,
+  kHostCall,
+  kEnumName,
+  kEnumValue,
+  kPrint,
+  kReturn,
 };
 
 struct Instruction {
@@ -77,9 +104,12 @@ class Generator {
   int32_t here() const { return static_cast<int32_t>(code_.instructions.size()); }
   int32_t operand(Val* v) {
     if (v->reg != -1) return v->reg;
-    TESSERA_CHECK(v->node && (v->node->kind == N::kConstant || v->node->kind == N::kUninitialized || v->node->kind == N::kList),
-                  "the graph uses %", v->name.empty() ? std::to_string(v->id) : v->name, " before it is computed");
-    code_.constants.push_back(v->node->kind == N::kConstant ? v->node->constant : v->node->kind == N::kList ? fixed_list(v) : Value());
+    TESSERA_CHECK(
+        v->node && (v->node->kind == N::kConstant || v->node->kind == N::kUninitialized || v->node->kind == N::kList),
+        "the graph uses %", v->name.empty() ? std::to_string(v->id) : v->name, " before it is computed");
+    code_.constants.push_back(v->node->kind == N::kConstant ? v->node->constant
+                              : v->node->kind == N::kList   ? fixed_list(v)
+                                                            : Value());
     v->reg = ~static_cast<int32_t>(code_.constants.size() - 1);
     return v->reg;
   }
@@ -101,7 +131,8 @@ class Generator {
     const auto look = [&](auto& self, Block* block) -> void {
       for (Node* n : block->nodes) {
         if (n->kind == N::kList && n->out[0]->type->is(K::kList)) {
-          bool fixed = n->out[0]->type->elem()->is(K::kInt) || n->out[0]->type->elem()->is(K::kFloat) || n->out[0]->type->elem()->is(K::kBool);
+          bool fixed = n->out[0]->type->elem()->is(K::kInt) || n->out[0]->type->elem()->is(K::kFloat) ||
+                       n->out[0]->type->elem()->is(K::kBool);
           for (const Val* v : n->in) fixed = fixed && v->node && v->node->kind == N::kConstant;
           ok[n->out[0]] = fixed;
         }
@@ -178,7 +209,8 @@ class Generator {
       if (saved[i] == to[i]) continue;
       size_t again = 0;
       for (size_t k = 0; k < saved.size(); ++k) again += saved[k] == saved[i];
-      const bool own = saved[i] != source[i] || (from[i]->node && from[i]->node->owner == owner && saved[i] >= 0 && from[i]->uses == 1);
+      const bool own = saved[i] != source[i] ||
+                       (from[i]->node && from[i]->node->owner == owner && saved[i] >= 0 && from[i]->uses == 1);
       move(to[i], saved[i], own && again == 1);
     }
   }
@@ -272,9 +304,10 @@ class Generator {
   void op(Node& n) {
     const Operator& o = *n.op;
     if (o.builtin && n.in.size() == 2 && n.in[0]->type->is(K::kInt) && n.in[1]->type->is(K::kInt)) {
-      constexpr std::pair<const char*, I> fast[] = {{"aten::add", I::kIntAdd}, {"aten::sub", I::kIntSub}, {"aten::mul", I::kIntMul},
-                                                    {"aten::lt", I::kIntLt},   {"aten::gt", I::kIntGt},   {"aten::le", I::kIntLe},
-                                                    {"aten::ge", I::kIntGe},   {"aten::eq", I::kIntEq},   {"aten::ne", I::kIntNe}};
+      constexpr std::pair<const char*, I> fast[] = {
+          {"aten::add", I::kIntAdd}, {"aten::sub", I::kIntSub}, {"aten::mul", I::kIntMul},
+          {"aten::lt", I::kIntLt},   {"aten::gt", I::kIntGt},   {"aten::le", I::kIntLe},
+          {"aten::ge", I::kIntGe},   {"aten::eq", I::kIntEq},   {"aten::ne", I::kIntNe}};
       for (const auto& [name, i] : fast)
         if (o.name == name) return simple(i, n);
     }
@@ -329,7 +362,8 @@ class Generator {
     t.at = static_cast<int32_t>(code_.operands.size()), t.n = 3;
     for (int32_t o : {trip, trips, go}) code_.operands.push_back(o);
     block(b, {});
-    const bool always = b->returns[0]->node && b->returns[0]->node->kind == N::kConstant && b->returns[0]->node->constant.boolean();
+    const bool always =
+        b->returns[0]->node && b->returns[0]->node->kind == N::kConstant && b->returns[0]->node->constant.boolean();
     std::vector<int32_t> to = carried;
     std::vector<Val*> from(b->returns.begin() + 1, b->returns.end());
     if (!always) to.push_back(go), from.push_back(b->returns[0]);
@@ -385,7 +419,8 @@ std::string trace_of(const Node* n) {
   return s;
 }
 constexpr const char* kHeading =
-    "The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript (most recent call last):\n";
+    "The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript (most recent call "
+    "last):\n";
 
 [[noreturn]] void add_trace(const Instruction& at) {
   const std::string trace = trace_of(at.node);
@@ -398,9 +433,7 @@ constexpr const char* kHeading =
     throw RunError(str_cat(kHeading, trace, rest), e.plain(), e.raised());
   } catch (const Raised& e) {
     throw RunError(whole(str_cat(e.cls.empty() ? "RuntimeError" : e.cls, ": ", e.what())), e.what(), true);
-  } catch (const NotImplementedError&) {
-    throw;
-  } catch (const std::exception& e) {
+  } catch (const NotImplementedError&) { throw; } catch (const std::exception& e) {
     throw RunError(whole(str_cat("RuntimeError: ", e.what())), e.what(), false);
   }
 }
@@ -451,7 +484,8 @@ void rare(const Instruction& i, Frame& f) {
       return;
     case I::kTupleSlice: {
       const auto& items = as<Tuple>(f.operand(i, 0)).items;
-      f.r[i.dst] = make_value<Tuple>(i.node->out[0]->type, std::vector<Value>(items.begin() + i.node->ints[0], items.begin() + i.node->ints[1]));
+      f.r[i.dst] = make_value<Tuple>(
+          i.node->out[0]->type, std::vector<Value>(items.begin() + i.node->ints[0], items.begin() + i.node->ints[1]));
       return;
     }
     case I::kSetAttr: {
@@ -475,7 +509,8 @@ void rare(const Instruction& i, Frame& f) {
       f.r[i.dst] = make_value<Instance>(i.node->out[0]->type->def);
       return;
     case I::kRaise:
-      throw Raised(std::string(f.operand(i, 0).string()), f.operand(i, 1).is_none() ? "" : std::string(f.operand(i, 1).string()));
+      throw Raised(std::string(f.operand(i, 0).string()),
+                   f.operand(i, 1).is_none() ? "" : std::string(f.operand(i, 1).string()));
     case I::kIsInstance: {
       bool is = false;
       for (TypePtr t : i.node->types) is = is || is_instance(f.operand(i, 0), t);
@@ -553,20 +588,48 @@ Value execute(const Code& code, const Value* args) {
         case I::kKernel:
           call_op(i, f);
           break;
-        case I::kIntAdd: f.r[i.dst] = Value::of(static_cast<int64_t>(static_cast<uint64_t>(x()) + static_cast<uint64_t>(y()))); break;
-        case I::kIntSub: f.r[i.dst] = Value::of(static_cast<int64_t>(static_cast<uint64_t>(x()) - static_cast<uint64_t>(y()))); break;
-        case I::kIntMul: f.r[i.dst] = Value::of(static_cast<int64_t>(static_cast<uint64_t>(x()) * static_cast<uint64_t>(y()))); break;
-        case I::kIntLt: f.r[i.dst] = Value::of(x() < y()); break;
-        case I::kIntGt: f.r[i.dst] = Value::of(x() > y()); break;
-        case I::kIntLe: f.r[i.dst] = Value::of(x() <= y()); break;
-        case I::kIntGe: f.r[i.dst] = Value::of(x() >= y()); break;
-        case I::kIntEq: f.r[i.dst] = Value::of(x() == y()); break;
-        case I::kIntNe: f.r[i.dst] = Value::of(x() != y()); break;
-        case I::kNot: f.r[i.dst] = Value::of(!f.operand(i, 0).boolean()); break;
-        case I::kMove: f.r[i.dst] = f.operand(i, 0); break;
-        case I::kTake: f.r[i.dst] = std::move(const_cast<Value&>(f.operand(i, 0))); break;
-        case I::kDrop: f.r[i.dst] = Value(); break;
-        case I::kJump: pc = first + i.target; break;
+        case I::kIntAdd:
+          f.r[i.dst] = Value::of(static_cast<int64_t>(static_cast<uint64_t>(x()) + static_cast<uint64_t>(y())));
+          break;
+        case I::kIntSub:
+          f.r[i.dst] = Value::of(static_cast<int64_t>(static_cast<uint64_t>(x()) - static_cast<uint64_t>(y())));
+          break;
+        case I::kIntMul:
+          f.r[i.dst] = Value::of(static_cast<int64_t>(static_cast<uint64_t>(x()) * static_cast<uint64_t>(y())));
+          break;
+        case I::kIntLt:
+          f.r[i.dst] = Value::of(x() < y());
+          break;
+        case I::kIntGt:
+          f.r[i.dst] = Value::of(x() > y());
+          break;
+        case I::kIntLe:
+          f.r[i.dst] = Value::of(x() <= y());
+          break;
+        case I::kIntGe:
+          f.r[i.dst] = Value::of(x() >= y());
+          break;
+        case I::kIntEq:
+          f.r[i.dst] = Value::of(x() == y());
+          break;
+        case I::kIntNe:
+          f.r[i.dst] = Value::of(x() != y());
+          break;
+        case I::kNot:
+          f.r[i.dst] = Value::of(!f.operand(i, 0).boolean());
+          break;
+        case I::kMove:
+          f.r[i.dst] = f.operand(i, 0);
+          break;
+        case I::kTake:
+          f.r[i.dst] = std::move(const_cast<Value&>(f.operand(i, 0)));
+          break;
+        case I::kDrop:
+          f.r[i.dst] = Value();
+          break;
+        case I::kJump:
+          pc = first + i.target;
+          break;
         case I::kJumpIfNot:
           if (!f.operand(i, 0).boolean()) pc = first + i.target;
           break;
@@ -586,9 +649,7 @@ Value execute(const Code& code, const Value* args) {
           rare(i, f);
       }
     }
-  } catch (...) {
-    add_trace(pc[-1]);
-  }
+  } catch (...) { add_trace(pc[-1]); }
 }
 
 struct RestoreGrad {
@@ -632,7 +693,8 @@ void Function::drop_code() { code_.reset(); }
 Value call(Function& f, std::vector<Value> args) {
   f.ensure_schema();
   for (size_t k = args.size(); k < f.args.size(); ++k) {
-    TESSERA_CHECK(f.args[k].has_default, f.name, "() is missing value for argument '", f.args[k].name, "'. Declaration: ", f.schema());
+    TESSERA_CHECK(f.args[k].has_default, f.name, "() is missing value for argument '", f.args[k].name,
+                  "'. Declaration: ", f.schema());
     args.push_back(f.args[k].default_value);
   }
   const RestoreGrad restore;

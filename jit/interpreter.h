@@ -11,7 +11,8 @@ namespace tessera::jit {
 // What a program raised or an operator threw, with the lines of the program that led there.
 class RunError : public Error {
  public:
-  RunError(const std::string& message, const std::string& plain, bool raised) : Error(message), plain_(plain), raised_(raised) {}
+  RunError(const std::string& message, const std::string& plain, bool raised)
+      : Error(message), plain_(plain), raised_(raised) {}
   const std::string& plain() const { return plain_; }
   bool raised() const { return raised_; }  // by the program itself
 

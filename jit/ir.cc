@@ -8,11 +8,35 @@
 namespace tessera::jit {
 namespace {
 
-constexpr const char* kPrimNames[] = {
-    "",           "Constant",   "If",         "Loop",       "ListConstruct", "DictConstruct", "TupleConstruct",
-    "TupleUnpack", "ListUnpack", "TupleIndex", "TupleSlice", "GetAttr",       "SetAttr",       "CallMethod",
-    "CallFunction", "CreateObject", "unchecked_cast", "Uninitialized", "RaiseException", "isinstance", "fork", "",
-    "PythonOp",   "EnumName",   "EnumValue",  "format",     "Print",         "Enter",         "Exit"};
+constexpr const char* kPrimNames[] = {"",
+                                      "Constant",
+                                      "If",
+                                      "Loop",
+                                      "ListConstruct",
+                                      "DictConstruct",
+                                      "TupleConstruct",
+                                      "TupleUnpack",
+                                      "ListUnpack",
+                                      "TupleIndex",
+                                      "TupleSlice",
+                                      "GetAttr",
+                                      "SetAttr",
+                                      "CallMethod",
+                                      "CallFunction",
+                                      "CreateObject",
+                                      "unchecked_cast",
+                                      "Uninitialized",
+                                      "RaiseException",
+                                      "isinstance",
+                                      "fork",
+                                      "",
+                                      "PythonOp",
+                                      "EnumName",
+                                      "EnumValue",
+                                      "format",
+                                      "Print",
+                                      "Enter",
+                                      "Exit"};
 
 class Printer {
  public:
@@ -27,9 +51,7 @@ class Printer {
   }
 
  private:
-  static std::string name(const Val* v) {
-    return v ? "%" + (v->name.empty() ? std::to_string(v->id) : v->name) : "%?";
-  }
+  static std::string name(const Val* v) { return v ? "%" + (v->name.empty() ? std::to_string(v->id) : v->name) : "%?"; }
   static std::string typed(const Val* v) { return str_cat(name(v), " : ", v->type->str()); }
   static std::string list(const std::vector<Val*>& all) {
     std::string s;
@@ -120,8 +142,7 @@ std::string constant_text(const Value& v, TypePtr t) {
 void Graph::set_name(Val* v, const std::string& base) {
   std::string stem = base;
   const size_t dot = stem.rfind('.');
-  if (dot != std::string::npos && stem.find_first_not_of("0123456789", dot + 1) == std::string::npos)
-    stem.resize(dot);
+  if (dot != std::string::npos && stem.find_first_not_of("0123456789", dot + 1) == std::string::npos) stem.resize(dot);
   if (stem.empty() || (stem[0] >= '0' && stem[0] <= '9')) return;
   int& n = names_[stem];
   v->name = stem + (n ? str_cat(".", n) : std::string());

@@ -23,7 +23,8 @@ enum class N : uint8_t {
   kOp,  // op
   kConstant,
   kIf,    // inputs: condition; blocks: two, whose returns are the outputs
-  kLoop,  // inputs: most trips, first condition, carried values; block: parameters trip, carried; returns condition, carried
+  kLoop,  // inputs: most trips, first condition, carried values; block: parameters trip, carried; returns condition,
+          // carried
   kList,
   kDict,  // inputs: key, value ...
   kTuple,
@@ -75,8 +76,8 @@ struct Node {
   int64_t ints[2] = {0, 0};
   IntrusivePtr<HostObject> host;
   Range range;
-  std::string scope;  // of traced ones
-  const Node* caller = nullptr;        // the call that it was inlined from
+  std::string scope;                      // of traced ones
+  const Node* caller = nullptr;           // the call that it was inlined from
   const Function* function_of = nullptr;  // that it was written in
 
   std::string kind_name() const;  // "aten::add", "prim::If"

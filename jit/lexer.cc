@@ -5,9 +5,8 @@
 namespace tessera::jit {
 namespace {
 
-constexpr std::string_view kOperators[] = {"**=", "//=", ">>=", "<<=", "...", "->", "**", "//", ">>", "<<", "<=",
-                                           ">=",  "==",  "!=",  ":=",  "+=",  "-=", "*=", "/=", "%=", "&=", "|=",
-                                           "^=",  "@="};
+constexpr std::string_view kOperators[] = {"**=", "//=", ">>=", "<<=", "...", "->", "**", "//", ">>", "<<", "<=", ">=",
+                                           "==",  "!=",  ":=",  "+=",  "-=",  "*=", "/=", "%=", "&=", "|=", "^=", "@="};
 
 bool name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80); }
 bool digit(char c) { return c >= '0' && c <= '9'; }
@@ -61,7 +60,8 @@ class Lexer {
   }
   [[noreturn]] void bad(const char* why, size_t at) {
     Range r;
-    r.source = &source_, r.begin = static_cast<uint32_t>(at), r.end = static_cast<uint32_t>(std::min(at + 1, s_.size()));
+    r.source = &source_, r.begin = static_cast<uint32_t>(at),
+    r.end = static_cast<uint32_t>(std::min(at + 1, s_.size()));
     fail(r, why);
   }
   // At the beginning of a line: INDENT or DEDENT; lines without code count for nothing. False at the end.
@@ -149,7 +149,7 @@ class Lexer {
       while (name_start(peek()) || digit(peek())) ++at_;
     } else {
       while (digit(peek()) || peek() == '_') ++at_;
-      if (peek() == '.' ) ++at_;
+      if (peek() == '.') ++at_;
       while (digit(peek()) || peek() == '_') ++at_;
       if ((peek() | 0x20) == 'e' && (digit(peek(1)) || ((peek(1) == '+' || peek(1) == '-') && digit(peek(2))))) {
         at_ += 2;

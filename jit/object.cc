@@ -65,8 +65,10 @@ void Dict::set(const Value& k, Value v) {
     return;
   }
   items.emplace_back(k, std::move(v));
-  if (items.size() == kFew + 1) reindex();
-  else if (items.size() > kFew) index_.emplace(hash_of(k), items.size() - 1);
+  if (items.size() == kFew + 1)
+    reindex();
+  else if (items.size() > kFew)
+    index_.emplace(hash_of(k), items.size() - 1);
 }
 bool Dict::erase(const Value& k) {
   const size_t i = place(k);
@@ -157,8 +159,8 @@ std::string number_text(double d) {
   char buffer[40];
   const double size = std::fabs(d);
   const bool plain = size == 0 || (size >= 1e-4 && size < 1e16);
-  const auto [end, error] =
-      std::to_chars(buffer, buffer + sizeof buffer, d, plain ? std::chars_format::fixed : std::chars_format::scientific);
+  const auto [end, error] = std::to_chars(buffer, buffer + sizeof buffer, d,
+                                          plain ? std::chars_format::fixed : std::chars_format::scientific);
   std::string s(buffer, end);
   if (plain && s.find('.') == std::string::npos) s += ".0";
   return s;

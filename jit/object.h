@@ -1,5 +1,5 @@
-// What a scripted program computes with besides numbers, strings and tensors: lists, dicts, tuples and instances, shared
-// by reference as in Python. They stand in a Value as objects; which of them one is follows from its type.
+// What a scripted program computes with besides numbers, strings and tensors: lists, dicts, tuples and instances,
+// shared by reference as in Python. They stand in a Value as objects; which of them one is follows from its type.
 #pragma once
 
 #include <string>

@@ -55,9 +55,13 @@ void add_arithmetic(Table& t) {
   for (const ArithmeticEntry& e : arithmetic_entries())
     for (const auto& k : kinds) {
       if (k.rank == 2 && !e.complex) continue;
-      const char* result = e.result == 'b' ? "bool" : e.result == 'p' ? types[k.rank] : k.rank == 0 ? "float" : types[k.rank];
+      const char* result = e.result == 'b'   ? "bool"
+                           : e.result == 'p' ? types[k.rank]
+                           : k.rank == 0     ? "float"
+                                             : types[k.rank];
       if (e.result == 'f' && k.rank == 3) result = e.complex ? "Scalar" : "float";
-      std::string schema = str_cat(e.name, *k.overload ? "." : "", k.overload, "(", k.a, " a, ", k.b, " b) -> ", result);
+      std::string schema =
+          str_cat(e.name, *k.overload ? "." : "", k.overload, "(", k.a, " a, ", k.b, " b) -> ", result);
       t.entries[e.name].push_back({nullptr, nullptr, std::move(schema), e.function, true});
     }
 }
@@ -140,7 +144,8 @@ void set_operators(OpInfoList all) {
   if (!t.entries.empty()) return;
   for (const OpInfo* i : all) t.entries[i->op->name].push_back({i, nullptr, {}, nullptr, true});
   add_arithmetic(t);
-  for (BuiltinTable b : {number_builtins(), container_builtins(), tensor_builtins(), string_builtins()}) add_builtins(t, b);
+  for (BuiltinTable b : {number_builtins(), container_builtins(), tensor_builtins(), string_builtins()})
+    add_builtins(t, b);
 }
 
 const std::vector<const Operator*>& operators_named(const std::string& name) {
@@ -196,9 +201,7 @@ class Lists {
 };
 
 // A borrowed value in place of another, whose room is not to be destroyed.
-void put(Value* at, Value v) {
-  std::memcpy(static_cast<void*>(at), static_cast<const void*>(&v), sizeof v);
-}
+void put(Value* at, Value v) { std::memcpy(static_cast<void*>(at), static_cast<const void*>(&v), sizeof v); }
 
 void convert_list(const OpArg& a, Value* at, Lists& lists) {
   if (at->tag() != Value::Tag::kObject) return;
@@ -269,8 +272,8 @@ Value from_kernel(Value v, TypePtr t) {
 }  // namespace
 
 bool needs_conversion(const OpArg& a) {
-  return a.raw_list || a.raw == TypeKind::kScalarType || a.raw == TypeKind::kLayout || a.raw == TypeKind::kMemoryFormat ||
-         a.raw == TypeKind::kDevice;
+  return a.raw_list || a.raw == TypeKind::kScalarType || a.raw == TypeKind::kLayout ||
+         a.raw == TypeKind::kMemoryFormat || a.raw == TypeKind::kDevice;
 }
 
 void call_operator(const Operator& op, const Value* given, Value* rets) {

@@ -21,7 +21,7 @@ struct OpArg {
   TypePtr type;
   Value default_value;
   bool has_default = false, keyword_only = false, is_write = false;
-  int64_t size = -1;  // of int[2]
+  int64_t size = -1;              // of int[2]
   TypeKind raw = TypeKind::kAny;  // what the registry's side wants: ScalarType, Layout ... or the element of a list
   bool raw_list = false, raw_optional = false;
 };
@@ -33,9 +33,9 @@ struct Operator {
   const OpInfo* info = nullptr;  // of the registry's
   Builtin builtin = nullptr;
   bool vararg = false;
-  bool pure = true;      // no effect, nothing random, no alias that could be written
-  bool writes = false;   // an argument
-  std::string schema;    // text
+  bool pure = true;     // no effect, nothing random, no alias that could be written
+  bool writes = false;  // an argument
+  std::string schema;   // text
   int order = 0;
 
   std::string full_name() const { return overload.empty() ? name : name + "." + overload; }

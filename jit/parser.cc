@@ -16,20 +16,20 @@ struct Level {
   std::string_view ops[6];
 };
 // Binary operators from the loosest to the tightest; comparisons and what binds looser is apart.
-constexpr Level kBinary[] = {{0, {"|"}}, {1, {"^"}}, {2, {"&"}}, {3, {"<<", ">>"}}, {4, {"+", "-"}},
-                             {5, {"*", "/", "//", "%", "@"}}};
+constexpr Level kBinary[] = {{0, {"|"}},        {1, {"^"}},      {2, {"&"}},
+                             {3, {"<<", ">>"}}, {4, {"+", "-"}}, {5, {"*", "/", "//", "%", "@"}}};
 constexpr int kLevels = 6;
 constexpr std::string_view kReserved[] = {
-    "False", "None", "True",  "and",    "as",   "assert", "async", "await",    "break",  "class", "continue", "def",
-    "del",   "elif", "else",  "except", "for",  "finally", "from", "global", "if",       "import", "in",    "is",
-    "lambda", "nonlocal", "not", "or", "pass", "raise",  "return", "try",   "while",    "with",   "yield"};
+    "False",  "None",     "True", "and",    "as",   "assert",  "async",  "await",  "break", "class",  "continue", "def",
+    "del",    "elif",     "else", "except", "for",  "finally", "from",   "global", "if",    "import", "in",       "is",
+    "lambda", "nonlocal", "not",  "or",     "pass", "raise",   "return", "try",    "while", "with",   "yield"};
 struct Refused {
   std::string_view word, name;
 };
-constexpr Refused kRefused[] = {{"import", "import statements"}, {"from", "import statements"}, {"try", "try blocks"},
-                                {"global", "global variables"},  {"nonlocal", "nonlocal variables"},
-                                {"async", "async functions"},    {"yield", "yield statements"},
-                                {"await", "await expressions"}};
+constexpr Refused kRefused[] = {
+    {"import", "import statements"}, {"from", "import statements"},      {"try", "try blocks"},
+    {"global", "global variables"},  {"nonlocal", "nonlocal variables"}, {"async", "async functions"},
+    {"yield", "yield statements"},   {"await", "await expressions"}};
 
 class Parser {
  public:
@@ -84,7 +84,9 @@ class Parser {
     const std::string_view got = is(T::kEnd) ? "the end" : is(T::kNewline) ? "a new line" : tok().text;
     fail(here(), str_cat("expected ", what, " but found '", got, "' here"));
   }
-  [[noreturn]] void refuse(std::string_view what) { throw UnsupportedError(str_cat(what, " aren't supported"), here()); }
+  [[noreturn]] void refuse(std::string_view what) {
+    throw UnsupportedError(str_cat(what, " aren't supported"), here());
+  }
   void expect(std::string_view s) {
     if (!accept(s)) expected(s);
   }
@@ -242,8 +244,10 @@ class Parser {
         ++at_;
         Ast* a = node(A::kAttr, e->begin);
         a->kids.push_back(e);
-        if (is("None")) ++at_, a->text = "None";
-        else a->text = name();
+        if (is("None"))
+          ++at_, a->text = "None";
+        else
+          a->text = name();
         e = finish(a);
       } else {
         return e;
@@ -372,8 +376,11 @@ class Parser {
       }
       return finish(d);
     }
-    const A constant = is("True") ? A::kTrue : is("False") ? A::kFalse : is("None") ? A::kNone
-                       : is("...") ? A::kEllipsis : A::kEmpty;
+    const A constant = is("True")    ? A::kTrue
+                       : is("False") ? A::kFalse
+                       : is("None")  ? A::kNone
+                       : is("...")   ? A::kEllipsis
+                                     : A::kEmpty;
     Ast* n = node(constant == A::kEmpty ? A::kName : constant);
     if (constant != A::kEmpty) {
       ++at_;
@@ -568,8 +575,10 @@ class Parser {
     if (accept("del")) {
       n->kind = A::kDelete;
       const Ast* e = expressions();
-      if (e->is(A::kTuple)) n->kids = e->kids;
-      else n->kids = {e};
+      if (e->is(A::kTuple))
+        n->kids = e->kids;
+      else
+        n->kids = {e};
       return finish(n);
     }
     return assignment();
@@ -632,8 +641,11 @@ class Parser {
     bool keyword_only = false;
     std::vector<Ast*> all;
     while (!accept(")")) {
-      if (is("**")) throw UnsupportedError("Compiled functions can't take variable number of arguments or use "
-                                           "keyword-only arguments with defaults", here());
+      if (is("**"))
+        throw UnsupportedError(
+            "Compiled functions can't take variable number of arguments or use "
+            "keyword-only arguments with defaults",
+            here());
       if (accept("*")) {
         if (!is(",")) throw UnsupportedError("Compiled functions can't take variable number of arguments", here());
         keyword_only = true;
@@ -647,9 +659,7 @@ class Parser {
         all.push_back(finish(p));
         params->kids.push_back(p);
       }
-      if (!is(")")) {
-        expect(",");
-      }
+      if (!is(")")) { expect(","); }
     }
     finish(params);
     n->kids = {params, accept("->") ? expression() : empty()};
@@ -720,7 +730,8 @@ const Ast* parse_source(Source& source) { return Parser(source).module(); }
 const Ast* parse_expression(Source& source) { return Parser(source).whole_expression(); }
 
 int Source::line_of(size_t offset) const {
-  return first_line_ + static_cast<int>(std::count(text_.begin(), text_.begin() + std::min(offset, text_.size()), '\n'));
+  return first_line_ +
+         static_cast<int>(std::count(text_.begin(), text_.begin() + std::min(offset, text_.size()), '\n'));
 }
 
 // Three lines before, the place, three lines after.

@@ -16,7 +16,8 @@ bool has_effect(const Node& n) {
       if (n.op->writes) return true;
       if (n.op->info || n.op->pure) return false;
       const std::string& name = n.op->name;
-      return !(name == "aten::tensor" || name == "aten::as_tensor" || name == "prim::data" || name == "aten::is_grad_enabled");
+      return !(name == "aten::tensor" || name == "aten::as_tensor" || name == "prim::data" ||
+               name == "aten::is_grad_enabled");
     }
     case N::kSetAttr:
     case N::kCallMethod:
@@ -39,11 +40,6 @@ bool has_effect(const Node& n) {
 }
 
 namespace {
-
-bool may_run_forever(const Node& n) {
-  if (n.kind != N::kLoop) return false;
-  return false;
-}
 
 // Marks what is needed, from the end.
 class Dead {
@@ -81,7 +77,8 @@ class Dead {
       Node* n = v->block->owner;
       keep(n);
       if (n->kind == N::kLoop) {
-        const size_t at = static_cast<size_t>(std::find(v->block->params.begin(), v->block->params.end(), v) - v->block->params.begin());
+        const size_t at = static_cast<size_t>(std::find(v->block->params.begin(), v->block->params.end(), v) -
+                                              v->block->params.begin());
         if (at) {
           need(n->out[at - 1]);
           need(n->in[1 + at]);
@@ -98,7 +95,7 @@ class Dead {
   }
   void effects(Block* b) {
     for (Node* n : b->nodes)
-      if (has_effect(*n) || may_run_forever(*n)) keep(n);
+      if (has_effect(*n)) keep(n);
   }
   void sweep(Block* b) {
     std::erase_if(b->nodes, [&](Node* n) { return !kept_.contains(n); });
@@ -156,11 +153,13 @@ void inline_block(Block* b, int depth) {
   }
 }
 
-const Value* constant_of(const Val* v) { return v->node && v->node->kind == N::kConstant ? &v->node->constant : nullptr; }
+const Value* constant_of(const Val* v) {
+  return v->node && v->node->kind == N::kConstant ? &v->node->constant : nullptr;
+}
 bool plain(const Value& v) {
   using Tag = Value::Tag;
-  return v.tag() == Tag::kNone || v.tag() == Tag::kBool || v.tag() == Tag::kInt || v.tag() == Tag::kDouble || v.tag() == Tag::kString ||
-         v.tag() == Tag::kDevice || v.tag() == Tag::kComplex;
+  return v.tag() == Tag::kNone || v.tag() == Tag::kBool || v.tag() == Tag::kInt || v.tag() == Tag::kDouble ||
+         v.tag() == Tag::kString || v.tag() == Tag::kDevice || v.tag() == Tag::kComplex;
 }
 
 void fold_block(Graph& g, Block* b) {
@@ -185,8 +184,7 @@ void fold_block(Graph& g, Block* b) {
             n->kind = N::kConstant, n->constant = std::move(r), n->in.clear(), n->op = nullptr;
             if (!n->constant.is_none()) n->out[0]->type = type_of(n->constant);
           }
-        } catch (const Error&) {
-        }
+        } catch (const Error&) {}
       }
     }
     if (n->kind == N::kTupleIndex && n->in[0]->node && n->in[0]->node->kind == N::kTuple)
@@ -202,6 +200,15 @@ void fold_block(Graph& g, Block* b) {
       for (size_t k = 0; k < n->out.size(); ++k) n->out[k]->same = n->in[0]->node->in[k];
       continue;
     }
+    if (n->kind == N::kCast && same(n->in[0]->type, n->out[0]->type)) {
+      n->out[0]->same = n->in[0];
+      continue;
+    }
+    if (n->kind == N::kOp && (n->op->name == "aten::__is__" || n->op->name == "aten::__isnot__") && n->in.size() == 2)
+      if (const Value* c = constant_of(n->in[1]); c && c->is_none() && !accepts_none(n->in[0]->type)) {
+        n->constant = Value::of(n->op->name == "aten::__isnot__");
+        n->kind = N::kConstant, n->in.clear(), n->op = nullptr;
+      }
     if (n->kind == N::kIf)
       if (const Value* c = constant_of(n->in[0])) {
         Block* taken = n->blocks[c->boolean() ? 0 : 1];
@@ -228,14 +235,15 @@ struct Share {
     if (n.kind == N::kConstant) return plain(n.constant);
     if (n.kind != N::kOp || !n.op->builtin || !n.op->pure) return false;
     for (const Val* v : n.in)  // only of what cannot change
-      if (!(v->type->is_number() || v->type->is(K::kBool) || v->type->is(K::kStr) || v->type->is(K::kDevice) || v->type->is(K::kNone)))
+      if (!(v->type->is_number() || v->type->is(K::kBool) || v->type->is(K::kStr) || v->type->is(K::kDevice) ||
+            v->type->is(K::kNone)))
         return false;
     return true;
   }
   static bool same_node(const Node& a, const Node& b) {
     if (a.kind != b.kind || a.op != b.op || a.in != b.in) return false;
-    return a.kind != N::kConstant ||
-           (a.constant.tag() == b.constant.tag() && equal(a.constant, b.constant) && same(a.out[0]->type, b.out[0]->type));
+    return a.kind != N::kConstant || (a.constant.tag() == b.constant.tag() && equal(a.constant, b.constant) &&
+                                      same(a.out[0]->type, b.out[0]->type));
   }
   size_t key(const Node& n) {
     size_t h = static_cast<size_t>(n.kind) * 131 + reinterpret_cast<size_t>(n.op);

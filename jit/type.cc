@@ -12,11 +12,21 @@ struct SimpleName {
   const char *graph, *annotation;
 };
 constexpr SimpleName kSimple[] = {
-    {K::kTensor, "Tensor", "Tensor"},    {K::kInt, "int", "int"},          {K::kFloat, "float", "float"},
-    {K::kComplex, "complex", "complex"}, {K::kNumber, "Scalar", "number"}, {K::kBool, "bool", "bool"},
-    {K::kStr, "str", "str"},             {K::kNone, "NoneType", "NoneType"}, {K::kDevice, "Device", "Device"},
-    {K::kGenerator, "Generator", "Generator"}, {K::kStorage, "Storage", "Storage"}, {K::kStream, "Stream", "Stream"},
-    {K::kAny, "Any", "Any"},             {K::kPython, "PyObject", "PyObject"}, {K::kFunction, "Function", "Function"},
+    {K::kTensor, "Tensor", "Tensor"},
+    {K::kInt, "int", "int"},
+    {K::kFloat, "float", "float"},
+    {K::kComplex, "complex", "complex"},
+    {K::kNumber, "Scalar", "number"},
+    {K::kBool, "bool", "bool"},
+    {K::kStr, "str", "str"},
+    {K::kNone, "NoneType", "NoneType"},
+    {K::kDevice, "Device", "Device"},
+    {K::kGenerator, "Generator", "Generator"},
+    {K::kStorage, "Storage", "Storage"},
+    {K::kStream, "Stream", "Stream"},
+    {K::kAny, "Any", "Any"},
+    {K::kPython, "PyObject", "PyObject"},
+    {K::kFunction, "Function", "Function"},
 };
 
 std::string joined(const std::vector<TypePtr>& types, std::string (Type::*text)() const) {
@@ -248,8 +258,9 @@ bool fits_interface(TypePtr a, TypePtr b, std::string* why) {
         reason = str_cat("Method '", wanted->name, "' returns ", m->ret->annotation());
     }
     if (reason.empty()) continue;
-    if (why) *why = str_cat("Type '", a->annotation(), "' is not compatible with interface '", b->annotation(), "'\n  ",
-                            reason);
+    if (why)
+      *why =
+          str_cat("Type '", a->annotation(), "' is not compatible with interface '", b->annotation(), "'\n  ", reason);
     return false;
   }
   return true;

@@ -81,8 +81,8 @@ TypePtr make_type(K kind, std::vector<TypePtr> elems);  // kList, kDict, kTuple,
 inline TypePtr list_of(TypePtr t) { return make_type(K::kList, {t}); }
 inline TypePtr dict_of(TypePtr k, TypePtr v) { return make_type(K::kDict, {k, v}); }
 inline TypePtr tuple_of(std::vector<TypePtr> e) { return make_type(K::kTuple, std::move(e)); }
-TypePtr optional_of(TypePtr t);                 // Optional[Optional[T]] is Optional[T], Optional[None] is None
-TypePtr union_of(std::vector<TypePtr> types);   // normalised: flat, without members that others contain
+TypePtr optional_of(TypePtr t);                // Optional[Optional[T]] is Optional[T], Optional[None] is None
+TypePtr union_of(std::vector<TypePtr> types);  // normalised: flat, without members that others contain
 TypePtr named_tuple(Unit& unit, const std::string& name, std::vector<std::string> fields, std::vector<TypePtr> types);
 // Of a schema (SymInt is int, ScalarType is int ...).
 TypePtr from_schema(const SchemaType& t);
@@ -139,10 +139,10 @@ struct ClassDef {
   std::vector<Function*> methods;  // of an interface: declarations
   std::vector<Function*> statics;
   std::vector<Property> properties;
-  std::vector<ConstantAttribute> items;      // of an enum, in order
-  std::vector<Function*> hooks, pre_hooks;   // of a module's forward
-  IntrusivePtr<RefCounted> host;             // what the host knows it by
-  bool building = false;                     // __init__ is compiled: attributes may be added
+  std::vector<ConstantAttribute> items;     // of an enum, in order
+  std::vector<Function*> hooks, pre_hooks;  // of a module's forward
+  IntrusivePtr<RefCounted> host;            // what the host knows it by
+  bool building = false;                    // __init__ is compiled: attributes may be added
 
   int slot(std::string_view attribute) const;  // or -1
   Function* method(std::string_view name) const;

@@ -92,7 +92,9 @@ void init(PyObject* module) {
   init_autograd(module);
   init_library(module);
   init_pytree(module);
+  add_functions(module, jit_setting_functions());
   add_module(module, "_jit", jit_functions());
+  add_functions(Ref::steal(check(PyObject_GetAttrString(module, "_jit"))).get(), jit_archive_functions());
   init_jit(Ref::steal(check(PyObject_GetAttrString(module, "_jit"))).get());
   init_device_library(module);
 #ifdef TESSERA_CHECK_LOCK

@@ -4,6 +4,7 @@
 #include "jit/operator.h"
 #include "jit/passes.h"
 #include "jit/print.h"
+#include "jit/tracer.h"
 #include "python/bindings/args.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/errors.h"
@@ -19,10 +20,7 @@ using jit::TypePtr;
 
 namespace {
 
-jit::Unit& script_unit() {
-  static auto* u = new jit::Unit;
-  return *u;
-}
+jit::Unit& script_unit() { return jit_script_unit(); }
 PyObject* call_function(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames);
 
 std::string text_of(PyObject* o) { return from_python_string(o); }
@@ -56,7 +54,8 @@ struct PyHost final : jit::HostObject {
     GilAcquire gil;
     try {
       Ref list = Ref::steal(check(PyTuple_New(static_cast<Py_ssize_t>(n))));
-      for (size_t i = 0; i < n; ++i) PyTuple_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), check(jit_to_python(args[i])));
+      for (size_t i = 0; i < n; ++i)
+        PyTuple_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), check(jit_to_python(args[i])));
       Ref r = Ref::steal(check(PyObject_CallObject(object, list.get())));
       Value v;
       TESSERA_CHECK(jit_from_python(r.get(), result, &v), "a Python function returned ", Py_TYPE(r.get())->tp_name,
@@ -93,21 +92,34 @@ struct PyResolver final : jit::Resolver {
 
 }  // namespace
 
+jit::Unit& jit_script_unit() {
+  static auto* u = new jit::Unit;
+  return *u;
+}
+
 bool sugar_from_python(PyObject* told, Sugar* out) {
   if (told == Py_None) return false;
   if (!PyTuple_Check(told) || PyTuple_GET_SIZE(told) < 2) throw TypeError("the host described a name in a wrong way");
   const std::string kind = text_of(PyTuple_GET_ITEM(told, 0));
   PyObject* what = PyTuple_GET_ITEM(told, 1);
-  if (kind == "op") *out = Sugar(Sugar::kOp, text_of(what));
-  else if (kind == "special") *out = Sugar(Sugar::kSpecial, text_of(what));
-  else if (kind == "exception") *out = Sugar(Sugar::kException, text_of(what));
-  else if (kind == "function") *out = Sugar::of_function(boxed<PyJitFunction>(what).function);
-  else if (kind == "type") *out = Sugar::of_type(boxed<TypePtr>(what));
-  else if (kind == "builtin") return jit::builtin_name(text_of(what), out);
-  else if (kind == "error") *out = Sugar(Sugar::kError, text_of(what));
+  if (kind == "op")
+    *out = Sugar(Sugar::kOp, text_of(what));
+  else if (kind == "special")
+    *out = Sugar(Sugar::kSpecial, text_of(what));
+  else if (kind == "exception")
+    *out = Sugar(Sugar::kException, text_of(what));
+  else if (kind == "function")
+    *out = Sugar::of_function(boxed<PyJitFunction>(what).function);
+  else if (kind == "type")
+    *out = Sugar::of_type(boxed<TypePtr>(what));
+  else if (kind == "builtin")
+    return jit::builtin_name(text_of(what), out);
+  else if (kind == "error")
+    *out = Sugar(Sugar::kError, text_of(what));
   else if (kind == "overloads") {
     *out = Sugar(Sugar::kOverloads, "");
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(what); ++i) out->functions.push_back(boxed<PyJitFunction>(PyTuple_GET_ITEM(what, i)).function);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(what); ++i)
+      out->functions.push_back(boxed<PyJitFunction>(PyTuple_GET_ITEM(what, i)).function);
   } else if (kind == "constant") {
     TypePtr t = boxed<TypePtr>(PyTuple_GET_ITEM(told, 2));
     Value v;
@@ -130,9 +142,9 @@ void translate_jit_exception() {
   } catch (const jit::RunError& e) {
     if (e.raised()) return set("Error", e.what());
     PyErr_SetString(PyExc_RuntimeError, e.what());
-  } catch (const jit::UnsupportedError& e) {
-    set("UnsupportedNodeError", e.what());
-  } catch (...) { translate_current_exception(); }
+  } catch (const jit::UnsupportedError& e) { set("UnsupportedNodeError", e.what()); } catch (...) {
+    translate_current_exception();
+  }
 }
 
 // --- objects ---
@@ -155,8 +167,12 @@ PyObject* string(const std::string& s) { return to_python_string(s).release(); }
 // Functions.
 using F = PyJitFunction;
 Function& fn(PyObject* o) { return *boxed<F>(o).function; }
-PyObject* function_name(PyObject* self, void*) { return jit_guarded([&] { return string(fn(self).name); }); }
-PyObject* function_qualified(PyObject* self, void*) { return jit_guarded([&] { return string(fn(self).qualified); }); }
+PyObject* function_name(PyObject* self, void*) {
+  return jit_guarded([&] { return string(fn(self).name); });
+}
+PyObject* function_qualified(PyObject* self, void*) {
+  return jit_guarded([&] { return string(fn(self).qualified); });
+}
 PyObject* function_schema(PyObject* self, void*) {
   return jit_guarded([&] {
     CompileLock lock;
@@ -171,7 +187,8 @@ PyObject* function_arguments(PyObject* self, void*) {
     Ref list = Ref::steal(check(PyList_New(0)));
     for (const jit::Param& p : fn(self).args) {
       Ref type = Ref::steal(wrap_type(p.type));
-      Ref entry = Ref::steal(check(Py_BuildValue("(sOO)", p.name.c_str(), type.get(), p.has_default ? Py_True : Py_False)));
+      Ref entry =
+          Ref::steal(check(Py_BuildValue("(sOO)", p.name.c_str(), type.get(), p.has_default ? Py_True : Py_False)));
       check(PyList_Append(list.get(), entry.get()));
     }
     return list.release();
@@ -257,8 +274,8 @@ PyMethodDef g_function_methods[] = {{"compile", function_compile, METH_NOARGS, n
 [[noreturn]] void misfit(const Function& f, const jit::Param& p, size_t at, PyObject* o) {
   Ref repr = Ref::steal(check(PyObject_Repr(o)));
   throw Error(str_cat(f.name, "() Expected a value of type '", p.type->described(), "' for argument '", p.name,
-                      "' but instead found type '", Py_TYPE(o)->tp_name, "'.\nPosition: ", at, "\nValue: ", text_of(repr.get()),
-                      "\nDeclaration: ", f.schema()));
+                      "' but instead found type '", Py_TYPE(o)->tp_name, "'.\nPosition: ", at,
+                      "\nValue: ", text_of(repr.get()), "\nDeclaration: ", f.schema()));
 }
 PyObject* call_function(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   return jit_guarded([&] {
@@ -276,21 +293,24 @@ PyObject* call_function(PyObject* self, PyObject* const* args, size_t nargsf, Py
     if (bound) in.push_back(me.self);
     const size_t n = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
     const size_t given_names = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0;
-    TESSERA_CHECK(n + bound <= f.args.size(), f.name, "() expected at most ", f.args.size(), " argument(s) but received ", n + bound,
-                  " argument(s). Declaration: ", f.schema());
+    TESSERA_CHECK(n + bound <= f.args.size(), f.name, "() expected at most ", f.args.size(),
+                  " argument(s) but received ", n + bound, " argument(s). Declaration: ", f.schema());
     size_t used = 0;
     for (size_t i = bound; i < f.args.size(); ++i) {
       const jit::Param& p = f.args[i];
       PyObject* o = nullptr;
       if (i - bound < n) o = args[i - bound];
       for (size_t k = 0; k < given_names; ++k) {
-        if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(k)), p.name.c_str()) != 0) continue;
+        if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(k)), p.name.c_str()) !=
+            0)
+          continue;
         TESSERA_CHECK(!o, f.name, "() got multiple values for argument '", p.name, "'");
         o = args[n + k];
         ++used;
       }
       if (!o) {
-        TESSERA_CHECK(p.has_default, f.name, "() is missing value for argument '", p.name, "'. Declaration: ", f.schema());
+        TESSERA_CHECK(p.has_default, f.name, "() is missing value for argument '", p.name,
+                      "'. Declaration: ", f.schema());
         in.push_back(p.default_value);
         continue;
       }
@@ -303,6 +323,13 @@ PyObject* call_function(PyObject* self, PyObject* const* args, size_t nargsf, Py
     Value result;
     if (f.host) {
       result = f.host->call(in.data(), in.size(), f.ret);
+    } else if (jit::Tracer* tracer = jit::Tracer::active()) {
+      jit::Val* v = tracer->call(f, in, bound);
+      {
+        const jit::Tracer::Pause pause;
+        result = jit::call(f, std::move(in));
+      }
+      tracer->bind(result, v);
     } else {
       GilRelease free;
       result = jit::call(f, std::move(in));
@@ -312,17 +339,19 @@ PyObject* call_function(PyObject* self, PyObject* const* args, size_t nargsf, Py
 }
 
 // Types.
-PyObject* type_str(PyObject* self) { return jit_guarded([&] { return string(boxed<TypePtr>(self)->str()); }); }
+PyObject* type_str(PyObject* self) {
+  return jit_guarded([&] { return string(boxed<TypePtr>(self)->str()); });
+}
 PyObject* type_annotation(PyObject* self, void*) {
   return jit_guarded([&] { return string(boxed<TypePtr>(self)->annotation()); });
 }
 PyObject* type_kind(PyObject* self, PyObject*) {
   return jit_guarded([&] {
-    static constexpr const char* names[] = {"TensorType",  "IntType",    "FloatType",   "ComplexType", "NumberType", "BoolType",
-                                            "StringType",  "NoneType",   "DeviceObjType", "GeneratorType", "StorageType", "StreamObjType",
-                                            "AnyType",     "VarType",    "PyObjectType", "ListType",   "DictType",   "TupleType",
-                                            "OptionalType", "UnionType", "FutureType",  "RRefType",    "AwaitType",  "FunctionType",
-                                            "ClassType",   "InterfaceType", "EnumType"};
+    static constexpr const char* names[] = {
+        "TensorType",   "IntType",       "FloatType",     "ComplexType", "NumberType",    "BoolType",  "StringType",
+        "NoneType",     "DeviceObjType", "GeneratorType", "StorageType", "StreamObjType", "AnyType",   "VarType",
+        "PyObjectType", "ListType",      "DictType",      "TupleType",   "OptionalType",  "UnionType", "FutureType",
+        "RRefType",     "AwaitType",     "FunctionType",  "ClassType",   "InterfaceType", "EnumType"};
     return string(names[static_cast<size_t>(boxed<TypePtr>(self)->kind)]);
   });
 }
@@ -333,11 +362,14 @@ PyObject* type_elements(PyObject* self, PyObject*) {
     return list.release();
   });
 }
-PyObject* type_name(PyObject* self, void*) { return jit_guarded([&] { return string(boxed<TypePtr>(self)->name); }); }
+PyObject* type_name(PyObject* self, void*) {
+  return jit_guarded([&] { return string(boxed<TypePtr>(self)->name); });
+}
 PyObject* type_fields(PyObject* self, void*) {
   return jit_guarded([&] {
     Ref list = Ref::steal(check(PyList_New(0)));
-    for (const std::string& f : boxed<TypePtr>(self)->fields) check(PyList_Append(list.get(), to_python_string(f).get()));
+    for (const std::string& f : boxed<TypePtr>(self)->fields)
+      check(PyList_Append(list.get(), to_python_string(f).get()));
     return list.release();
   });
 }
@@ -351,9 +383,12 @@ PyObject* type_compare(PyObject* a, PyObject* b, int op) {
   if (!is_jit_type(b) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
   return to_python(same(boxed<TypePtr>(a), boxed<TypePtr>(b)) == (op == Py_EQ));
 }
-Py_hash_t type_hash(PyObject* self) { return static_cast<Py_hash_t>(std::hash<std::string>()(boxed<TypePtr>(self)->annotation()) >> 1); }
+Py_hash_t type_hash(PyObject* self) {
+  return static_cast<Py_hash_t>(std::hash<std::string>()(boxed<TypePtr>(self)->annotation()) >> 1);
+}
 PyObject* type_is_subtype(PyObject* self, PyObject* other) {
-  return jit_guarded([&] { return to_python(is_jit_type(other) && is_subtype(boxed<TypePtr>(self), boxed<TypePtr>(other))); });
+  return jit_guarded(
+      [&] { return to_python(is_jit_type(other) && is_subtype(boxed<TypePtr>(self), boxed<TypePtr>(other))); });
 }
 PyGetSetDef g_type_getters[] = {{"annotation_str", type_annotation, nullptr, nullptr, nullptr},
                                 {"name", type_name, nullptr, nullptr, nullptr},
@@ -374,7 +409,8 @@ PyObject* class_add_attribute(PyObject* self, PyObject* args) {
     PyObject* type;
     int parameter, buffer;
     if (!PyArg_ParseTuple(args, "sO!pp", &name, &JitTypeType, &type, &parameter, &buffer)) throw ErrorAlreadySet();
-    if (def(self).slot(name) < 0) def(self).attributes.push_back({name, boxed<TypePtr>(type), parameter != 0, buffer != 0});
+    if (def(self).slot(name) < 0)
+      def(self).attributes.push_back({name, boxed<TypePtr>(type), parameter != 0, buffer != 0});
     return none();
   });
 }
@@ -384,7 +420,8 @@ PyObject* class_add_constant(PyObject* self, PyObject* args) {
     PyObject *value, *type;
     if (!PyArg_ParseTuple(args, "sOO!", &name, &value, &JitTypeType, &type)) throw ErrorAlreadySet();
     Value v;
-    TESSERA_CHECK(jit_from_python(value, boxed<TypePtr>(type), &v), "the constant ", name, " is no ", boxed<TypePtr>(type)->annotation());
+    TESSERA_CHECK(jit_from_python(value, boxed<TypePtr>(type), &v), "the constant ", name, " is no ",
+                  boxed<TypePtr>(type)->annotation());
     auto& list = def(self).type->is(K::kEnum) ? def(self).items : def(self).constants;
     list.push_back({name, std::move(v), boxed<TypePtr>(type)});
     return none();
@@ -398,24 +435,35 @@ PyObject* class_add_method(PyObject* self, PyObject* args) {
     const std::string_view kind = how;
     Function* f = boxed<F>(function).function;
     jit::ClassDef& d = def(self);
-    if (kind == "static") d.statics.push_back(f);
-    else if (kind == "hook") d.hooks.push_back(f);
-    else if (kind == "pre_hook") d.pre_hooks.push_back(f);
-    else if (kind == "getter") d.properties.push_back({f->name, f, nullptr});
-    else if (kind == "setter") d.properties.back().setter = f;
-    else d.methods.push_back(f);
+    if (kind == "static")
+      d.statics.push_back(f);
+    else if (kind == "hook")
+      d.hooks.push_back(f);
+    else if (kind == "pre_hook")
+      d.pre_hooks.push_back(f);
+    else if (kind == "getter")
+      d.properties.push_back({f->name, f, nullptr});
+    else if (kind == "setter")
+      d.properties.back().setter = f;
+    else
+      d.methods.push_back(f);
     return none();
   });
 }
-PyObject* class_type(PyObject* self, void*) { return jit_guarded([&] { return wrap_type(def(self).type); }); }
-PyObject* class_name(PyObject* self, void*) { return jit_guarded([&] { return string(def(self).name); }); }
+PyObject* class_type(PyObject* self, void*) {
+  return jit_guarded([&] { return wrap_type(def(self).type); });
+}
+PyObject* class_name(PyObject* self, void*) {
+  return jit_guarded([&] { return string(def(self).name); });
+}
 PyObject* class_attributes(PyObject* self, void*) {
   return jit_guarded([&] {
     Ref list = Ref::steal(check(PyList_New(0)));
     for (const jit::Attribute& a : def(self).attributes) {
       Ref type = Ref::steal(wrap_type(a.type));
-      Ref entry = Ref::steal(check(Py_BuildValue("(sOOO)", a.name.c_str(), type.get(), a.is_parameter ? Py_True : Py_False,
-                                                 a.is_buffer ? Py_True : Py_False)));
+      Ref entry =
+          Ref::steal(check(Py_BuildValue("(sOOO)", a.name.c_str(), type.get(), a.is_parameter ? Py_True : Py_False,
+                                         a.is_buffer ? Py_True : Py_False)));
       check(PyList_Append(list.get(), entry.get()));
     }
     return list.release();
@@ -425,7 +473,8 @@ PyObject* class_constants(PyObject* self, void*) {
   return jit_guarded([&] {
     Ref d = Ref::steal(check(PyDict_New()));
     const auto& list = def(self).type->is(K::kEnum) ? def(self).items : def(self).constants;
-    for (const auto& c : list) check(PyDict_SetItemString(d.get(), c.name.c_str(), Ref::steal(jit_to_python(c.value)).get()));
+    for (const auto& c : list)
+      check(PyDict_SetItemString(d.get(), c.name.c_str(), Ref::steal(jit_to_python(c.value)).get()));
     return d.release();
   });
 }
@@ -452,9 +501,8 @@ PyObject* class_new(PyObject* self, PyObject*) {
   return jit_guarded([&] { return wrap_object(jit::make_value<jit::Instance>(&def(self))); });
 }
 PyObject* class_host(PyObject* self, void*) {
-  return jit_guarded([&]() -> PyObject* {
-    return def(self).host ? Py_NewRef(static_cast<PyHost&>(*def(self).host).object) : none();
-  });
+  return jit_guarded(
+      [&]() -> PyObject* { return def(self).host ? Py_NewRef(static_cast<PyHost&>(*def(self).host).object) : none(); });
 }
 PyObject* class_is_module(PyObject* self, void*) { return to_python(def(self).is_module); }
 PyGetSetDef g_class_getters[] = {{"type", class_type, nullptr, nullptr, nullptr},
@@ -499,15 +547,18 @@ PyObject* object_set(PyObject* self, PyObject* args) {
     const jit::Attribute* a = i.def->attribute(n);
     TESSERA_CHECK(a, "'", i.def->name, "' object has no attribute '", n, "'");
     Value v;
-    if (value == Py_None && a->type->is(K::kTensor)) v = Value();
+    if (value == Py_None && a->type->is(K::kTensor))
+      v = Value();
     else
-      TESSERA_CHECK(jit_from_python(value, a->type, &v), "the attribute '", n, "' of ", i.def->name, " is of type ", a->type->annotation(),
-                    ", got ", Py_TYPE(value)->tp_name);
+      TESSERA_CHECK(jit_from_python(value, a->type, &v), "the attribute '", n, "' of ", i.def->name, " is of type ",
+                    a->type->annotation(), ", got ", Py_TYPE(value)->tp_name);
     i.at(n) = std::move(v);
     return none();
   });
 }
-PyObject* object_class(PyObject* self, void*) { return jit_guarded([&] { return wrap_class(instance(self).def); }); }
+PyObject* object_class(PyObject* self, void*) {
+  return jit_guarded([&] { return wrap_class(instance(self).def); });
+}
 PyObject* object_id(PyObject* self, void*) { return PyLong_FromVoidPtr(&instance(self)); }
 PyObject* object_copy(PyObject* self, PyObject*) {
   return jit_guarded([&] { return wrap_object(jit::deep_copy(boxed<Value>(self))); });
@@ -527,7 +578,8 @@ PyObject* py_define(PyObject*, PyObject* args) {
     const char *text, *file, *qualified;
     int line;
     PyObject *resolve, *member, *owner;
-    if (!PyArg_ParseTuple(args, "ssisOOO", &text, &file, &line, &qualified, &resolve, &member, &owner)) throw ErrorAlreadySet();
+    if (!PyArg_ParseTuple(args, "ssisOOO", &text, &file, &line, &qualified, &resolve, &member, &owner))
+      throw ErrorAlreadySet();
     CompileLock lock;
     jit::Unit& unit = script_unit();
     jit::Source& source = unit.add_source(text, file, line);
@@ -547,7 +599,10 @@ PyObject* py_new_class(PyObject*, PyObject* args) {
     if (!PyArg_ParseTuple(args, "ss", &kind, &name)) throw ErrorAlreadySet();
     const std::string_view k = kind;
     jit::Unit& unit = script_unit();
-    jit::ClassDef* d = unit.new_class(k == "enum" ? K::kEnum : k == "interface" ? K::kInterface : K::kClass, unit.unique_name(name));
+    jit::ClassDef* d = unit.new_class(k == "enum"        ? K::kEnum
+                                      : k == "interface" ? K::kInterface
+                                                         : K::kClass,
+                                      unit.unique_name(name));
     d->is_module = k == "module";
     d->is_exception = k == "exception";
     d->building = k == "class";
@@ -564,14 +619,18 @@ PyObject* py_make_type(PyObject*, PyObject* args) {
       if (!is_jit_type(PyTuple_GET_ITEM(elements, i))) throw TypeError("expected a type");
       e.push_back(boxed<TypePtr>(PyTuple_GET_ITEM(elements, i)));
     }
-    static constexpr std::pair<const char*, K> simple[] = {
-        {"Tensor", K::kTensor}, {"int", K::kInt},     {"float", K::kFloat},   {"complex", K::kComplex}, {"number", K::kNumber},
-        {"bool", K::kBool},     {"str", K::kStr},     {"None", K::kNone},     {"Device", K::kDevice},   {"Generator", K::kGenerator},
-        {"Any", K::kAny},       {"Stream", K::kStream}, {"PyObject", K::kPython}, {"Storage", K::kStorage}};
+    static constexpr std::pair<const char*, K> simple[] = {{"Tensor", K::kTensor},   {"int", K::kInt},
+                                                           {"float", K::kFloat},     {"complex", K::kComplex},
+                                                           {"number", K::kNumber},   {"bool", K::kBool},
+                                                           {"str", K::kStr},         {"None", K::kNone},
+                                                           {"Device", K::kDevice},   {"Generator", K::kGenerator},
+                                                           {"Any", K::kAny},         {"Stream", K::kStream},
+                                                           {"PyObject", K::kPython}, {"Storage", K::kStorage}};
     for (const auto& [name, k] : simple)
       if (std::string_view(kind) == name) return wrap_type(jit::simple_type(k));
-    static constexpr std::pair<const char*, K> nested[] = {{"List", K::kList}, {"Dict", K::kDict}, {"Tuple", K::kTuple},
-                                                           {"Future", K::kFuture}, {"RRef", K::kRRef}, {"Await", K::kAwait}};
+    static constexpr std::pair<const char*, K> nested[] = {{"List", K::kList},   {"Dict", K::kDict},
+                                                           {"Tuple", K::kTuple}, {"Future", K::kFuture},
+                                                           {"RRef", K::kRRef},   {"Await", K::kAwait}};
     for (const auto& [name, k] : nested)
       if (std::string_view(kind) == name) return wrap_type(jit::make_type(k, std::move(e)));
     if (std::string_view(kind) == "Optional") return wrap_type(jit::optional_of(e.at(0)));
@@ -583,7 +642,8 @@ PyObject* py_named_tuple(PyObject*, PyObject* args) {
   return jit_guarded([&] {
     const char* name;
     PyObject *fields, *types, *defaults;
-    if (!PyArg_ParseTuple(args, "sO!O!O!", &name, &PyTuple_Type, &fields, &PyTuple_Type, &types, &PyDict_Type, &defaults))
+    if (!PyArg_ParseTuple(args, "sO!O!O!", &name, &PyTuple_Type, &fields, &PyTuple_Type, &types, &PyDict_Type,
+                          &defaults))
       throw ErrorAlreadySet();
     std::vector<std::string> f;
     std::vector<TypePtr> t;
@@ -634,7 +694,8 @@ PyObject* py_has_op(PyObject*, PyObject* name) {
 PyObject* py_schemas(PyObject*, PyObject* name) {
   return jit_guarded([&] {
     Ref list = Ref::steal(check(PyList_New(0)));
-    for (const jit::Operator* o : jit::operators_named(text_of(name))) check(PyList_Append(list.get(), to_python_string(o->schema).get()));
+    for (const jit::Operator* o : jit::operators_named(text_of(name)))
+      check(PyList_Append(list.get(), to_python_string(o->schema).get()));
     return list.release();
   });
 }
@@ -664,7 +725,8 @@ void print_in_python(const std::string& line) {
 std::string tensor_text(const Tensor& t) {
   GilAcquire gil;
   Ref object = Ref::steal(wrap(t));
-  Ref f = Ref::steal(PyObject_GetAttrString(Ref::steal(PyImport_ImportModule("tessera.jit._host")).get(), "tensor_text"));
+  Ref f =
+      Ref::steal(PyObject_GetAttrString(Ref::steal(PyImport_ImportModule("tessera.jit._host")).get(), "tensor_text"));
   Ref text = f ? Ref::steal(PyObject_CallOneArg(f.get(), object.get())) : Ref();
   if (!text) return PyErr_Clear(), "<Tensor>";
   return text_of(text.get());
@@ -687,6 +749,19 @@ PyObject* py_start(PyObject*, PyObject*) {
   });
 }
 
+// Settings of executors that other packages set when they start: kept, and told back.
+bool g_settings[4] = {true, true, false, false};
+template <int N>
+PyObject* set_setting(PyObject*, PyObject* on) {
+  const int value = PyObject_IsTrue(on);
+  if (value < 0) return nullptr;
+  return to_python(std::exchange(g_settings[N], value != 0));
+}
+template <int N>
+PyObject* get_setting(PyObject*, PyObject*) {
+  return to_python(g_settings[N]);
+}
+
 PyTypeObject make_type(const char* name, size_t size, destructor d, PyGetSetDef* getters, PyMethodDef* methods) {
   PyTypeObject t = {PyVarObject_HEAD_INIT(nullptr, 0)};
   t.tp_name = name;
@@ -700,12 +775,16 @@ PyTypeObject make_type(const char* name, size_t size, destructor d, PyGetSetDef*
 
 }  // namespace
 
-PyTypeObject JitFunctionType = make_type("tessera._C._jit.Function", sizeof(Boxed<F>), dealloc<F>, g_function_getters, g_function_methods);
-PyTypeObject JitTypeType = make_type("tessera._C._jit.Type", sizeof(Boxed<TypePtr>), [](PyObject* o) { Py_TYPE(o)->tp_free(o); }, g_type_getters,
-                                     g_type_methods);
-PyTypeObject JitClassType = make_type("tessera._C._jit.Class", sizeof(Boxed<D>), [](PyObject* o) { Py_TYPE(o)->tp_free(o); }, g_class_getters,
-                                      g_class_methods);
-PyTypeObject JitObjectType = make_type("tessera._C._jit.Object", sizeof(Boxed<Value>), dealloc<Value>, g_object_getters, g_object_methods);
+PyTypeObject JitFunctionType =
+    make_type("tessera._C._jit.Function", sizeof(Boxed<F>), dealloc<F>, g_function_getters, g_function_methods);
+PyTypeObject JitTypeType = make_type(
+    "tessera._C._jit.Type", sizeof(Boxed<TypePtr>), [](PyObject* o) { Py_TYPE(o)->tp_free(o); }, g_type_getters,
+    g_type_methods);
+PyTypeObject JitClassType = make_type(
+    "tessera._C._jit.Class", sizeof(Boxed<D>), [](PyObject* o) { Py_TYPE(o)->tp_free(o); }, g_class_getters,
+    g_class_methods);
+PyTypeObject JitObjectType =
+    make_type("tessera._C._jit.Object", sizeof(Boxed<Value>), dealloc<Value>, g_object_getters, g_object_methods);
 
 PyObject* wrap_function(Function* f, Value self) {
   PyObject* o = box_new<F>(JitFunctionType);
@@ -733,6 +812,18 @@ std::vector<PyMethodDef> jit_functions() {
           {"start", py_start, METH_NOARGS, "Gives the compiler its operators."}};
 }
 
+std::vector<PyMethodDef> jit_setting_functions() {
+  return {{"_jit_set_profiling_executor", set_setting<0>, METH_O, "Kept; returns what was set before."},
+          {"_jit_set_profiling_mode", set_setting<1>, METH_O, "Kept; returns what was set before."},
+          {"_jit_override_can_fuse_on_cpu", set_setting<2>, METH_O, "Kept; returns what was set before."},
+          {"_jit_override_can_fuse_on_gpu", set_setting<3>, METH_O, "Kept; returns what was set before."},
+          {"_jit_set_texpr_fuser_enabled", set_setting<2>, METH_O, "Kept; returns what was set before."},
+          {"_jit_set_nvfuser_enabled", set_setting<3>, METH_O, "Kept; returns what was set before."},
+          {"_jit_set_nvfuser_guard_mode", set_setting<3>, METH_O, "Kept; returns what was set before."},
+          {"_jit_can_fuse_on_cpu", get_setting<2>, METH_NOARGS, "What was set."},
+          {"_jit_can_fuse_on_gpu", get_setting<3>, METH_NOARGS, "What was set."}};
+}
+
 void init_jit(PyObject* module) {
   JitFunctionType.tp_call = PyVectorcall_Call;
   JitFunctionType.tp_vectorcall_offset = offsetof(Boxed<F>, value) + offsetof(F, call);
@@ -740,7 +831,8 @@ void init_jit(PyObject* module) {
   JitTypeType.tp_str = JitTypeType.tp_repr = type_str;
   JitTypeType.tp_richcompare = type_compare;
   JitTypeType.tp_hash = type_hash;
-  for (PyTypeObject* t : {&JitFunctionType, &JitTypeType, &JitClassType, &JitObjectType, &JitGraphType, &JitNodeType, &JitValueType}) {
+  for (PyTypeObject* t :
+       {&JitFunctionType, &JitTypeType, &JitClassType, &JitObjectType, &JitGraphType, &JitNodeType, &JitValueType}) {
     check(PyType_Ready(t));
     const char* name = std::strrchr(t->tp_name, '.') + 1;
     check(PyModule_AddObjectRef(module, name, reinterpret_cast<PyObject*>(t)));

@@ -70,7 +70,8 @@ PyObject* jit_guarded(F&& f) noexcept {
 
 std::vector<PyMethodDef> jit_functions();
 std::vector<PyMethodDef> jit_archive_functions();
-std::vector<PyMethodDef> jit_trace_functions();
+std::vector<PyMethodDef> jit_setting_functions();
+jit::Unit& jit_script_unit();  // of all that Python scripts
 void init_jit(PyObject* module);
 
 }  // namespace tessera::python

@@ -325,9 +325,35 @@ def mark(made, fn, modifier):
 def _definition_scope():
     import tessera.nn.functional as functional
 
-    scope = {"torch": tessera, "F": functional, "math": math, "Tensor": tessera.Tensor, "warnings": sys.modules["warnings"]}
-    exec("from typing import *\nfrom typing import Optional, List, Tuple, Dict, Union", scope)
-    return types.FunctionType((lambda: None).__code__, scope)
+    import typing
+
+    scope = {"torch": tessera, "nn": tessera._C._nn, "F": functional, "annotate": tessera.jit.annotate}
+    scope.update({name: getattr(typing, name) for name in ("Optional", "List", "Tuple", "Dict", "Union")})
+    scope.update(Tensor=tessera.Tensor, math=math)
+    return types.FunctionType((lambda: None).__code__, _Definitions(scope))
+
+
+class _Definitions(dict):
+    """Names for definitions, among them functions that only definitions have."""
+
+    def __contains__(self, name):
+        return super().__contains__(name) or _helper(name) is not None
+
+    def __missing__(self, name):
+        return _helper(name)
+
+
+@functools.cache
+def _helper(name):
+    from ._definitions import helper
+
+    text = helper(name) if name.startswith("_") else None
+    if text is None:
+        return None
+    place = f"__torch__.torch.nn.functional.{name}"
+    return ScriptFunction(
+        None, _jit.define(text, "<torch.nn.functional>", 1, place, lookup_in(_definition_scope()), add_member, None)
+    )
 
 
 def add_member(host, name):
@@ -363,8 +389,10 @@ class ScriptFunction:
     name = property(lambda self: self._handle().name, doc="The function's name.")
     qualified_name = property(lambda self: self._handle().qualified_name, doc="Its place and name.")
     graph = property(lambda self: self._handle().graph, doc="What it does, as a graph.")
-    inlined_graph = property(lambda self: self._handle().inlined_graph, doc="The same with all calls replaced by what they do.")
-    code = property(lambda self: self._handle().code, doc="The text of the compiled program.")
+    inlined_graph = property(
+        lambda self: self._handle().inlined_graph, doc="The same with all calls replaced by what they do."
+    )
+    code = property(lambda self: _jit.source(self._handle()), doc="The text of the compiled program.")
     code_with_constants = property(lambda self: (self.code, {}), doc="The text, and the constants that it mentions.")
     schema = property(lambda self: self._handle().schema, doc="The signature with its types.")
 
@@ -437,7 +465,8 @@ def _enum(cls):
     kinds = {type(item.value) for item in cls}
     if len(kinds) != 1:
         raise RuntimeError(
-            f"Could not unify type list for the values of the enum {cls.__name__}: Enum-based classes need values of one type"
+            f"Could not unify type list for the values of the enum {cls.__name__}: Enum-based classes need "
+            "values of one type"
         )
     for item in cls:
         made.add_constant(item.name, item.value, type_of_value(item.value))
@@ -460,7 +489,9 @@ def _interface(cls):
         for name, value in _methods_of(base):
             if isinstance(value, types.FunctionType):
                 source = source_of(value)
-                fn = _jit.define(source.text, source.file, source.line, f"{made.name}.{name}", lookup_in(value), add_member, made)
+                fn = _jit.define(
+                    source.text, source.file, source.line, f"{made.name}.{name}", lookup_in(value), add_member, made
+                )
                 fn.declare()
                 made.add_method(fn, "method")
     return made.type
@@ -486,7 +517,9 @@ def compile_class(cls):
     """
     if cls.__bases__ != (object,):
         if any(b.__module__ not in ("typing", "builtins", "abc") for b in cls.__bases__):
-            raise RuntimeError(f"TorchScript classes does not support inheritance yet. Please directly inherit from 'object': {cls}")
+            raise RuntimeError(
+                f"TorchScript classes does not support inheritance yet. Please directly inherit from 'object': {cls}"
+            )
     made = _jit.new_class("class", qualified_name(cls))
     _classes[cls] = made.type
     PYTHON_CLASSES[made.name] = cls
@@ -521,12 +554,18 @@ def _dataclass(cls, made):
         lines.append("    self.__post_init__()")
     text = f"def __init__(self, {', '.join(arguments)}):\n" + ("\n".join(lines) or "    pass") + "\n"
     kinds = {f.name: type_of(f.type, scope, class_type) for f in fields}
-    made.add_method(_jit.define(text, "<dataclass>", 1, f"{made.name}.__init__", _with_types(scope, kinds), add_member, made), "method")
+    made.add_method(
+        _jit.define(text, "<dataclass>", 1, f"{made.name}.__init__", _with_types(scope, kinds), add_member, made),
+        "method",
+    )
     if cls.__dataclass_params__.eq:
         test = " and ".join(f"self.{f.name} == other.{f.name}" for f in fields if f.compare) or "True"
         text = f"def __eq__(self, other: {made.name}) -> bool:\n    return {test}\n"
         kinds = {made.name: made.type}
-        made.add_method(_jit.define(text, "<dataclass>", 1, f"{made.name}.__eq__", _with_types(scope, kinds), add_member, made), "method")
+        made.add_method(
+            _jit.define(text, "<dataclass>", 1, f"{made.name}.__eq__", _with_types(scope, kinds), add_member, made),
+            "method",
+        )
 
 
 def _with_types(scope, kinds):

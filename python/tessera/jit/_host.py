@@ -68,6 +68,22 @@ def enum_item_of(kind, name):
     return cls[name]
 
 
+def trace_warning(what):
+    """A traced program turned a tensor into a number of Python."""
+    import warnings
+
+    from ._marks import TracerWarning
+
+    warnings.warn(
+        f"Converting a tensor to a Python {what} might cause the trace to be incorrect. We can't record "
+        "the data flow of "
+        "Python values, so this value will be treated as a constant in the future. This means that the trace might not "
+        "generalize to other inputs!",
+        TracerWarning,
+        stacklevel=2,
+    )
+
+
 def tensor_text(tensor):
     """How print() shows a tensor."""
     rows = str(tensor.detach()).removeprefix("tensor(").removesuffix(")")

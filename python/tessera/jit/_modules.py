@@ -1,6 +1,5 @@
 """Modules as programs: their classes for the compiler, and the modules that hold the compiled ones."""
 
-import builtins
 import copy
 import inspect
 import types
@@ -13,7 +12,6 @@ from ._frontend import (
     ScriptFunction,
     Source,
     _definition_scope,
-    _overloads_of,
     _with_signature,
     add_member,
     class_type,
@@ -49,7 +47,11 @@ def _is_final(note):
     import typing
 
     text = note if isinstance(note, str) else ""
-    return note is typing.Final or typing.get_origin(note) is typing.Final or text.startswith(("Final", "torch.jit.Final", "typing.Final"))
+    return (
+        note is typing.Final
+        or typing.get_origin(note) is typing.Final
+        or text.startswith(("Final", "torch.jit.Final", "typing.Final"))
+    )
 
 
 class ConcreteType:
@@ -59,7 +61,11 @@ class ConcreteType:
 
     def __init__(self, module):
         self.cls = type(module)
-        self.scope = lookup_in(inspect.unwrap(self.cls.forward)) if inspect.isfunction(inspect.unwrap(self.cls.forward)) else None
+        self.scope = (
+            lookup_in(inspect.unwrap(self.cls.forward))
+            if inspect.isfunction(inspect.unwrap(self.cls.forward))
+            else None
+        )
         self.names = self._names
         self.attributes, self.constants, self.functions, self.failed, self.children = {}, {}, {}, {}, {}
         self.made = None
@@ -87,7 +93,9 @@ class ConcreteType:
 
     def _read(self, module):
         notes = _annotations(self.cls)
-        ignored = set(getattr(module, "__jit_ignored_attributes__", ())) | set(getattr(module, "__jit_unused_properties__", ()))
+        ignored = set(getattr(module, "__jit_ignored_attributes__", ())) | set(
+            getattr(module, "__jit_unused_properties__", ())
+        )
         constants = set(getattr(module, "__constants__", ())) | {n for n, note in notes.items() if _is_final(note)}
         for name, value in module._parameters.items():
             self._member(name, value, notes, True, False)
@@ -221,9 +229,15 @@ class ConcreteType:
             from ._frontend import _signature_text
 
             source.text = _signature_text(source.text) + " pass\n"
-        made = _jit.define(source.text, source.file, source.line, f"{self.made.name}.{name}", resolve, add_member, self.made)
+        made = _jit.define(
+            source.text, source.file, source.line, f"{self.made.name}.{name}", resolve, add_member, self.made
+        )
         if modifier == FunctionModifiers.IGNORE:
-            made.leave(lambda module, *args: fn(module._python_self(), *args) if isinstance(module, ScriptModule) else fn(module, *args))
+            made.leave(
+                lambda module, *args: (
+                    fn(module._python_self(), *args) if isinstance(module, ScriptModule) else fn(module, *args)
+                )
+            )
         else:
             mark(made, fn, modifier)
         return made
@@ -262,7 +276,10 @@ class ConcreteType:
         if isinstance(value, types.FunctionType) or hasattr(value, "__wrapped__"):
             declared = _overloads.get(f"{value.__module__}.{value.__qualname__}")
             if declared:
-                made = tuple(_with_signature(d, value, f"{self.made.name}.{name}__{i}", self.made) for i, d in enumerate(declared))
+                made = tuple(
+                    _with_signature(d, value, f"{self.made.name}.{name}__{i}", self.made)
+                    for i, d in enumerate(declared)
+                )
                 return ("overloads", made)
             if self.cls.forward is Module.forward and name == "forward":
                 return None
@@ -414,6 +431,7 @@ class RecursiveScriptModule(ScriptModule):
         for name in _OWN:
             own.pop(name, None)
         own.pop("training", None)
+        own.pop("_is_full_backward_hook", None)
         own["_c"], own["_children"], own["_methods"] = c, {}, {}
         own["_original"] = original
         attributes = c.class_.attributes
@@ -490,8 +508,14 @@ class RecursiveScriptModule(ScriptModule):
         if original is not None and not name.startswith("__"):
             static = inspect.getattr_static(type(original), name, _nothing)
             modifier = getattr(static, "_torchscript_modifier", None)
-            if modifier in (FunctionModifiers.IGNORE, FunctionModifiers.COPY_TO_SCRIPT_WRAPPER) or isinstance(static, (staticmethod, classmethod)):
-                return types.MethodType(static, self) if isinstance(static, types.FunctionType) else getattr(original, name)
+            if modifier in (FunctionModifiers.IGNORE, FunctionModifiers.COPY_TO_SCRIPT_WRAPPER) or isinstance(
+                static, (staticmethod, classmethod)
+            ):
+                return (
+                    types.MethodType(static, self)
+                    if isinstance(static, types.FunctionType)
+                    else getattr(original, name)
+                )
             if static is not _nothing and isinstance(static, property):
                 return getattr(original, name)
             if name in vars(original) and name not in _PRIVATE:
@@ -531,7 +555,7 @@ class RecursiveScriptModule(ScriptModule):
 
     def _forward(self):
         if not any(m.name == "forward" for m in self._c.class_.methods):
-            raise NotImplementedError(f"Module [{self.original_name}] is missing the required \"forward\" function")
+            raise NotImplementedError(f'Module [{self.original_name}] is missing the required "forward" function')
         return self._method("forward")
 
     @property
@@ -615,7 +639,7 @@ class RecursiveScriptModule(ScriptModule):
         return self._method("forward").graph_for()
 
     def __copy__(self):
-        return RecursiveScriptModule(self._c.copy() if False else self._c, self.__dict__["_original"])
+        return RecursiveScriptModule(self._c, self.__dict__["_original"])
 
     def __deepcopy__(self, memo):
         made = RecursiveScriptModule(self._c.copy(), self.__dict__["_original"])
@@ -660,9 +684,6 @@ class _IgnoredSelf:
         setattr(self.__dict__["_scripted"], name, value)
 
 
-_wrappers = {}
-
-
 def wrapped(c):
     """The Python object of an instance: a module or an object."""
     if c.class_.is_module:
@@ -673,7 +694,6 @@ def wrapped(c):
 def script_module(module):
     """Compiles a module and all its children."""
     concrete = concrete_type(module)
-    concrete.type
     made = _instance(module, concrete)
     _compile(module, concrete, set())
     made.__dict__["_places"] = {name: (p, b, kind) for name, kind, p, b in made._c.class_.attributes}
@@ -681,6 +701,7 @@ def script_module(module):
 
 
 def _instance(module, concrete):
+    concrete.type  # noqa: B018  made when it is first asked for
     c = concrete.made.new()
     made = RecursiveScriptModule(c, module)
     for name in concrete.attributes:
@@ -689,6 +710,12 @@ def _instance(module, concrete):
             value = value.value
         if name in concrete.children:
             child = _instance(value, concrete.children[name])
+            kind = concrete.attributes[name][0]
+            if not isinstance(kind, ConcreteType):  # an interface: what it asks for has to be there
+                known = {m.name for m in child._c.class_.methods}
+                for method in kind.class_.methods:
+                    if method.name not in known:
+                        concrete.children[name].add_member(method.name)
             c.set(name, child._c)
             made.__dict__["_children"][name] = child
         elif isinstance(value, ScriptModule):
@@ -717,8 +744,6 @@ def _compile(module, concrete, done):
         elif isinstance(value, property) and cls.__module__.partition(".")[0] != "tessera":
             if name not in getattr(cls, "__jit_unused_properties__", ()) and not name.startswith("__"):
                 concrete.add_member(name)
-    if hasattr(cls, "__len__") and concrete.made and type(module).__name__ in _KINDS and type(module) is getattr(tessera.nn, type(module).__name__):
-        wanted = [w for w in wanted if w != "forward" or type(module).__name__ == "Sequential"]
     have = {m.name: m for m in concrete.made.methods}
     for name in wanted:
         if name not in have:

@@ -78,13 +78,17 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
 
 def _class(cls):
     if issubclass(cls, Module):
-        raise RuntimeError(f"Type '{cls}' cannot be compiled since it inherits from nn.Module, consider passing an instance instead")
+        raise RuntimeError(
+            f"Type '{cls}' cannot be compiled since it inherits from nn.Module, consider passing an instance instead"
+        )
     if issubclass(cls, (enum.Enum, tuple)):
         class_type(cls)
         return cls
     if not getattr(cls, "__torch_script_interface__", False):
         if cls.__bases__ != (object,):
-            raise RuntimeError("TorchScript classes does not support inheritance yet. Please directly inherit from 'object'.")
+            raise RuntimeError(
+                "TorchScript classes does not support inheritance yet. Please directly inherit from 'object'."
+            )
         if class_type(cls) is None:
             compile_class(cls)
     return cls
@@ -143,7 +147,9 @@ class CompilationUnit:
                 pieces[-1] += line + "\n"
         made = []
         for piece in pieces:
-            handle = _jit.define(piece, "<string>", 1, f"__torch__.{piece[4 : piece.index('(')].strip()}", find, add_member, None)
+            handle = _jit.define(
+                piece, "<string>", 1, f"__torch__.{piece[4 : piece.index('(')].strip()}", find, add_member, None
+            )
             self._functions[handle.name] = ScriptFunction(None, handle)
             made.append(handle)
         for handle in made:
@@ -159,5 +165,3 @@ class CompilationUnit:
         return list(self._functions.values())
 
     find_function = __getattr__
-
-
