@@ -9,6 +9,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "python/bindings/library/fake.h"
 #include "python/bindings/convert/tensor_convert.h"
 #include "python/bindings/convert/names.h"
 #include "python/bindings/tensor_type.h"
@@ -461,6 +462,7 @@ PyObject* call_overload(Overload& overload, Value* values, bool requires_grad) {
   const OpInfo& info = overload.info();
   const size_t count = plan.num_returns();
   ValueArray rets(count);
+  called_operator = info.op;
   {
     GilRelease unlocked(is_large(plan, values));
     info.adapter->call(*info.op, nullptr, values, rets.data());

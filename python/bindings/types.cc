@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "python/bindings/library/fake.h"
 #include "python/bindings/tensor_type.h"
 #include "tensor/core/device_hooks.h"
 #include "tensor/core/generator/philox.h"
@@ -185,7 +186,7 @@ PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (!self) return nullptr;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self.get()); ++i) {
     PyObject* e = PyTuple_GET_ITEM(self.get(), i);
-    if (PyLong_Check(e)) continue;
+    if (PyLong_Check(e) || is_symbolic_number(e)) continue;
     Ref index = Ref::steal(PyIndex_Check(e) ? PyNumber_Index(e) : nullptr);
     if (!index) {
       PyErr_Format(PyExc_TypeError, "torch.Size() takes an iterable of 'int' (item %zd is '%s')", i,
@@ -199,8 +200,11 @@ PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 }
 PyObject* size_repr(PyObject* o) {
   std::string s = std::string(display_name()) + ".Size([";
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)
-    s += (i ? ", " : "") + std::to_string(PyLong_AsLongLong(PyTuple_GET_ITEM(o, i)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) {
+    Ref shown = Ref::steal(PyObject_Str(PyTuple_GET_ITEM(o, i)));
+    if (!shown) return nullptr;
+    s += (i ? ", " : "") + from_python_string(shown.get());
+  }
   return to_python_string(s + "])").release();
 }
 PyObject* size_concat(PyObject* a, PyObject* b) {
@@ -221,9 +225,10 @@ PyObject* size_subscript(PyObject* a, PyObject* key) {
   return PySlice_Check(key) ? as_size(r) : r;
 }
 PyObject* size_numel(PyObject* o, PyObject*) {
-  int64_t n = 1;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) n *= PyLong_AsLongLong(PyTuple_GET_ITEM(o, i));
-  return PyLong_FromLongLong(n);
+  Ref n = Ref::steal(PyLong_FromLong(1));
+  for (Py_ssize_t i = 0; n && i < PyTuple_GET_SIZE(o); ++i)
+    n = Ref::steal(PyNumber_Multiply(n.get(), PyTuple_GET_ITEM(o, i)));
+  return n.release();
 }
 PyObject* size_reduce(PyObject* o, PyObject*) {
   Ref plain = Ref::steal(PyTuple_GetSlice(o, 0, PyTuple_GET_SIZE(o)));

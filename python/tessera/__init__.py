@@ -136,7 +136,11 @@ for _name in ("coo", "compressed", "csr", "csc", "bsr", "bsc"):
         _lazy_names[f"_sparse_{_name}_tensor_unsafe"] = "sparse._factories"
         _lazy_names[f"_validate_sparse_{_name}_tensor_args"] = "sparse._factories"
 _lazy_names.update(spmm="_C mm", dsmm="_C mm", hsmm="_C hspmm", saddmm="_C sspaddmm")
-for _name in ("sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sum"):
+for _name in (
+    "_check", "_check_index", "_check_is_size", "_check_not_implemented", "_check_tensor_all", "_check_type",
+    "_check_value", "_check_with", "SymBool", "SymFloat", "SymInt", "sym_float", "sym_fresh_size", "sym_int", "sym_ite", "sym_max", "sym_min",
+    "sym_not", "sym_sqrt", "sym_sum",
+):  # fmt: skip
     _lazy_names[_name] = "_symbolic"
 for _name in ("gru", "lstm", "rnn_relu", "rnn_tanh"):
     _lazy_names[_name] = _lazy_names[_name + "_cell"] = "nn._recurrent"

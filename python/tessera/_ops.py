@@ -451,6 +451,25 @@ def _higher_order_of(name):
     return getattr(ops.higher_order, name)
 
 
+# Operators of sizes, which are known of tensors without data, too: "name.overload" -> (parameters, function).
+_SIZE_OPERATORS = {
+    "sym_size.int": ("Tensor self, int dim", lambda self, dim: self.size(dim)),
+    "sym_stride.int": ("Tensor self, int dim", lambda self, dim: self.stride(dim)),
+    "sym_numel": ("Tensor self", lambda self: self.numel()),
+    "sym_storage_offset": ("Tensor self", lambda self: self.storage_offset()),
+}
+_size_kernels = []  # as long as these are kept, the operators have their kernels
+
+
+def _define_size_operators(base):
+    """Defines those of a base name ("sym_size"), if it is one and they are not there. True if it did."""
+    found = {n: what for n, what in _SIZE_OPERATORS.items() if n.partition(".")[0] == base}
+    for name, (parameters, function) in found.items():
+        qualified = _C._define_op(f"aten::{name}({parameters}) -> SymInt", "")
+        _size_kernels.append(_C._register_op_kernel(qualified, "CompositeExplicitAutograd", function, False))
+    return bool(found)
+
+
 class _OpNamespace:
     def __init__(self, name):
         self.name = name
@@ -459,7 +478,7 @@ class _OpNamespace:
     def __getattr__(self, name):
         if name.startswith("__") and not _C._op_overloads(f"{self.name}::{name}"):
             raise AttributeError(name)
-        if not _C._op_overloads(f"{self.name}::{name}"):
+        if not _C._op_overloads(f"{self.name}::{name}") and not (self.name == "aten" and _define_size_operators(name)):
             raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{name}'")
         packet = OpOverloadPacket(self.name, name)
         setattr(self, name, packet)

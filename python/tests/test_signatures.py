@@ -34,6 +34,16 @@ PICKLE = "Python's pickle protocol; all of them take the same way"
 
 # (qualified name, or a prefix that ends in a dot) -> (parameters, why they are not read)
 UNREAD = {
+    "tessera._subclasses._symbolic_calls.": ("mode env func kwargs", TABLE),
+    "tessera._subclasses.fake_tensor.FakeTensor.__repr__": ("tensor_contents", SUBCLASSES),
+    "tessera._subclasses.fake_tensor.FakeTensorMode.__new__": ("args kwargs", "go to __init__"),
+    "tessera._symbolic.SymInt.__round__": ("ndigits", "an integer is its own rounding"),
+    "tessera.fx.experimental.sym_node.SymNode.": ("file line", "documented: the user's line is found"),
+    "tessera.fx.experimental.symbolic_shapes.ShapeEnv.": (
+        "symbolic_context source hint fx_node forcing_spec args kwargs",
+        "documented: of no effect; what they help elsewhere is computed",
+    ),
+    "tessera.fx.experimental.symbolic_shapes.expect_true": ("skip", "documented: the user's line is found"),
     "tessera._alias._AliasLoader.": ("spec fullname", LOADER),
     "tessera._alias._AliasFinder.": ("path target", LOADER),
     "tessera._decomp._registry.register_decomposition": ("unsafe", "every form of function may be registered"),
@@ -184,6 +194,10 @@ UNREAD = {
 # Constructors' parameters that become an attribute which this package itself does not read.
 KEPT = {
     "tessera._dynamo.exc.Unsupported": ("case_name", "an attribute that programs read"),
+    "tessera._subclasses.fake_tensor.FakeTensorMode": (
+        "allow_fallback_kernels allow_non_fake_inputs",
+        "read by python/bindings/library/fake.cc; all operators have Meta kernels",
+    ),
     "tessera.cpu.Stream": ("priority", CPU),
     "tessera.distributed._gloo._Device": ("lazy_init", "an attribute that programs read"),
     "tessera.distributed._nccl._NCCLOptions": ("is_high_priority_stream", "there is no such backend"),

@@ -388,7 +388,8 @@ void fake_call(PyObject* mode, const OpHeader& op, const Value* args, size_t num
       rets[0] = std::move(real[0]);
       return;
     }
-    call_in_python(mode, symbolic ? "_symbolic_call" : "_call_in_python", op, args, num_args, rets, num_rets, symbols);
+    const char* symbolic_method = called_operator == &op ? "_symbolic_call" : "_symbolic_inner_call";
+    call_in_python(mode, symbolic ? symbolic_method : "_call_in_python", op, args, num_args, rets, num_rets, symbols);
     return;
   }
   const Device device = result_device(plan, common, args);
@@ -552,6 +553,8 @@ void refuse_values(const OpHeader& op) {
   PyErr_SetObject(cls, e.get());
   throw ErrorAlreadySet();
 }
+
+thread_local constinit const OpHeader* called_operator = nullptr;
 
 Ref take_symbols(const OpHeader& op) {
   if (pending().op != &op) return {};

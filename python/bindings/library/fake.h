@@ -40,6 +40,9 @@ PyObject* ask_symbolic_shape(PyObject* shape, const char* name, PyObject* argume
 bool indexed_in_python(const TensorImpl& impl);
 PyObject* index_in_python(const char* function, PyObject* self, PyObject* index, PyObject* value);
 
+// The operator that the program called last: the numbers that another one is given were made in C++.
+extern thread_local constinit const OpHeader* called_operator TESSERA_TLS;
+
 // SymInt, SymFloat, SymBool.
 bool is_symbolic_number(PyObject* o);
 // A number that a handler returned for `op` as a symbol: the plain one. The symbol is kept for who wants it.

@@ -394,6 +394,7 @@ PyObject* run(Overload& o, const DispatchKeySet* keys, const Value* values) {
   Value rets[kMaxArgs];
   const size_t count = o.plan().schema().returns.size();
   TESSERA_CHECK(count <= kMaxArgs, o.info().schema(), ": too many results");
+  if (!keys) called_operator = o.info().op;
   if (count == 1 && !o.plan().schema().returns[0].type.is(TypeKind::kTensor)) {
     WantSymbol number(o.info().op);
     o.info().adapter->call(*o.info().op, keys, values, rets);

@@ -160,13 +160,18 @@ class FakeImplCtx:
         self._op = op
 
     def new_dynamic_size(self, *, min=0, max=None):
-        """A size that is only known when the operator runs on data. Raises: RuntimeError for meta tensors, whose sizes
-        are plain numbers.
+        """A size from `min` to `max` that is only known when the operator runs on data: a SymInt. Raises: RuntimeError
+        for meta tensors, whose sizes are plain numbers; DynamicOutputShapeException for fake ones without a ShapeEnv.
         """
-        raise RuntimeError(
-            f"{self._op}: the size of the output depends on data, which meta tensors do not have; a size of this kind "
-            f"needs symbolic shapes"
-        )
+        from tessera._guards import active_fake_mode
+
+        mode = active_fake_mode()
+        if mode is None:
+            raise RuntimeError(
+                f"{self._op}: the size of the output depends on data, which meta tensors do not have; a size of this "
+                f"kind needs symbolic shapes"
+            )
+        return mode._new_size(self._op, min, max)
 
     create_unbacked_symint = new_dynamic_size
 

@@ -419,6 +419,19 @@ class FakeTensorMode(_C._FakeModeBase, TorchDispatchMode):
                 symbolic_context=symbolic_context, trace=trace,
             )  # fmt: skip
 
+    def _new_size(self, op, low, high):
+        """For fake implementations: a size that depends on values."""
+        if self.shape_env is None or not self.shape_env.allow_dynamic_output_shape_ops:
+            raise DynamicOutputShapeException(op)
+        if isinstance(low, tessera.SymInt) or isinstance(high, tessera.SymInt):
+            raise ValueError(f"new_dynamic_size: min and max must be plain numbers, got min={low}, max={high}")
+        if low < 0:
+            raise ValueError(f"new_dynamic_size: a size is not negative, got min={low}")
+        made = self.shape_env.create_unbacked_symint()
+        self.shape_env.size_like.add(made.node._expr)
+        self.shape_env.constrain_symbol_range(made.node._expr, low, float("inf") if high is None else high)
+        return made
+
     # --- what python/bindings/library/fake.cc calls ---
 
     def _refuse_real_tensors(self, func, args, kwargs):
@@ -431,25 +444,36 @@ class FakeTensorMode(_C._FakeModeBase, TorchDispatchMode):
     def _call_in_python(self, func, args, kwargs):
         """Operators whose result depends on values, and those whose Meta kernel is written in Python."""
         name = func._schema.name
-        if name in _DYNAMIC_SHAPES or name in _DATA_DEPENDENT:
-            if self.shape_env is None:
-                raise (DynamicOutputShapeException if name in _DYNAMIC_SHAPES else DataDependentOutputException)(func)
-            from tessera._subclasses import _symbolic_calls
+        if _depends_on_values(func, args):
+            sizes, env = name in _DYNAMIC_SHAPES, self.shape_env
+            if env is None or not (env.allow_dynamic_output_shape_ops if sizes else env.allow_scalar_outputs):
+                raise (DynamicOutputShapeException if sizes else DataDependentOutputException)(func)
+            from tessera._subclasses._symbolic_calls import data_dependent
 
-            return _symbolic_calls.data_dependent(self, func, args, kwargs)
+            return data_dependent(self, func, args, kwargs)
         with self:
             return func._redispatch(_C._key_bits("Meta"), *args, **kwargs)
 
     def _symbolic_call(self, func, args, kwargs):
         """An operator on symbols, or on tensors with symbolic sizes."""
-        from tessera._subclasses import _symbolic_calls
+        if func.namespace != "aten" or func._schema.name.startswith("aten::sym_") or _depends_on_values(func, args):
+            return self._call_in_python(func, args, kwargs)
+        from tessera._subclasses._symbolic_calls import call
 
-        return _symbolic_calls.call(self, func, args, kwargs)
+        return call(self, func, args, kwargs)
+
+    def _symbolic_inner_call(self, func, args, kwargs):
+        """The same, called by another operator or a gradient's formula in C++."""
+        if _depends_on_values(func, args):
+            return self._call_in_python(func, args, kwargs)
+        from tessera._subclasses._symbolic_calls import inner_call
+
+        return inner_call(self, func, args, kwargs)
 
     def _symbolic_composite(self, func, args, kwargs):
-        from tessera._subclasses import _symbolic_calls
+        from tessera._subclasses._symbolic_calls import composite
 
-        return _symbolic_calls.composite(self, func, args, kwargs)
+        return composite(self, func, args, kwargs)
 
 
 _DYNAMIC_SHAPES = frozenset(
@@ -460,6 +484,14 @@ _DYNAMIC_SHAPES = frozenset(
     ).split()
 )
 _DATA_DEPENDENT = frozenset(("aten::_local_scalar_dense", "aten::equal"))
+
+
+def _depends_on_values(func, args):
+    """Whether the size of the result, or the number that it is, depends on values."""
+    name = func._schema.name
+    if name in ("aten::index", "aten::_unsafe_index"):
+        return any(i is not None and i.dtype in (tessera.bool, tessera.uint8) for i in args[1])
+    return name in _DYNAMIC_SHAPES or name in _DATA_DEPENDENT
 
 
 def _short(value):

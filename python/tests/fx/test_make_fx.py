@@ -87,8 +87,6 @@ def test_no_mode_stays_after_an_error():
 
 
 def test_what_is_refused():
-    with pytest.raises(NotImplementedError, match="symbolic sizes"):
-        make_fx(tessera.sin, tracing_mode="symbolic")
     with pytest.raises(ValueError, match="tracing_mode"):
         make_fx(tessera.sin, tracing_mode="later")
     with pytest.raises(NotImplementedError, match="pre_dispatch"):

@@ -8,6 +8,7 @@ import operator
 import tessera
 from tessera import _C
 from tessera.fx._symbolic_trace import Tracer
+from tessera.fx.experimental._expressions import Expr
 from tessera.fx.graph import Graph
 from tessera.fx.graph_module import GraphModule
 from tessera.fx.interpreter import Interpreter
@@ -25,6 +26,11 @@ __all__ = [
 _modes = []
 
 
+@functools.cache
+def _symbolic_numbers():
+    return tessera.SymInt, tessera.SymFloat, tessera.SymBool
+
+
 def get_proxy_mode():
     """The mode of the innermost make_fx that is under way, or None."""
     return _modes[-1] if _modes else None
@@ -35,6 +41,10 @@ get_innermost_proxy_mode = get_proxy_mode
 
 def _place(t):
     """What memory a tensor shows, and how; tensors without memory are themselves alone."""
+    symbolic = _C._symbolic_shape(t)
+    if symbolic is not None:
+        exprs = (symbolic.sizes, symbolic.strides, symbolic.offset)
+        return (t.untyped_storage()._cdata, *exprs, t.dtype, t.is_conj(), t.is_neg())
     if t.layout is not tessera.strided or t.numel() == 0 or t.device.type == "meta":
         return id(t)
     return t.untyped_storage()._cdata, t.storage_offset(), t.shape, t.stride(), t.dtype, t.is_conj(), t.is_neg()
@@ -46,6 +56,8 @@ class PythonKeyTracer(Tracer):
     def __init__(self):
         super().__init__(autowrap_modules=())
         self.root = Module()
+        self._sizes = {}  # symbol -> (proxy of a tensor, the dimension whose size it is), or of a number and None
+        self._number_nodes = None
         self._made = {}  # id of a tensor -> (the tensor, which stays alive, its proxy)
         self._places = {}  # what memory it shows -> the same: autograd hands out other tensors of what it saved
 
@@ -64,6 +76,8 @@ class PythonKeyTracer(Tracer):
             if found is not None:
                 return found[1].node
             return self.constant(a)
+        if isinstance(a, _symbolic_numbers()):
+            return self._numbers().of(a.node.expr)
         return super().create_arg(a)
 
     def constant(self, a):
@@ -76,16 +90,55 @@ class PythonKeyTracer(Tracer):
         self.track(a, Proxy(node, self))
         return node
 
+    def _numbers(self):
+        if self._number_nodes is None:
+            from tessera.fx.experimental._number_nodes import NumberNodes
+
+            self._number_nodes = NumberNodes(self._size_node, self._number_node)
+        return self._number_nodes
+
+    def _size_node(self, symbol):
+        """The node of a size that is a symbol."""
+        if symbol not in self._sizes:
+            raise RuntimeError(f"the symbol {symbol} is no size or number that this trace has seen")
+        proxy, dim = self._sizes[symbol]
+        if dim is None:
+            return proxy.node
+        return self._number_node(tessera.ops.aten.sym_size.int, (proxy.node, dim), symbol)
+
+    def _number_node(self, function, args, expr):
+        node = self.create_node("call_function", function, args, {})
+        node.meta["val"] = self._env._number(expr) if isinstance(expr, Expr) else self._env.create_symboolnode(expr)
+        return node
+
+    def _track_number(self, value, proxy):
+        self._env = value.node.shape_env
+        expr = value.node.expr
+        for symbol in expr.free_symbols if not expr.is_real and getattr(expr, "is_symbol", False) else ():
+            self._sizes.setdefault(symbol, (proxy, None))
+        self._numbers().known.setdefault(expr, proxy.node)
+        proxy.node.meta["val"] = value
+
+    def _track_sizes(self, value, proxy):
+        shape = _C._symbolic_shape(value)
+        for i, size in enumerate(shape.sizes if shape is not None else ()):
+            self._env = shape.env
+            if size.is_symbol:
+                self._sizes.setdefault(size, (proxy, i))
+
     def track(self, value, proxy):
         """Notes the proxies of what an operator returned: a tensor, or a tuple or list of them."""
-        if isinstance(value, tessera.Tensor):
+        if isinstance(value, _symbolic_numbers()):
+            self._track_number(value, proxy)
+        elif isinstance(value, tessera.Tensor):
+            self._track_sizes(value, proxy)
             self._made[id(value)] = self._places[_place(value)] = (value, proxy)
             if "val" not in proxy.node.meta:
                 proxy.node.meta["tensor_meta"] = _extract_tensor_metadata(value)
                 proxy.node.meta["val"] = value
         elif isinstance(value, (tuple, list)):
             for i, part in enumerate(value):
-                if isinstance(part, (tessera.Tensor, tuple, list)):
+                if isinstance(part, (tessera.Tensor, tuple, list, *_symbolic_numbers())):
                     self.track(part, self.create_proxy("call_function", operator.getitem, (proxy, i), {}))
 
 
@@ -176,10 +229,6 @@ def dispatch_trace(root, tracer, concrete_args=()):
 def _reject(f, tracing_mode):
     if tracing_mode not in ("real", "fake", "symbolic"):
         raise ValueError(f"make_fx: expected tracing_mode 'real', 'fake' or 'symbolic', got {tracing_mode!r}")
-    if tracing_mode == "symbolic":
-        raise NotImplementedError(
-            "make_fx(tracing_mode='symbolic') needs symbolic sizes, which this version does not have: use 'fake'"
-        )
     if not callable(f):
         raise TypeError(f"make_fx: expected a function, got {type(f).__name__}")
 
@@ -249,6 +298,16 @@ def _fake_mode_for(tracing_mode, args, allow_non_fake_inputs):
     return FakeTensorMode(allow_non_fake_inputs=allow_non_fake_inputs, shape_env=shape_env)
 
 
+def _as_fake(mode, value):
+    """A fake tensor; with symbolic sizes integers are symbols, too."""
+    if isinstance(value, tessera.Tensor):
+        return mode.from_tensor(value)
+    if type(value) is int and mode.shape_env is not None and not mode.static_shapes:
+        symbol = mode.shape_env.create_unspecified_symbol(value, f"number {len(mode.shape_env.source_to_var)}")
+        return mode.shape_env.create_symintnode(symbol, hint=value)
+    return value
+
+
 class _Trace:
     def __init__(self, function, decompositions, record_stack_traces):
         self.function = function
@@ -259,7 +318,7 @@ class _Trace:
     def run(self, args, fake_mode=None):
         tracer = self.tracer
         if fake_mode is not None:
-            args = pytree.tree_map_only(tessera.Tensor, fake_mode.from_tensor, args)
+            args = pytree.tree_map(functools.partial(_as_fake, fake_mode), args)
         tracer.graph = Graph(tracer_cls=PythonKeyTracer)
         self._placeholders(args)
         from tessera.fx import _symbolic_trace
@@ -290,7 +349,7 @@ class _Trace:
         for name, leaf in zip(owner, leaves):
             proxy = tracer.create_proxy("placeholder", f"{name}_1", (), {})
             proxy.node.target = proxy.node.name
-            if isinstance(leaf, tessera.Tensor):
+            if isinstance(leaf, (tessera.Tensor, *_symbolic_numbers())):
                 tracer.track(leaf, proxy)
         if len(leaves) != len(args) or any(not pytree.tree_is_leaf(a) for a in args):
             from tessera.fx._code import _PyTreeCodeGen, _PyTreeInfo

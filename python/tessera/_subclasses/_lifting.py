@@ -1,0 +1,123 @@
+"""Composite operators of symbolic sizes as the operators that they are made of.
+
+Below a composite operator C++ sees plain numbers. It is run at many sizes on fake tensors, each time noting the
+operators that it calls; where these are the same, expressions are found for their numbers, and they are called with
+those.
+"""
+
+from tessera import SymBool, SymFloat, Tensor, _C
+from tessera._subclasses._symbolic_tools import Rule, env_of, leaves, mapped, solved_rule
+from tessera.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+__all__ = ["lifted"]
+
+
+class _Recorder(TorchDispatchMode):
+    """Notes what is called, and with which of the tensors seen before."""
+
+    def __init__(self, inputs, symbols):
+        super().__init__()
+        self.symbols = symbols  # the plain number that stands for a symbolic one -> its key
+        self.names = {id(t): ("input", key) for key, t in inputs.items()}
+        self.kept = list(inputs.values())
+        self.calls, self.numbers = [], []
+
+    def name(self, value):
+        """What stands for a value: tensors by where they came from, integers by their place among the numbers."""
+        if isinstance(value, Tensor):
+            if id(value) not in self.names:
+                self.names[id(value)] = ("other", len(self.kept))
+            self.kept.append(value)
+            return self.names[id(value)]
+        if type(value) is int:
+            self.numbers.append(value)
+            return ("number", len(self.numbers) - 1)
+        if type(value) in (float, bool) and value in self.symbols:
+            return ("symbol", self.symbols[value])
+        return ("plain", value)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        entry = (func, _named(list(args), self.name), _named(kwargs, self.name))
+        result = func(*args, **kwargs)
+        self.calls.append(entry)
+        for i, value in enumerate(result if isinstance(result, (tuple, list)) else [result]):
+            if isinstance(value, Tensor) and id(value) not in self.names:
+                self.names[id(value)] = ("made", (len(self.calls) - 1, i))
+                self.kept.append(value)
+        return result
+
+
+def _named(tree, name):
+    return mapped(tree, lambda v: _Name(name(v)))
+
+
+class _Name(tuple):
+    """A leaf of a recorded tree."""
+
+
+class _Composite(Rule):
+    """What a composite operator calls."""
+
+    def __init__(self, mode, env, func, args, kwargs):
+        super().__init__(env, func, args, kwargs, on_meta=False)
+        self.mode = mode
+
+    def outcome(self, point):
+        made, symbols = {}, {}
+
+        def at(value):
+            if isinstance(value, (SymFloat, SymBool)):
+                # A number that nothing else is; another one at other sizes, so that what is computed of it shows.
+                if isinstance(value, SymBool):
+                    raise NotImplementedError(f"{self.func}: a symbolic bool as an argument is not supported")
+                number = 1.2345678 + 0.0137 * len(symbols) + 0.00091 * sum(point.values())
+                symbols[number] = id(value)
+                return number
+            if isinstance(value, Tensor):
+                if id(value) not in made:
+                    fake = _C._make_fake(self.mode, self.tensor(value, point), value.device, None)
+                    made[id(value)] = fake.requires_grad_(value.requires_grad)
+                return made[id(value)]
+            return self.number(value, point)
+
+        with _disable_current_modes():
+            args, kwargs = mapped(self.args, at), mapped(self.kwargs, at)
+            recorder = _Recorder(made, symbols)
+            with self.mode, recorder:
+                result = self.func(*args, **kwargs)
+            shown = _named(result, recorder.name)
+        return (recorder.calls, shown), recorder.numbers
+
+
+def lifted(mode, func, args, kwargs):
+    """The result of a composite operator, by what it calls."""
+    env = mode.shape_env or env_of((args, kwargs))
+    (calls, shown), exprs = solved_rule(env, lambda: _Composite(mode, env, func, args, kwargs))
+    inputs = {id(v): v for v in _given((args, kwargs))}
+    results = []
+
+    def value(name):
+        kind, what = name
+        if kind in ("input", "symbol"):
+            return inputs[what]
+        if kind == "made":
+            result = results[what[0]]
+            return result[what[1]] if isinstance(result, (tuple, list)) else result
+        if kind == "number":
+            return env._number(exprs[what])
+        if kind == "other":
+            raise NotImplementedError(f"{func} uses a tensor of its own, which can't be traced with symbolic sizes")
+        return what
+
+    for called, names, keywords in calls:
+        results.append(called(*_values(names, value), **_values(keywords, value)))
+    return _values(shown, value)
+
+
+def _values(tree, value):
+    return mapped(tree, lambda leaf: value(leaf) if isinstance(leaf, _Name) else leaf)
+
+
+def _given(tree):
+    return [v for v in leaves(tree) if isinstance(v, (Tensor, SymFloat))]

@@ -1,0 +1,349 @@
+"""Operators on fake tensors with symbolic sizes, and on symbolic numbers."""
+
+import tessera
+from tessera import SymInt, Tensor, _C
+from tessera._subclasses._lifting import lifted
+from tessera._subclasses._symbolic_tools import (
+    SYMBOLIC,
+    BelowPython,
+    Without,
+    env_of,
+    exprs_of,
+    guarded,
+    is_fake,
+    leaves,
+    mapped,
+    plain,
+    solved,
+)
+from tessera.fx.experimental._expressions import as_expr, condition, constant, int_oo
+
+__all__ = ["call", "call_with_symbols", "composite", "data_dependent", "getitem", "inner_call", "setitem"]
+
+
+def call(mode, func, args, kwargs):
+    """An operator on fake tensors some of which have symbolic sizes: its result, with symbolic sizes."""
+    env = mode.shape_env or env_of((args, kwargs))
+    tensors = [v for v in leaves((args, kwargs)) if is_fake(v)]
+    exprs = solved(env, func, args, kwargs)
+    with Without(tensors):
+        plain_args, plain_kwargs = mapped(list(args), plain), mapped(kwargs, plain)
+        with mode:
+            result = func(*plain_args, **plain_kwargs)
+    numbers = iter(exprs)
+    return mapped(result, lambda value: _with_symbols(env, value, numbers))
+
+
+def _with_symbols(env, value, numbers):
+    if isinstance(value, Tensor):
+        sizes, strides = ([next(numbers) for _ in range(value.dim())] for _ in range(2))
+        env._attach(value, sizes, strides, next(numbers))
+        return value
+    return env._number(next(numbers)) if type(value) is int else value
+
+
+def inner_call(mode, func, args, kwargs):
+    """An operator that C++ called: whether its numbers are sizes is not known, so those that are equal to one make that
+    one a number.
+    """
+    env = mode.shape_env or env_of((args, kwargs))
+    given = {
+        abs(v)
+        for argument, value in _with_arguments(func, args, kwargs)
+        if "SymInt" in str(argument.type) or argument.name in _SIZES
+        for v in leaves(value)
+        if type(v) is int and abs(v) > 1
+    }
+    known = {e for v in leaves((args, kwargs)) if isinstance(v, Tensor) for e in exprs_of(env, v)[0]}
+    for e in (*known, *env.var_to_val):
+        e = env.replace(e)
+        if not e.is_number and env.size_hint(e, allow_none=True) in given:
+            env._assume(condition("==", e - env.size_hint(e)))
+    return call(mode, func, args, kwargs)
+
+
+_SIZES = frozenset(("size", "sizes", "shape", "stride", "length", "start", "end", "index", "split_size", "split_sizes"))
+
+
+def _with_arguments(func, args, kwargs):
+    for i, argument in enumerate(func._schema.arguments):
+        if i < len(args):
+            yield argument, args[i]
+        elif argument.name in kwargs:
+            yield argument, kwargs[argument.name]
+
+
+# --- composite operators ---
+
+
+def composite(mode, func, args, kwargs):
+    """A composite operator. Where nobody else watches and nothing is differentiated its shape rule is asked as a whole;
+    otherwise it runs as the operators that it is made of, whose numbers are found by running it at other sizes, too.
+    """
+    if _C._len_torch_dispatch_stack() == 0 or _C._get_dispatch_stack_at(_C._len_torch_dispatch_stack() - 1) is mode:
+        if not (
+            _C.is_grad_enabled() and any(isinstance(v, Tensor) and v.requires_grad for v in leaves((args, kwargs)))
+        ):
+            return call(mode, func, args, kwargs)
+    return lifted(mode, func, args, kwargs)
+
+
+# --- numbers as arguments ---
+
+
+def call_with_symbols(func, args, kwargs):
+    """A function of the library that was given symbolic numbers."""
+    fake = any(is_fake(v) for v in leaves((args, kwargs))) or _C._len_torch_dispatch_stack() > 0
+    names = [func.name()] if isinstance(func, tessera._ops.OpOverload) else getattr(func, "_overloads", None)
+    if not fake or names is None:
+        return func(*mapped(args, guarded), **mapped(kwargs, guarded))
+    plain_args, plain_kwargs = mapped(args, plain), mapped(kwargs, plain)
+    for tensors_first in (True, False):  # x + size is the operator of two tensors, one of them a number
+        for name in names:
+            op = _operator(name)
+            flat, numbers = _folded(op, args), _folded(op, plain_args)
+            if numbers is None or not _takes(op, flat, numbers, plain_kwargs, tensors_first):
+                continue
+            symbols = {}
+            for i, argument in enumerate(op._schema.arguments):
+                value = flat[i] if i < len(flat) else kwargs.get(argument.name)
+                if any(isinstance(v, SYMBOLIC) for v in leaves(value)):
+                    symbols[i] = value
+            return _C._call_with_symbols(op, name, symbols, tuple(numbers), plain_kwargs)
+    return func(*mapped(args, guarded), **mapped(kwargs, guarded))
+
+
+def _operator(name):
+    namespace, _, rest = name.partition("::")
+    base, _, overload = rest.partition(".")
+    return getattr(getattr(getattr(tessera.ops, namespace), base), overload or "default")
+
+
+def _takes(op, args, numbers, kwargs, tensors_first):
+    """Whether the arguments fit an operator; a symbolic number may stand for a tensor."""
+    if not tensors_first:
+        return op._fits(*numbers, **kwargs)
+    numbers, any_number = list(numbers), False
+    for i, argument in enumerate(op._schema.arguments[: len(args)]):
+        if str(argument.type) == "Tensor" and isinstance(args[i], SYMBOLIC):
+            numbers[i], any_number = tessera.tensor(0), True
+    return any_number and any(isinstance(n, Tensor) and is_fake(n) for n in numbers) and op._fits(*numbers, **kwargs)
+
+
+def _folded(op, args):
+    """view(2, 3) as view([2, 3]): numbers at the place of the last list of integers are one."""
+    arguments = [a for a in op._schema.arguments if not a.kwarg_only]
+    args = list(args)
+    for i, argument in enumerate(arguments):
+        is_list = "int[" in str(argument.type).lower()
+        if is_list and i < len(args) and isinstance(args[i], (int, SymInt)) and not isinstance(args[i], bool):
+            if len(args) > len(arguments) or i == len(arguments) - 1:
+                return [*args[:i], list(args[i:])]
+    return args if len(args) <= len(arguments) else None
+
+
+# --- indices ---
+
+
+def getitem(x, index):
+    """x[index] where x is a fake tensor and sizes may be symbolic."""
+    ops = tessera.ops.aten
+    parts = list(index) if isinstance(index, tuple) else [index]
+    if any(isinstance(p, (list, Tensor, bool)) for p in parts):
+        return _advanced(x, parts)
+    used = sum(p is not None and p is not Ellipsis for p in parts)
+    if used > x.dim():
+        raise IndexError(f"too many indices for tensor of dimension {x.dim()}")
+    dim = 0
+    for part in parts:
+        if part is None:
+            x, dim = ops.unsqueeze.default(x, dim), dim + 1
+        elif part is Ellipsis:
+            after = sum(p is not None and p is not Ellipsis for p in parts[parts.index(Ellipsis) + 1 :])
+            dim = x.dim() - after
+        elif isinstance(part, slice):
+            if part != slice(None):
+                x = ops.slice.Tensor(x, dim, part.start, part.stop, 1 if part.step is None else part.step)
+            dim += 1
+        else:
+            x = ops.select.int(x, dim, part if isinstance(part, SymInt) else int(part))
+    return ops.alias.default(x) if all(p is Ellipsis or p == slice(None) for p in parts) else x
+
+
+def _is_mask(part):
+    return isinstance(part, Tensor) and part.dtype is tessera.bool
+
+
+def _advanced(x, parts):
+    ops = tessera.ops.aten
+    if any(isinstance(p, bool) or (_is_mask(p) and p.dim() == 0) for p in parts):
+        raise NotImplementedError("bools as indices of a tensor with symbolic sizes are not supported: use masks")
+    if parts.count(Ellipsis):
+        taken = sum(p.dim() if _is_mask(p) else 1 for p in parts if p is not None and p is not Ellipsis)
+        at = parts.index(Ellipsis)
+        parts = [*parts[:at], *[slice(None)] * (x.dim() - taken), *parts[at + 1 :]]
+    indices, dim = [], 0
+    for part in parts:
+        if isinstance(part, list):
+            part = tessera.tensor(part, device=x.device)
+        if isinstance(part, Tensor):
+            indices += [None] * (dim - len(indices)) + [part]
+            dim += part.dim() if _is_mask(part) else 1
+        elif part is None:
+            x, dim = ops.unsqueeze.default(x, dim), dim + 1
+        elif isinstance(part, slice):
+            if part != slice(None):
+                x = ops.slice.Tensor(x, dim, part.start, part.stop, 1 if part.step is None else part.step)
+            dim += 1
+        else:
+            x = ops.select.int(x, dim, part)
+    return ops.index.Tensor(x, indices)
+
+
+def setitem(x, index, value):
+    """x[index] = value where x is a fake tensor and sizes may be symbolic."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    if any(isinstance(p, (list, Tensor)) for p in parts):
+        indices = [tessera.tensor(p) if isinstance(p, list) else p for p in parts]
+        if any(p is not None and not isinstance(p, Tensor) for p in indices):
+            raise NotImplementedError("writes with tensors and slices as indices to symbolic sizes are not supported")
+        value = value if isinstance(value, Tensor) else tessera.full((), value, dtype=x.dtype, device=x.device)
+        tessera.ops.aten.index_put_.default(x, indices, value)
+        return
+    view = getitem(x, index)
+    if isinstance(value, Tensor):
+        view.copy_(value)
+    else:
+        view.fill_(value)
+
+
+# --- what depends on values ---
+
+
+def data_dependent(mode, func, args, kwargs):
+    """An operator whose result depends on values: numbers and sizes that are not known are new symbols."""
+    env = mode.shape_env
+    name = func._schema.name.rpartition("::")[2]
+    rule = _UNKNOWN.get(name)
+    if rule is None:
+        raise NotImplementedError(f"{func}: the size of its result depends on values, which has no rule for symbols")
+    return rule(mode, env, func, args, kwargs)
+
+
+def _unknown_number(mode, env, func, args, kwargs):
+    (t,) = args
+    memo = t.__dict__.get("_item")
+    if memo is not None and memo[0] == t._version and memo[2] is env:
+        return memo[1]
+    if t.dtype is tessera.bool:
+        value = env.create_unbacked_symbool()
+    elif t.dtype.is_floating_point:
+        value = env.create_unbacked_symfloat()
+    else:
+        value = env.create_unbacked_symint()
+    t._item = (t._version, value, env)
+    return value
+
+
+def _unknown_size(env, upper):
+    value = env.create_unbacked_symint()
+    symbol = value.node._expr
+    env.size_like.add(symbol)
+    env.constrain_symbol_range(symbol, 0, upper)
+    return symbol
+
+
+def _made(mode, env, sizes, dtype, device, strides=None):
+    """A fake tensor of these expressions as sizes."""
+    sizes = [as_expr(s) for s in sizes]
+    if strides is None:
+        strides, total = [], constant(1)
+        for s in reversed(sizes):
+            strides.insert(0, total)
+            total = total * s
+    with BelowPython():
+        like = tessera.empty_strided(
+            [env._stand_in(s) for s in sizes], [env._stand_in(s) for s in strides], dtype=dtype, device="meta"
+        )
+    fake = _C._make_fake(mode, like, device, None)
+    env._attach(fake, sizes, strides, constant(0))
+    return fake
+
+
+def _most(env, t):
+    """An upper bound of the number of elements."""
+    total = constant(1)
+    for size in exprs_of(env, t)[0]:
+        total = total * size
+    return env.bound_sympy(total).upper
+
+
+def _nonzero(mode, env, func, args, kwargs):
+    t = args[0]
+    return _made(mode, env, [_unknown_size(env, _most(env, t)), t.dim()], tessera.int64, t.device)
+
+
+def _masked_select(mode, env, func, args, kwargs):
+    t = args[0]
+    return _made(
+        mode, env, [_unknown_size(env, _most(env, tessera.broadcast_tensors(t, args[1])[0]))], t.dtype, t.device
+    )
+
+
+def _unique(mode, env, func, args, kwargs):
+    t = args[0]
+    count = _unknown_size(env, _most(env, t))
+    names = [a.name for a in func._schema.arguments]
+    asked = {name: args[i] if i < len(args) else kwargs.get(name) for i, name in enumerate(names)}
+    dim = asked.get("dim")
+    sizes = [count]
+    if dim is not None:
+        sizes = exprs_of(env, t)[0]
+        at = dim % len(sizes)
+        sizes = [*sizes[:at], count, *sizes[at + 1 :]]
+    inverse = exprs_of(env, t)[0] if dim is None else [exprs_of(env, t)[0][dim]]
+    empty = [constant(0)]
+    return (
+        _made(mode, env, sizes, t.dtype, t.device),
+        _made(mode, env, inverse if asked.get("return_inverse") else empty, tessera.int64, t.device),
+        _made(mode, env, [count] if asked.get("return_counts") else empty, tessera.int64, t.device),
+    )[: len(func._schema.returns)]
+
+
+def _masked_index(mode, env, func, args, kwargs):
+    """x[mask]: a mask is the positions that it has."""
+    x, indices = args[0], []
+    for i in args[1]:
+        if isinstance(i, Tensor) and i.dtype in (tessera.bool, tessera.uint8):
+            positions = tessera.ops.aten.nonzero.default(i)
+            indices += [tessera.ops.aten.select.int(positions, 1, k) for k in range(i.dim())]
+        else:
+            indices.append(i)
+    return func(x, indices)
+
+
+def _repeats(mode, env, func, args, kwargs):
+    size = kwargs.get("output_size", None)
+    t = args[0]
+    count = _unknown_size(env, int_oo) if size is None else as_expr(size)
+    return _made(mode, env, [count], t.dtype, t.device)
+
+
+def _bincount(mode, env, func, args, kwargs):
+    t = args[0]
+    weights = args[1] if len(args) > 1 else kwargs.get("weights")
+    dtype = tessera.int64 if weights is None else weights.dtype if weights.dtype is tessera.float32 else tessera.float64
+    return _made(mode, env, [_unknown_size(env, int_oo)], dtype, t.device)
+
+
+_UNKNOWN = {
+    "_local_scalar_dense": _unknown_number,
+    "equal": lambda mode, env, func, args, kwargs: env.create_unbacked_symbool(),
+    "nonzero": _nonzero,
+    "masked_select": _masked_select,
+    "index": _masked_index,
+    "_unsafe_index": _masked_index,
+    "repeat_interleave": _repeats,
+    "bincount": _bincount,
+    **dict.fromkeys(("_unique", "_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive"), _unique),
+}
