@@ -217,7 +217,7 @@ class _Tried:
 
 
 def _is_special(problem, base, point):
-    """Whether a size is 1 or less at a point and not at the sizes of the trace: rules have cases of their own for it."""
+    """Whether a size is 1 or less at a point and not at the sizes of the trace: rules have cases for it."""
     return any(e.evaluate(point) < 2 <= e.evaluate(base) for e in problem.inputs)
 
 
