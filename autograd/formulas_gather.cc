@@ -17,7 +17,7 @@ Tensor gather_gradient(const Tensor& grad, const Tensor& self, int64_t dim, cons
     const Tensor at = d == along ? index : reshape(arange(Scalar(index.size(d)), DType::kInt64), IntList(shape));
     places.push_back(reshape(expand(at, index.sizes()), {-1}));
   }
-  return sparse::make_coo(self.sizes(), stack(places), reshape(grad, {-1}), index.numel() == 0);
+  return sparse::make_coo(self.sizes(), stack(places), contiguous(reshape(grad, {-1})), index.numel() == 0);
 }
 
 }  // namespace tessera::autograd::formulas

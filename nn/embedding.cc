@@ -33,7 +33,7 @@ Tensor embedding_rows_gradient(const Tensor& grad, const Tensor& indices, int64_
     at = index_select(at, 0, kept);
     values = index_select(values, 0, kept);
   }
-  return sparse::make_coo(IntVector{rows, grad.size(-1)}, unsqueeze(at, 0), values, false);
+  return sparse::make_coo(IntVector{rows, grad.size(-1)}, contiguous(unsqueeze(at, 0)), contiguous(values), false);
 }
 
 }  // namespace

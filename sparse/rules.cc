@@ -601,6 +601,20 @@ const Rule* rule_of(std::string_view name) {
   return r != std::end(kRules) && r->name == name ? r : nullptr;
 }
 
+// Whether autograd follows the call. An operator with a node of its own has been recorded when it comes here; one that is
+// made of others has not.
+bool is_recorded(const Value* args, size_t n) {
+  if (!thread_state.grad_enabled || thread_state.inference_mode || (thread_state.excluded & kAutogradKeys.bits()))
+    return false;
+  for (size_t i = 0; i < n; ++i) {
+    if (args[i].is_tensor() && args[i].tensor().defined() && args[i].tensor().requires_grad()) return true;
+    if (args[i].is_tensor_list())
+      for (const Tensor& t : args[i].tensor_list())
+        if (t.defined() && t.requires_grad()) return true;
+  }
+  return false;
+}
+
 bool writes_self(const OpHeader& op) { return op.mutable_args & 1; }
 
 void fallback(void*, const OpHeader& op, DispatchKeySet, const Value* args, size_t n, Value* rets, size_t num_rets) {
@@ -610,6 +624,8 @@ void fallback(void*, const OpHeader& op, DispatchKeySet, const Value* args, size
   if (writes_self(op) && name.ends_with("_") && !name.starts_with("__")) name.remove_suffix(1);
   const bool ours = op.info && std::string_view(op.info->source()).starts_with("sparse/");
   const Rule* rule = core && !ours ? rule_of(name) : nullptr;
+  if (rule && rule->run != refused && has_kernel(op, DispatchKey::kCompositeImplicitAutograd) && is_recorded(args, n))
+    rule = nullptr;
   if (!rule) {
     // Its own kernels, or a composite: it is made of operators that are looked for again.
     if (ours || has_kernel(op, DispatchKey::kCompositeImplicitAutograd) ||

@@ -10,6 +10,7 @@
 #include "python/bindings/errors.h"
 #include "python/bindings/explain.h"
 #include "python/bindings/func/func.h"
+#include "python/bindings/jit/jit.h"
 #include "python/bindings/library/library.h"
 #include "python/bindings/convert/names.h"
 #include "python/bindings/operators.h"
@@ -91,6 +92,10 @@ void init(PyObject* module) {
   init_autograd(module);
   init_library(module);
   init_pytree(module);
+  add_functions(module, jit_setting_functions());
+  add_module(module, "_jit", jit_functions());
+  add_functions(Ref::steal(check(PyObject_GetAttrString(module, "_jit"))).get(), jit_archive_functions());
+  init_jit(Ref::steal(check(PyObject_GetAttrString(module, "_jit"))).get());
   init_device_library(module);
 #ifdef TESSERA_CHECK_LOCK
   add_functions(module, {{"_count_without_lock", count_without_lock, METH_O,

@@ -174,19 +174,14 @@ PyObject* as_size(PyObject* tuple) {
   Ref t = Ref::steal(tuple);
   return PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(SizeType), t.get(), nullptr);
 }
-// A Size that may hold symbols: whoever makes them answers for what they are.
-PyObject* py_symbolic_size(PyObject*, PyObject* sizes) {
-  Ref args = Ref::steal(PyTuple_Pack(1, sizes));
-  return args ? PyTuple_Type.tp_new(SizeType, args.get(), nullptr) : nullptr;
-}
-PyMethodDef g_size_functions[] = {{"_symbolic_size", py_symbolic_size, METH_O, nullptr},
-                                  {nullptr, nullptr, 0, nullptr}};
+// A ragged size: a symbol that is no number.
+bool is_symbol(PyObject* e) { return !PyIndex_Check(e) && PyObject_HasAttrString(e, "nested_int_coeff"); }
 PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   Ref self = Ref::steal(PyTuple_Type.tp_new(type, args, kwargs));
   if (!self) return nullptr;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self.get()); ++i) {
     PyObject* e = PyTuple_GET_ITEM(self.get(), i);
-    if (PyLong_Check(e) || is_symbolic_number(e)) continue;
+    if (PyLong_Check(e) || is_symbolic_number(e) || is_symbol(e)) continue;
     Ref index = Ref::steal(PyIndex_Check(e) ? PyNumber_Index(e) : nullptr);
     if (!index) {
       PyErr_Format(PyExc_TypeError, "torch.Size() takes an iterable of 'int' (item %zd is '%s')", i,
@@ -513,7 +508,6 @@ void init_size(PyObject* module) {
                          {0, nullptr}};
   PyType_Spec spec = {g_size_name.c_str(), 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
   SizeType = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
-  check(PyModule_AddFunctions(module, g_size_functions));
   PyModule_AddObjectRef(module, "Size", reinterpret_cast<PyObject*>(SizeType));
 }
 }  // namespace

@@ -65,6 +65,7 @@ _lazy_names = {
     "Generator": "_C",
     "GradScaler": "amp.grad_scaler",
     "autocast": "amp.autocast_mode",
+    "_nested_view_from_buffer": "nested._strided from_description",
     "align_tensors": "_named",
     "cond": "_higher_order_ops.cond",
     "while_loop": "_higher_order_ops.while_loop",

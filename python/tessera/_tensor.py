@@ -223,8 +223,11 @@ def share_memory_(self):
 
     Returns: the tensor.
     """
-    if self.device.type == "cpu" and self.layout == tessera.strided:
-        self.untyped_storage().share_memory_()
+    if self.device.type == "cpu":
+        from tessera import _utils
+
+        for member in _utils._members(self):
+            member.untyped_storage().share_memory_()
     return self
 
 
@@ -320,6 +323,13 @@ def lu(self, pivot=True, get_infos=False):
     return tessera.functional.lu.__wrapped__(self, pivot, get_infos)
 
 
+def to_padded_tensor(self, padding, output_size=None):
+    """`tessera.nested.to_padded_tensor(self, ...)`: of nested tensors only."""
+    from tessera import nested
+
+    return nested.to_padded_tensor(self, padding, output_size)
+
+
 def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """See `unique`."""
     return tessera.unique(self, sorted=sorted, return_inverse=return_inverse, return_counts=return_counts, dim=dim)
@@ -409,6 +419,7 @@ _METHODS = (
     refine_names,
     rename,
     rename_,
+    to_padded_tensor,
     unique,
     unique_consecutive,
     where,

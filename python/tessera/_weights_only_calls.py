@@ -339,6 +339,20 @@ def from_type():
     )
 
 
+def jagged():
+    """(function, Call) of what makes jagged tensors."""
+    from tessera.nested._internal.nested_tensor import _rebuild_njt
+
+    return _rebuild_njt, Call("_rebuild_njt", _plain(_rebuild_njt), (1, _is(dict)))
+
+
+def jagged_class():
+    """(class, Call) of jagged tensors: named by their pickles, never called."""
+    from tessera.nested._internal.nested_tensor import NestedTensor
+
+    return NestedTensor, Call("NestedTensor", _plain(NestedTensor))
+
+
 def layout_of():
     _get_layout = tessera.serialization._get_layout
     return _get_layout, Call("_get_layout", _plain(_get_layout), (1, _is_name))

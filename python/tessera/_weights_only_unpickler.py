@@ -80,6 +80,8 @@ class _Allowed(dict):
             found = {
                 "torch._tensor._rebuild_from_type_v2": _calls.from_type,
                 "torch.serialization._get_layout": _calls.layout_of,
+                "torch.nested._internal.nested_tensor._rebuild_njt": _calls.jagged,
+                "torch.nested._internal.nested_tensor.NestedTensor": _calls.jagged_class,
             }.get(name, tuple)()
         return self._callable(*found) if found else None
 

@@ -8,7 +8,7 @@ from tessera._library import registration
 from tessera._library.custom_ops import CustomOpDef, custom_op, triton_op, wrap_triton
 from tessera._library.opcheck import opcheck
 from tessera._library.registration import get_ctx
-from tessera._library.schema import infer_schema
+from tessera._library.infer_schema import infer_schema
 
 __all__ = [
     "CustomOpDef",

@@ -36,7 +36,7 @@ FUNCTIONS = {
     "_ctc_loss_kernel": (1, "zero_infinity: for the gradient"),
     "expand_view": (1, "implicit: for tracers, which note how a call was written"),
     "embedding_rows": (3, "padding_idx, scale_grad_by_freq and sparse are for the gradient"),
-    "gather_meta": (1, GRADIENT),
+    "gather_kernel": (1, GRADIENT),
     "batch_norm_composite": (1, HINT),
     "group_norm_composite": (1, HINT),
     "scalar_like": (1, "a result of no dimensions, whatever the argument is"),

@@ -20,6 +20,7 @@
 namespace tessera::python {
 namespace {
 
+constexpr uint64_t kFunctionalBit = DispatchKeySet(DispatchKey::kFunctionalize).bits();
 NamedOp g_to_copy("aten::_to_copy"), g_copy("aten::copy_"), g_alias("aten::alias"), g_detach("aten::detach");
 
 // A copy without history.
@@ -75,7 +76,8 @@ PyObject* py_tensor(PyObject*, CallArgs call) {
     TESSERA_CHECK(t.is_floating_point() || t.is_complex(),
                   "Only Tensors of floating point and complex dtype can require gradients");
     t.requires_grad_(true);
-  } else if (inside_transform()) {  // no operator made it: the innermost level is to know that it is the function's own
+  } else if (inside_transform() || thread_state.included & kFunctionalBit) {
+    // No operator made it: the innermost level, or functionalization, is to know that it is the function's own.
     Value arg = Value::of(std::move(t)), result;
     g_alias.call(&arg, 1, &result, 1);
     t = result.take_tensor();

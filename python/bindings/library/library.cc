@@ -365,9 +365,10 @@ bool parse(Overload& o, const FlatArgs& a, Value* values) {
   bool requires_grad = false;
   return o.plan().parse(a.values.data(), a.positional, a.names.get(), values, &requires_grad, nullptr, true);
 }
-// Where the schema wants a tensor, a Python number stands for one of no dimensions, as in x + 1: the same arguments
-// with such tensors, which `made` keeps. False: there are none.
+// Where the schema of a built-in operator wants a tensor, a Python number stands for one of no dimensions, as in x + 1:
+// the same arguments with such tensors, which `made` keeps. False: there are none.
 bool wrap_numbers(Overload& o, FlatArgs* a, std::vector<Ref>* made) {
+  if (o.plan().schema().name_space() != "aten") return false;
   const std::vector<Param>& params = o.plan().params();
   for (size_t i = 0; i < a->values.size(); ++i) {
     const Param* p = nullptr;

@@ -11,7 +11,9 @@ import tessera
 from tessera import _C
 from tessera._decomp import decompositions  # noqa: F401 - fills the table
 from tessera._decomp._registry import (
+    Composition,
     composites,
+    explicit_composites,
     is_core,
     overloads_of,
     register_decomposition,
@@ -65,6 +67,9 @@ def core_aten_decompositions():
         if whole and not is_core(name) and name.startswith("aten::"):
             op = _overload_of(*_split(name))
             found[op] = op.decompose
+    for name in explicit_composites():
+        op = _overload_of(*_split(name))
+        found[op] = Composition(op)
     found.update(decomposition_table)
     return found
 

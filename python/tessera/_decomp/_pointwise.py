@@ -3,7 +3,7 @@
 import math
 
 import tessera
-from tessera._decomp._registry import rule, widened
+from tessera._decomp._registry import promoted, rule, widened
 
 aten = tessera.ops.aten
 where, exp = tessera.where, tessera.exp
@@ -17,7 +17,7 @@ def number(x, value):
 # --- what the tables of the extension make documented operators of
 
 
-@rule("_square", "square")
+@rule("_square")
 def square(self):
     return aten.mul.Tensor(self, self)
 
@@ -27,13 +27,28 @@ def _where(condition, self, other):
     return aten.where.self(condition, self, other)
 
 
+def _check_mask(self, mask):
+    if mask.dtype != tessera.bool:
+        raise RuntimeError(f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype}")
+
+
 @rule("_masked_fill", "masked_fill.Scalar")
 def masked_fill(self, mask, value):
+    _check_mask(self, mask)
+    if isinstance(value, complex) and not self.is_complex():
+        raise RuntimeError(f"value cannot be converted to type {self.dtype} without overflow")
     return aten.where.self(mask, number(self, value), self)
 
 
 @rule("masked_fill.Tensor")
 def masked_fill_tensor(self, mask, value):
+    _check_mask(self, mask)
+    if value.dim():
+        raise RuntimeError(
+            f"masked_fill only supports a 0-dimensional value tensor, got one of {value.dim()} dimensions"
+        )
+    if value.is_complex() and not self.is_complex():
+        raise RuntimeError(f"masked_fill: a value of {value.dtype} cannot be converted to {self.dtype}")
     return aten.where.self(mask, value.to(self.dtype), self)
 
 
@@ -180,6 +195,8 @@ def shrink_backward(grad_output, self, lambd):
 
 @rule("softshrink")
 def softshrink(self, lambd=0.5):
+    if lambd < 0:
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
     return where(self > lambd, self - lambd, where(self < -lambd, self + lambd, self * 0))
 
 
@@ -261,14 +278,9 @@ def tanh_backward(grad_output, output):
 
 @rule("logit")
 def logit(self, eps=None):
-    x = self.to(tessera.get_default_dtype()) if not self.is_floating_point() else self
-    return _logit(x, eps)
-
-
-@widened
-def _logit(x, eps):
+    (x,), dtype = promoted(self)
     x = x if eps is None else aten.clamp.default(x, eps, 1 - eps)
-    return tessera.log(x / (1 - x))
+    return tessera.log(x / (1 - x)).to(dtype)
 
 
 @rule("logit_backward")
@@ -283,12 +295,14 @@ def logit_backward(grad_output, self, eps=None):
 
 
 @rule("addcmul")
+@widened
 def addcmul(self, tensor1, tensor2, *, value=1):
     product = tensor1 * tensor2
     return self + (product if value == 1 else product * value)
 
 
 @rule("addcdiv")
+@widened
 def addcdiv(self, tensor1, tensor2, *, value=1):
     ratio = tensor1 / tensor2
     return self + (ratio if value == 1 else ratio * value)
@@ -327,6 +341,8 @@ def sgn(self):
 
 @rule("heaviside")
 def heaviside(self, values):
+    if self.dtype != values.dtype or self.is_complex():
+        raise RuntimeError(f"heaviside: expected real tensors of one dtype, got {self.dtype} and {values.dtype}")
     step = where(self < 0, number(self, 0), number(self, 1))
     return where(self == 0, values, where(tessera.isnan(self), number(self, 0), step))
 
@@ -358,41 +374,48 @@ def isneginf(self):
     return self == -math.inf
 
 
+def _log_of_sum(self, other, exponential, base):
+    (x, y), dtype = promoted(self, other)
+    if x.is_complex():
+        larger, smaller = where(x.real >= y.real, x, y), where(x.real >= y.real, y, x)
+        return (larger + tessera.log(1 + exponential(smaller - larger)) / base).to(dtype)
+    sums = aten.maximum.default(x, y) + tessera.log1p(exponential(-tessera.abs(x - y))) / base
+    return where((x == y) & tessera.isinf(x), x, sums).to(dtype)
+
+
 @rule("logaddexp")
-@widened
 def logaddexp(self, other):
-    larger = aten.maximum.default(self, other)
-    sum_ = larger + tessera.log1p(exp(-tessera.abs(self - other)))
-    return where((self == other) & tessera.isinf(self), self, sum_)
+    return _log_of_sum(self, other, exp, 1)
 
 
 @rule("logaddexp2")
-@widened
 def logaddexp2(self, other):
-    larger = aten.maximum.default(self, other)
-    sum_ = larger + tessera.log1p(aten.pow.Scalar(2, -tessera.abs(self - other))) / math.log(2)
-    return where((self == other) & tessera.isinf(self), self, sum_)
+    return _log_of_sum(self, other, lambda x: aten.pow.Scalar(2, x), math.log(2))
+
+
+def _times_log(self, other, logarithm):
+    """0 where self is 0, unless other is nan."""
+    (x, y), dtype = promoted(self, other)
+    product = where(x == 0, number(x, 0), x * logarithm(y))
+    return where(tessera.isnan(y), number(x, math.nan), product).to(dtype)
 
 
 @rule("xlogy.Tensor")
 def xlogy(self, other):
-    product = self * tessera.log(other)
-    zero = where(self == 0, number(product, 0), product)
-    return where(tessera.isnan(other), number(product, math.nan), zero)
+    return _times_log(self, other, tessera.log)
 
 
 @rule("special_xlog1py")
 def xlog1py(self, other):
-    product = self * tessera.log1p(other)
-    zero = where(self == 0, number(product, 0), product)
-    return where(tessera.isnan(other), number(product, math.nan), zero)
+    return _times_log(self, other, tessera.log1p)
 
 
 @rule("special_entr")
 def entr(self):
-    product = -self * tessera.log(self)
-    inside = where(self > 0, product, where(self == 0, number(product, 0), number(product, -math.inf)))
-    return where(tessera.isnan(self), number(product, math.nan), inside)
+    (x,), dtype = promoted(self)
+    below = where(x == 0, number(x, 0), number(x, -math.inf))
+    inside = where(x > 0, -x * tessera.log(x), below)
+    return where(tessera.isnan(x), x, inside).to(dtype)
 
 
 @rule("erfc")
@@ -403,20 +426,23 @@ def erfc(self):
 
 @rule("exp2")
 def exp2(self):
-    x = self if self.is_floating_point() or self.is_complex() else self.to(tessera.get_default_dtype())
-    return aten.pow.Scalar(2.0, x)
+    (x,), dtype = promoted(self)
+    return aten.pow.Scalar(2.0, x).to(dtype)
 
 
 @rule("sinc")
 def sinc(self):
-    x = (self if self.is_floating_point() or self.is_complex() else self.to(tessera.get_default_dtype())) * math.pi
-    return where(x == 0, number(x, 1), tessera.sin(x) / x)
+    (x,), dtype = promoted(self)
+    x = x * math.pi
+    return where(x == 0, number(x, 1), tessera.sin(x) / x).to(dtype)
 
 
 @rule("copysign.Tensor")
 def copysign(self, other):
-    size = tessera.abs(self) if self.is_floating_point() else tessera.abs(self).to(tessera.get_default_dtype())
-    return where(tessera.signbit(other), -size, size)
+    (size, _), dtype = promoted(self, other)
+    size = tessera.abs(size)
+    minus = tessera.signbit(other) if isinstance(other, tessera.Tensor) else math.copysign(1, other) < 0
+    return (where(minus, -size, size) if isinstance(minus, tessera.Tensor) else -size if minus else size).to(dtype)
 
 
 # --- losses, each element
@@ -452,6 +478,8 @@ def bce_logits_elements(self, target):
 @rule("_huber_elements")
 @widened
 def huber_elements(self, target, delta):
+    if delta <= 0:
+        raise RuntimeError(f"huber_loss does not support non-positive values for delta, got {delta}")
     size = tessera.abs(self - target)
     return where(size < delta, 0.5 * size * size, delta * (size - 0.5 * delta))
 

@@ -88,10 +88,10 @@ def std_mean(self, dim=None, *, correction=None, keepdim=False):
 def logsumexp(self, dim, keepdim=False):
     x = self if self.is_floating_point() or self.is_complex() else self.to(tessera.get_default_dtype())
     dims = all_dims(x, dim)
-    if x.numel() == 0 or x.is_complex():
+    if x.numel() == 0:
         return tessera.log(aten.sum.dim_IntList(tessera.exp(x), dims, keepdim))
-    largest = aten.amax.default(x, dims, True)
-    zero = aten.scalar_tensor.default(0, dtype=x.dtype, device=x.device)
+    largest = aten.amax.default(x.real if x.is_complex() else x, dims, True)
+    zero = aten.scalar_tensor.default(0, dtype=largest.dtype, device=x.device)
     largest = aten.where.self(tessera.abs(largest) == math.inf, zero, largest)  # inf - inf is nan
     total = tessera.log(aten.sum.dim_IntList(tessera.exp(x - largest), dims, keepdim))
     return total + (largest if keepdim else aten.squeeze.dims(largest, dims))
@@ -125,22 +125,34 @@ def mv(self, vec):
     return aten.squeeze.dims(aten.mm.default(self, aten.unsqueeze.default(vec, 1)), [1])
 
 
+def _check_vectors(name, a, b):
+    if a.dim() != 1 or a.shape != b.shape or a.dtype != b.dtype:
+        raise RuntimeError(
+            f"{name}: expected vectors of one length and dtype, got {tuple(a.shape)} of {a.dtype} and "
+            f"{tuple(b.shape)} of {b.dtype}"
+        )
+
+
 @rule("dot")
 def dot(self, tensor):
+    _check_vectors("dot", self, tensor)
     return aten.sum.dim_IntList(self * tensor, [])
 
 
 @rule("vdot")
 def vdot(self, other):
+    _check_vectors("vdot", self, other)
     return aten.sum.dim_IntList(self.conj() * other, [])
 
 
 def _scaled_sum(self, product, beta, alpha):
-    """beta * self + alpha * product; beta = 0 ignores self, whatever is in it."""
-    product = product if alpha == 1 else product * alpha
-    if beta == 0:
-        return product
-    return (self if beta == 1 else self * beta) + product
+    """beta * self + alpha * product, in product's dtype; beta = 0 ignores self, whatever is in it."""
+    if not product.is_floating_point() and not product.is_complex():
+        beta, alpha = int(beta), int(alpha)
+    total = product if alpha == 1 else product * alpha
+    if beta != 0:
+        total = (self if beta == 1 else self * beta) + total
+    return total.to(product.dtype)
 
 
 @rule("addmv")

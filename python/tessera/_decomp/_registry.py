@@ -76,6 +76,21 @@ def widened(function):
     return wide
 
 
+def promoted(*values):
+    """(the values as tensors of the dtype that is computed in, the dtype of the result), where results are floating."""
+    dtype = functools.reduce(lambda a, b: tessera.result_type(a, b), values[1:], values[0])
+    dtype = dtype.dtype if isinstance(dtype, tessera.Tensor) else dtype
+    if not isinstance(dtype, tessera.dtype) or not (dtype.is_floating_point or dtype.is_complex):
+        dtype = tessera.get_default_dtype()
+    used = tessera.float32 if dtype in _HALVES else dtype
+    device = next(v.device for v in values if isinstance(v, tessera.Tensor))
+    tensors = [
+        v.to(used) if isinstance(v, tessera.Tensor) else tessera.scalar_tensor(v, dtype=used, device=device)
+        for v in values
+    ]
+    return tensors, dtype
+
+
 _HALVES = (tessera.float16, tessera.bfloat16)
 
 
@@ -91,6 +106,28 @@ def composites():
         if entry[3].startswith(("COMPOSITE", "SCALAR_OVERLOAD")) and _made_of_others(name):
             found[name] = "(a" not in entry[0] and name.partition("::")[2].partition(".")[0] not in _HIDDEN
     return found
+
+
+@functools.cache
+def explicit_composites():
+    """Names of the operators of aten that are made of others below autograd: they have derivatives of their own."""
+    found = []
+    for entry in _C._operator_table():
+        name = entry[0].partition("(")[0]
+        functional = "(a" not in entry[0] and name.startswith("aten::")
+        if functional and entry[3].startswith("COMPOSITE") and name not in composites() and not is_core(name):
+            found.append(name)
+    return found
+
+
+class Composition:
+    """What an operator is made of, as a function with its arguments."""
+
+    def __init__(self, op):
+        self.op = op
+
+    def __call__(self, *args, **kwargs):
+        return self.op._redispatch(0, *args, **kwargs)
 
 
 def _made_of_others(name):

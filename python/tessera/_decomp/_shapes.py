@@ -12,6 +12,8 @@ def axis(dim, rank):
 
 @rule("t")
 def t(self):
+    if self.dim() > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {self.dim()}D")
     return aten.permute.default(self, [1, 0] if self.dim() == 2 else list(range(self.dim())))
 
 
@@ -122,6 +124,8 @@ def eye_of(n, m, *, dtype=None, device=None, **options):
 
 
 def _triangle(self, below):
+    if self.dim() < 2:
+        raise RuntimeError(f"tril and triu need a tensor of at least 2 dimensions, got {self.dim()}")
     rows = aten.arange.start_step(0, self.shape[-2], 1, dtype=tessera.int64, device=self.device)
     columns = aten.arange.start_step(0, self.shape[-1], 1, dtype=tessera.int64, device=self.device)
     distance = columns - aten.unsqueeze.default(rows, 1)
@@ -136,11 +140,6 @@ def tril(self, diagonal=0):
 @rule("triu")
 def triu(self, diagonal=0):
     return _triangle(self, lambda distance: distance >= diagonal)
-
-
-@rule("trace")
-def trace(self):
-    return aten.sum.dim_IntList(aten.diagonal.default(self), [0])
 
 
 # --- backward passes of views
@@ -175,6 +174,16 @@ def _at(self, dim, index):
 
 @rule("index_add")
 def index_add(self, dim, index, source, *, alpha=1):
+    if self.dtype != source.dtype or self.dim() != max(source.dim(), 1 if self.dim() == 1 else 0):
+        raise RuntimeError(
+            f"index_add: expected a source of {self.dim()} dimensions and {self.dtype}, like self, got "
+            f"{source.dim()} and {source.dtype}"
+        )
+    if index.dim() > 1 or index.numel() != (source.shape[dim] if source.dim() else 1):
+        raise RuntimeError(
+            f"index_add: expected a vector with a number for each of the source's {tuple(source.shape)} slices in "
+            f"dimension {dim}, got an index of shape {tuple(index.shape)}"
+        )
     source = source if alpha == 1 else source * alpha
     if self.dim() == 0:
         at_one = aten.unsqueeze.default(self, 0)

@@ -14,7 +14,7 @@ ends it: Python does that, and another graph begins behind it.
 from tessera._lazy import attach as _attach
 
 __all__ = [
-    "OptimizedModule", "allow_in_graph", "assume_constant_result", "disable", "disallow_in_graph", "explain",
+    "OptimizedModule", "allow_in_graph", "assume_constant_result", "disable", "disallow_in_graph", "explain", "export",
     "forbid_in_graph", "graph_break", "is_compiling", "list_backends", "lookup_backend", "mark_dynamic", "mark_static",
     "mark_static_address", "maybe_mark_dynamic", "nonstrict_trace", "optimize", "optimize_assert", "register_backend",
     "reset", "run", "skip_frame", "substitute_in_graph",
@@ -31,7 +31,8 @@ __getattr__, __dir__ = _attach(
     {
         **{name: "eval_frame" for name in _frame},
         **{name: "decorators" for name in _marks},
-        **{name: "_explain" for name in ("explain",)},
+        "explain": "_explain",
+        "export": "_export",
         **{name: "backends.registry" for name in ("list_backends", "lookup_backend", "register_backend")},
     },
 )

@@ -4,7 +4,7 @@ on behind it. What has no such line is left to Python to the end of the function
 
 from . import _code, _frames
 from ._emit import Text
-from ._frames import _BINARY, _COMPARE, _WORDS, _symbol, after_loop, split_call
+from ._frames import _BINARY, _WORDS, _symbol, after_loop, below_method, split_call
 from ._resume import apply
 from ._tracer import kind_of
 from ._values import NULL, Exit, Null, Obj, Super
@@ -66,7 +66,7 @@ def _attribute(piece, f, ins):
     text = f"getattr({piece.emitter.expression(f.pop())}, {ins.value!r})"
     method = ins.name == "LOAD_METHOD" or (ins.name == "LOAD_ATTR" and _code.VERSION >= (3, 12) and ins.arg & 1)
     if method and _code.VERSION < (3, 13):
-        f.push(NULL)
+        f.push(below_method(f))
     _result(piece, f, text)
     if method and _code.VERSION >= (3, 13):
         f.push(NULL)

@@ -19,7 +19,7 @@ from .exc import Unsupported, UserError, UserErrorType
 
 FOLDED = ("math", "cmath", "_operator", "unicodedata", "_struct", "re")
 LOOKED_INTO = ("tessera.nn.modules", "tessera.nn.utils", "tessera.utils._contextlib")
-SPECIAL = {}  # function or class -> how it is called: (tracer, args, kwargs) -> Var
+SPECIAL: dict = {}  # function or class -> how it is called: (tracer, args, kwargs) -> Var
 
 
 def _call(tracer, function, *args):

@@ -18,7 +18,8 @@ from .exc import Unsupported
 # Modules of this library whose functions are one node each.
 _LEAVES = (
     "tessera.nn.functional", "tessera.functional", "tessera.fft", "tessera.linalg", "tessera.special",
-    "tessera.signal", "tessera._tensor", "tessera._linalg_utils", "tessera._lowrank", "tessera.nn.init",
+    "tessera.signal", "tessera.nn._recurrent", "tessera._tensor",
+    "tessera._linalg_utils", "tessera._lowrank", "tessera.nn.init",
 )  # fmt: skip
 # Modules of Python whose functions are looked into; those of its other modules are not.
 _OPEN = ("contextlib", "functools", "collections", "dataclasses", "typing", "abc", "enum", "copy", "_collections_abc")
@@ -109,6 +110,11 @@ def is_leaf(value):
     return any(module == m or module.startswith(m + ".") for m in _LEAVES)
 
 
+def home(function):
+    """The module whose text a function is in; wrappers have its name, too."""
+    return function.__globals__.get("__name__") or ""
+
+
 def _call_function(tracer, function, args, kwargs):
     value = function.value
     original = getattr(value, "_torchdynamo_orig_callable", None)
@@ -122,7 +128,7 @@ def _call_function(tracer, function, args, kwargs):
     if is_leaf(value):
         return tracer.call("call_function", value, args, kwargs)
     where = value.__code__.co_filename
-    module = value.__module__ or ""
+    module = home(value)
     if module.startswith("tessera.") and not module.startswith(_builtins.LOOKED_INTO):
         return _our_function(value, args, kwargs)
     if where.startswith(_STDLIB) and "site-packages" not in where and module.partition(".")[0] not in _OPEN:
@@ -176,6 +182,8 @@ def _generated(frame):
     while True:
         frame.run()
         if frame.returned:
+            if not (isinstance(frame.result, Const) and frame.result.value is None):
+                raise Unsupported("a generator that returns a value")
             return
         yield frame.yielded
 
@@ -228,6 +236,8 @@ def _call_builtin(tracer, value, args, kwargs):
     module = getattr(value, "__module__", None) or ""
     owner = getattr(value, "__self__", None)
     name = getattr(value, "__name__", "")
+    if owner is tessera._C and name in _MAKERS:
+        return _operator(tracer, value, name, args, kwargs)
     if module.startswith("tessera") and isinstance(value, (types.BuiltinFunctionType, type(tessera.relu))):
         if owner is None:
             return _operator(tracer, value, name, args, kwargs)
@@ -249,6 +259,7 @@ def _call_builtin(tracer, value, args, kwargs):
     raise Unsupported(f"a call of {module + '.' if module else ''}{_name(value)}", case_name="call")
 
 
+_MAKERS = ("tensor", "as_tensor", "asarray", "scalar_tensor")
 _REFUSED = frozenset(
     "nonzero unique unique_consecutive unique_dim masked_select item equal is_nonzero allclose argwhere bincount "
     "from_numpy tensor as_tensor from_dlpack frombuffer from_file histogram".split()
@@ -256,7 +267,7 @@ _REFUSED = frozenset(
 
 
 def _operator(tracer, value, name, args, kwargs):
-    if name in ("tensor", "as_tensor", "asarray", "scalar_tensor") and not has_tensors([*args, *kwargs.values()]):
+    if name in _MAKERS and not has_tensors([*args, *kwargs.values()]):
         return tracer.call("call_function", value, args, kwargs)
     if name in _REFUSED:
         raise Unsupported(f"torch.{name}, whose result depends on numbers of tensors", case_name="operator")
@@ -453,4 +464,6 @@ def leave(tracer, exit_, args):
     return call(tracer, exit_.context, args, {})
 
 
-Tracer.run_call, Tracer.run_binary, Tracer.run_compare = map(staticmethod, (call, binary, compare))
+Tracer.run_call = staticmethod(call)
+Tracer.run_binary = staticmethod(binary)
+Tracer.run_compare = staticmethod(compare)

@@ -160,8 +160,14 @@ def _seq(e, var):
     return e.name(f"{e.writer.bind(cls)}({items})")
 
 
+def _key(e, key):
+    if isinstance(key, Var):
+        return e.expression(key)
+    return f"({''.join(_key(e, k) + ', ' for k in key)})" if type(key) is tuple else e.writer.constant(key)
+
+
 def _map_text(e, var):
-    return "{" + ", ".join(f"{e.writer.constant(k)}: {e.expression(v)}" for k, v in var.items.items()) + "}"
+    return "{" + ", ".join(f"{_key(e, k)}: {e.expression(v)}" for k, v in var.items.items()) + "}"
 
 
 def _map(e, var):
@@ -181,6 +187,8 @@ def _cell(e, var):
 
 def _closure(e, var):
     w = e.writer
+    if len(var.cells) != len(var.code.co_freevars):
+        raise Unsupported("a function that is not complete")
     cells = f"({''.join(e.expression(c) + ', ' for c in var.cells)})" if var.cells else "None"
     defaults = f"({''.join(e.expression(d) + ', ' for d in var.defaults)})" if var.defaults else "None"
     name = e.name(

@@ -4,6 +4,7 @@ import linecache
 import traceback
 
 from . import _calls, _code, _objects
+from ._resume import apply
 from ._tracer import BY_IDENTITY, CONSTANTS, Tracer
 from ._raising import Observed
 from ._values import NONE, NULL, Cell, Closure, Const, Exit, Iter, Map, New, Null, Obj, Raised, Seq, Slice
@@ -355,8 +356,15 @@ def _load_attr(f, ins):
 @_op("LOAD_METHOD")
 def _load_method(f, ins):
     owner = f.pop()
-    f.push(NULL)
+    f.push(below_method(f))
     f.push(_objects.attribute(f.tracer, owner, ins.value))
+
+
+def below_method(f):
+    """What LOAD_METHOD leaves under a method. Python 3.10 can't push nothing by itself, so it gets a function that
+    calls the method.
+    """
+    return NULL if _code.VERSION >= (3, 11) else f.tracer.trusted(apply)
 
 
 @_op("LOAD_SUPER_ATTR")
@@ -582,6 +590,7 @@ def _list_to_tuple(f, ins):
 def _list_append(f, ins):
     var = f.pop()
     into = f.stack[-ins.arg]
+    f.tracer.change(into)
     into.items.append(var)
     if ins.name == "SET_ADD":
         into.items = _objects.unique(into.items)
@@ -590,13 +599,16 @@ def _list_append(f, ins):
 @_op("MAP_ADD")
 def _map_add(f, ins):
     key, var = f.pop_many(2)
-    f.stack[-ins.arg].items[_objects.key(key)] = var
+    into = f.stack[-ins.arg]
+    f.tracer.change(into)
+    into.items[_objects.key(key)] = var
 
 
 @_op("LIST_EXTEND", "SET_UPDATE")
 def _list_extend(f, ins):
     more = _objects.items_of(f.tracer, f.pop())
     into = f.stack[-ins.arg]
+    f.tracer.change(into)
     into.items += more
     if ins.name == "SET_UPDATE":
         into.items = _objects.unique(into.items)
@@ -606,6 +618,7 @@ def _list_extend(f, ins):
 def _dict_update(f, ins):
     more = f.pop()
     into = f.stack[-ins.arg]
+    f.tracer.change(into)
     if not isinstance(more, Map):
         raise Unsupported("** of a value that is no dict")
     if ins.name == "DICT_MERGE" and set(more.items) & set(into.items):
@@ -721,8 +734,8 @@ def split_call(f, ins):
     first, second = f.pop_many(2)
     if version >= (3, 13):
         function, owner = first, second
-    elif isinstance(first, Null):
-        function, owner = second, first
+    elif isinstance(first, Null) or isinstance(first, Obj) and first.value is apply:
+        function, owner = second, NULL
     else:
         function, owner = first, second
     if not isinstance(owner, Null):
@@ -873,6 +886,47 @@ def _return_generator(f, ins):
 def _yield_value(f, ins):
     f.yielded = f.pop()
     f.push(NONE)  # what next() sends
+
+
+@_op("GET_YIELD_FROM_ITER")
+def _yield_from_iter(f, ins):
+    f.push(_objects.iterate(f.tracer, f.pop()))
+
+
+def _one_more(f):
+    at = f.stack[-1]
+    if not isinstance(at, Iter):
+        raise Unsupported("`yield from` of an iterator that came into the function")
+    return at.next()
+
+
+@_op("SEND")
+def _send(f, ins):
+    f.pop()
+    var = _one_more(f)
+    if var is not None:
+        f.push(var)
+        return
+    if _code.VERSION < (3, 12):
+        f.pop()
+    f.push(NONE)
+    f.index = ins.target
+
+
+@_op("END_SEND")
+def _end_send(f, ins):
+    del f.stack[-2]
+
+
+@_op("YIELD_FROM")
+def _yield_from(f, ins):
+    f.pop()
+    var = _one_more(f)
+    if var is None:
+        f.stack[-1] = NONE
+        return
+    f.yielded, f.index = var, f.now
+    f.push(NONE)
 
 
 @_op("GET_LEN")

@@ -63,11 +63,15 @@ def key(var):
         return tuple(key(v) for v in var.items)
     if isinstance(var, NumberV):
         return constant(var, "a key")
+    if isinstance(var, TensorV):
+        return var  # by identity, as tensors are; there is one Var for each
     raise Unsupported(f"a {kind_of(var)} as key of a dict")
 
 
 def key_var(tracer, value):
     """The Var of a key of a dict."""
+    if isinstance(value, TensorV):
+        return value
     if isinstance(value, tuple):
         return Seq([key_var(tracer, v) for v in value], tuple)
     return Const(value) if type(value) in CONSTANTS else tracer.trusted(value)
@@ -148,7 +152,7 @@ _FACTS = frozenset(
 _VIEWS = frozenset("T H mT mH real imag data".split())
 _TENSOR_REFUSED = frozenset(
     "item tolist numpy backward register_hook register_post_accumulate_grad_hook retain_grad requires_grad_ detach_ "
-    "set_ resize_ resize_as_ unsqueeze_ squeeze_ transpose_ swapaxes_ swapdims_ t_ as_strided_ data_ptr storage "
+    "set_ resize_ resize_as_ data_ptr storage "
     "untyped_storage share_memory_ pin_memory rename_ rename refine_names align_to names nonzero unique "
     "unique_consecutive _backward_hooks __array__ __dlpack__ grad_fn __len__ __iter__ __cuda_array_interface__ "
     "__reduce_ex__ __deepcopy__ __setstate__ __hash__ _version is_shared stft".split()
@@ -235,6 +239,7 @@ def _of_tensor(tracer, owner, name):
         return tracer.wrap(getattr(real, name), owner.source.attr(name))
     raw = getattr(owner.cls, name, _missing)
     if raw is _missing:
+        tracer.guard(owner.source, "HASATTR", (name, False))
         raise NoAttribute(f"'{owner.cls.__name__}' object has no attribute {name!r}")
     if callable(raw):
         return Method(owner, name)
@@ -251,6 +256,7 @@ def _gradient(tracer, owner):
 def _of_new(tracer, owner, name):
     raw = _in_class(owner.cls, name)
     if isinstance(raw, property):
+        tracer.guard(tracer.class_source(owner.cls).attr(name), "ID_MATCH", raw, raw)
         return _inline_property(tracer, raw, owner)
     if name in owner.attributes:
         return owner.attributes[name]
@@ -284,7 +290,8 @@ def _through_getattr(tracer, owner, cls, name):
     raw = _in_class(cls, "__getattr__")
     if raw is _missing or raw is tessera.nn.Module.__getattr__:
         raise NoAttribute(f"'{cls.__name__}' object has no attribute {name!r}")
-    return tracer.run_call(tracer, tracer.trusted(raw), [owner, Const(name)], {})
+    found = tracer.wrap(raw, tracer.class_source(cls).attr("__getattr__"))
+    return tracer.run_call(tracer, found, [owner, Const(name)], {})
 
 
 def _bind(tracer, raw, owner, cls, cls_source, name):
@@ -299,7 +306,8 @@ def _bind(tracer, raw, owner, cls, cls_source, name):
     if isinstance(raw, staticmethod):
         return tracer.wrap(raw.__func__, source)
     if isinstance(raw, classmethod):
-        return Bound(tracer.trusted(raw.__func__), tracer.trusted(cls))
+        function = tracer.trusted(raw.__func__) if ours else tracer.wrap(raw.__func__, source.attr("__func__"))
+        return Bound(function, tracer.trusted(cls))
     if isinstance(raw, functools.partialmethod) or (hasattr(type(raw), "__get__") and not isinstance(raw, type)):
         if hasattr(type(raw), "__set__") or not isinstance(raw, BY_IDENTITY):
             raise Unsupported(f"the attribute {name!r}, a {type(raw).__name__} of {cls.__name__}")
@@ -325,6 +333,7 @@ def _of_module(tracer, owner, name):
     try:
         found = getattr(owner.value, name)
     except AttributeError:
+        tracer.guard(owner.source, "HASATTR", (name, False))
         raise NoAttribute(f"module {owner.value.__name__!r} has no attribute {name!r}") from None
     if isinstance(found, BY_IDENTITY) and is_ours(vars(owner.value)):
         return tracer.trusted(found)
@@ -347,10 +356,13 @@ def _of_class(tracer, owner, name):
     if raw is _missing or name in ("__name__", "__qualname__", "__module__", "__mro__", "__dict__", "__doc__"):
         found = getattr(cls, name, _missing)
         if found is _missing:
+            tracer.guard(source, "HASATTR", (name, False))
             raise NoAttribute(f"type object {cls.__name__!r} has no attribute {name!r}")
         if isinstance(found, (CONSTANTS)):
             return Const(found)
         return tracer.wrap(found, source.attr(name))
+    if name == "apply" and issubclass(cls, tessera.autograd.Function):
+        return Method(owner, name)
     if isinstance(cls, enum.EnumMeta) and isinstance(getattr(cls, name, None), cls):
         return tracer.trusted(getattr(cls, name))
     return _bind(tracer, raw, None, cls, source, name)
@@ -359,6 +371,7 @@ def _of_class(tracer, owner, name):
 def _of_function(tracer, owner, name):
     found = getattr(owner.value, name, _missing)
     if found is _missing:
+        tracer.guard(owner.source, "HASATTR", (name, False))
         raise NoAttribute(f"{kind_of(owner)!r} object has no attribute {name!r}")
     source = owner.source or tracer.trusted(owner.value).source
     if name in ("__get__", "__call__"):
@@ -370,7 +383,7 @@ def _of_function(tracer, owner, name):
 
 def _of_instance(tracer, owner, name):
     value, source, cls = owner.value, owner.source, type(owner.value)
-    if cls.__getattribute__ is not object.__getattribute__ and not isinstance(value, tessera.nn.Module):
+    if cls.__getattribute__ not in (object.__getattribute__, tessera.nn.Module.__getattribute__):
         raise Unsupported(f"an attribute of {cls.__name__}, which has a __getattribute__ of its own")
     raw = _in_class(cls, name)
     if isinstance(raw, property):
@@ -386,7 +399,11 @@ def _of_instance(tracer, owner, name):
         if tracer.has_effects(owner):
             raise Unsupported("__dict__ of an object that was written to")
         return tracer.wrap(space, source.attr("__dict__"))
-    if name in space:
+    written = tracer.changed(space)
+    if written is not None:
+        if name in written:
+            return written[name]
+    elif name in space:
         if isinstance(value, tessera.nn.Module) and name in _TABLES and tracer.has_effects(owner):
             raise Unsupported(f"{name} of a module that was written to")
         return tracer.wrap(space[name], source.attr(name))
@@ -394,12 +411,19 @@ def _of_instance(tracer, owner, name):
         if hasattr(value, "__dict__") and not (isinstance(value, tessera.nn.Module) and name == "__call__"):
             tracer.guard(source.attr("__dict__"), "NOT_IN", name)
         return _bind(tracer, raw, owner, cls, source.type(), name)
-    if isinstance(value, tessera.nn.Module):
+    if isinstance(value, tessera.nn.Module) and cls.__getattr__ is tessera.nn.Module.__getattr__:
         for table in _TABLES:
             found = space.get(table, {})
-            if name in found:
+            written = tracer.changed(found)
+            if written is not None:
+                if name in written:
+                    return written[name]
+            elif name in found:
                 return tracer.wrap(found[name], source.attr(table).item(name))
-    tracer.guard(source, "HASATTR", (name, hasattr(value, name)))
+    if _in_class(cls, "__getattr__") in (_missing, tessera.nn.Module.__getattr__):
+        tracer.guard(source, "HASATTR", (name, False))
+    elif space:
+        tracer.guard(source.attr("__dict__"), "NOT_IN", name)
     return _through_getattr(tracer, owner, cls, name)
 
 
@@ -621,6 +645,8 @@ def contains(tracer, owner, var):
         return key(var) in (owner.items if isinstance(owner, Map) else owner.of.items)
     if isinstance(owner, Const):
         return constant(var, "what is looked for") in owner.value
+    if isinstance(owner, Seq) and owner.cls in (set, frozenset):
+        return key(var) in {key(v) for v in owner.items}
     if isinstance(owner, (Seq, View, Iter)):
         for one in items_of(tracer, owner):
             if one is var or same_value(tracer, one, var):

@@ -64,9 +64,10 @@ class Settings:
         """The Point of a place: (index, layout of the stack, names, cells, blocks)."""
         with _lock:
             of = self.points.setdefault(code, {})
-            found = of.get((id(space), *key))
+            place = (id(space), key)
+            found = of.get(place)
             if found is None:
-                found = of[(id(space), *key)] = Point(self, code, space, *key)
+                found = of[place] = Point(self, code, space, *key)
             return found
 
     # numbers that are symbols: there are none in this version
@@ -90,7 +91,7 @@ class Piece:
         """Writes the end of the piece: another point goes on."""
         e = self.emitter
         stack = tuple(not isinstance(v, Null) for v in frame.stack)
-        live = frame.code.live(index)
+        live = frame.code.live(index).union(*(frame.code.live(t) for t, _ in frame.blocks if t is not None))
         cells = tuple(
             n for n in frame.code.code.co_cellvars if n in frame.cells and (n in live or _code.VERSION < (3, 11))
         )
@@ -408,7 +409,7 @@ def _make_binder(code):
 def captures(function):
     """Whether a function of Python is one that is captured on its own."""
     code = function.__code__
-    module = function.__module__ or ""
+    module = _calls.home(function)
     if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         return False
     if getattr(function, "_torchdynamo_disable", None) is not None or hasattr(function, "_torchdynamo_orig_callable"):

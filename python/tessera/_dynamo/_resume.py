@@ -25,9 +25,9 @@ apply = getattr(operator, "call", _invoke)
 _EXTENDED = dis.opmap["EXTENDED_ARG"]
 _CACHES = {}
 if VERSION >= (3, 13):
-    _CACHES = {name: count for name, count in dis._inline_cache_entries.items()}
+    _CACHES = {name: count for name, count in getattr(dis, "_inline_cache_entries").items()}
 elif VERSION >= (3, 11):
-    _CACHES = {dis.opname[i]: count for i, count in enumerate(dis._inline_cache_entries)}
+    _CACHES = {dis.opname[i]: count for i, count in enumerate(getattr(dis, "_inline_cache_entries"))}
 
 
 def _encode(name, arg=0):

@@ -6,9 +6,9 @@ import enum
 import types
 
 import tessera
+from tessera._subclasses.fake_tensor import FakeTensorMode
 from tessera.fx import Graph, GraphModule
 
-from ._examples import Examples
 from ._sources import Guards, Source, tensor_facts
 from ._values import Bound, Cell, Const, Loose, Map, New, NumberV, Obj, Partial, Seq, Slice, TensorV
 from .exc import Unsupported
@@ -58,7 +58,7 @@ class Tracer:
         self.attributes = {}  # of the GraphModule: tensors that are constants
         self.inputs = []  # Vars whose nodes are placeholders
         self.guards = Guards()
-        self.examples = Examples()
+        self.fake = FakeTensorMode(allow_non_fake_inputs=True)
         self.effects = {}  # (id of the object, name) -> (Var of the object, name, Var of the value)
         self.calls = []  # mutations that are not attributes: (text template, Vars)
         self._known = {}  # id of a real object -> (the object, its Var)
@@ -145,6 +145,8 @@ class Tracer:
 
     def _wrap_dict(self, value, kind, source):
         keys = list(value)
+        if any(isinstance(k, tessera.Tensor) for k in keys):
+            raise Unsupported("a dict with tensors as keys comes into the function")
         self.guard(source, "DICT_KEYS", keys, value)
         made = Map({}, kind, source, value)
         self._known[id(value)] = (value, made)
@@ -162,7 +164,7 @@ class Tracer:
         dynamic = self.settings.dynamic_dimensions(value, source)
         self.guard(source, "TENSOR_MATCH", tensor_facts(value, dynamic), value)
         example = (
-            self.examples.of(value) if not dynamic else self.settings.dynamic_example(self, value, source, dynamic)
+            self.fake.from_tensor(value) if not dynamic else self.settings.dynamic_example(self, value, source, dynamic)
         )
         made = TensorV(self, example, source=source, cls=type(value))
         made.real = value
@@ -173,7 +175,7 @@ class Tracer:
         """A tensor that is no input: an attribute of the graph's module."""
         name = f"_tensor_constant{len(self.attributes)}"
         self.attributes[name] = value
-        example = self.examples.of(value)
+        example = self.fake.from_tensor(value)
         made = TensorV(self, example, self._node("get_attr", name, (), {}), cls=type(value))
         self._made[id(example)] = (example, made)
         return made
@@ -258,7 +260,7 @@ class Tracer:
             {k: self.argument(v, False) for k, v in kwargs.items()},
         )
         try:
-            with self.examples.running():
+            with self.fake:
                 if op == "call_method":
                     result = getattr(real_args[0], target)(*real_args[1:], **real_kwargs)
                 else:
@@ -337,6 +339,11 @@ class Tracer:
             container.changed = True
             self.calls.append(container)
         container.changed = True
+
+    def changed(self, table):
+        """{key: Var} of a real dict that the program has written to; None of others."""
+        known = self._known.get(id(table))
+        return known[1].items if known is not None and getattr(known[1], "changed", False) else None
 
     def check_aliases(self):
         """Two objects of which one was written to have to be two at later calls, too."""

@@ -193,7 +193,7 @@ def call(settings, fn, args, kwargs):
     from tessera.compiler import _stance
 
     stance = _stance.current[0]
-    if stance == "force_eager" or config.disable or _points.capturing() or disabled():
+    if stance == "force_eager" or config.disable or _points.capturing() or disabled() or _modes_on():
         return fn(*args, **kwargs)
     if stance.endswith("then_compile") and not settings.seen(fn):
         if stance == "eager_then_compile":
@@ -215,6 +215,12 @@ def call(settings, fn, args, kwargs):
             raise exc.Unsupported(f"the generator or coroutine {function.__qualname__}")
         return fn(*args, **kwargs)
     return _points.run_function(settings, function, (*front, *args), kwargs)
+
+
+def _modes_on():
+    """Whether something looks at operators from outside: a function transform, or a mode of the program."""
+    c = tessera._C
+    return c._len_torch_dispatch_stack() or c._len_torch_function_stack() or c._func._levels()
 
 
 # --- what is kept out -------------------------------------------------------------------------------------------------

@@ -48,20 +48,28 @@ def _differentiable(value):
 
 
 class _Writes(tessera.utils._python_dispatch.TorchDispatchMode):
-    """Finds out whether a function writes to its inputs."""
+    """Finds out what a function writes to. any: to something; inputs: indexes of the inputs whose memory it was."""
 
     def __init__(self, inputs):
         super().__init__()
-        self.inputs = {t.untyped_storage()._cdata for t in inputs if t.layout is tessera.strided and t.numel()}
-        self.found = False
+        self.tensors = {i: t for i, t in enumerate(inputs) if isinstance(t, tessera.Tensor)}
+        self.versions = {i: t._version for i, t in self.tensors.items()}
+        self.any, self.inputs = False, []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if func._schema.is_mutable:
-            for value, formal in zip(args, func._schema.arguments):
-                if formal.is_write and any(t.untyped_storage()._cdata in self.inputs for t in _tensors(value)):
-                    self.found = True
-        return func(*args, **kwargs)
+        self.any = self.any or func._schema.is_mutable
+        return func(*args, **(kwargs or {}))
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        # Versions also tell of operators whose schemas do not say what they write (batch norm's statistics).
+        self.inputs = [i for i, t in self.tensors.items() if t._version != self.versions[i]]
+        self.any = self.any or bool(self.inputs)
+
+
+def _memory(t):
+    """What tells tensors of the same memory from others while they are alive."""
+    return t.untyped_storage()._cdata if t.layout is tessera.strided else id(t)
 
 
 def _tensors(tree):
@@ -103,22 +111,34 @@ class _Compiled:
     def __init__(self, fn, args, compilers, partition, decompositions):
         forward, backward, inference = compilers
         needs_grad = tessera.is_grad_enabled() and any(_differentiable(a) for a in args)
-        self.written = None
         with _same_random_numbers():
             copies = _fresh(args)
-            with _Writes(_tensors(copies)) as writes:
+            with _Writes(copies) as writes:
                 results = fn(*copies)
-            self.eager = fn if writes.found else None
-            if self.eager is None:
-                if needs_grad and any(_differentiable(r) for r in results):
-                    self._compile_joint(fn, args, results, forward, backward, partition, decompositions)
-                else:
-                    with tessera.no_grad():
-                        copies = _fresh([a.detach() if isinstance(a, tessera.Tensor) else a for a in args])
-                        graph = make_fx(lambda *a: list(fn(*a)), decompositions)(*copies)
-                    self.run = functools.partial(self._infer, inference(graph, list(args)))
-            else:  # writes to arguments need a functional form: the graph runs as it is
+            written = writes.inputs
+            if not _separate(args, copies, results, written):
                 self.run = lambda args: list(fn(*args))
+                return
+            self.count = len(results)
+            if writes.any:
+                fn = _without_writes(fn, written)
+                results = [*results, *(copies[i].detach() for i in written)]
+            if needs_grad and any(_differentiable(r) for r in results):
+                run = self._compile_joint(fn, args, results, forward, backward, partition, decompositions)
+            else:
+                with tessera.no_grad():
+                    copies = _fresh([a.detach() if isinstance(a, tessera.Tensor) else a for a in args])
+                    graph = _functional(make_fx(lambda *a: list(fn(*a)), decompositions)(*copies))
+                run = functools.partial(self._infer, inference(graph, list(args)))
+        self.run = functools.partial(self._write_back, run, written) if written else run
+
+    def _write_back(self, run, written, args):
+        """The results; what the function writes to its arguments is written to them."""
+        out = run(args)
+        with tessera.no_grad():
+            for i, value in zip(written, out[self.count :]):
+                args[i].copy_(value)
+        return out[: self.count]
 
     @staticmethod
     def _infer(compiled, args):
@@ -135,7 +155,7 @@ class _Compiled:
         _name_inputs(joint.graph, len(args))
         flat = pytree.tree_leaves(joint.graph.output_node().args[0], is_leaf=lambda n: n is None)
         joint.graph.output_node().args = (flat,)
-        joint.recompile()
+        joint = _functional(joint)
         front, back = partition(joint, (copies, tangents), num_fwd_outputs=len(results))
         compiled_front = forward(front, list(args))
         saved_values = [n.meta.get("val") for n in back.graph.nodes if n.op == "placeholder"]
@@ -161,7 +181,50 @@ class _Compiled:
                 wanted = [g for g, d in zip(grads, differentiable) if d]
                 return tuple(_call(compiled_back, [*kept, *wanted]))
 
-        self.run = lambda args: list(Joined.apply(*args))
+        return lambda args: list(Joined.apply(*args))
+
+
+def _separate(args, copies, results, written):
+    """Whether what a function writes to its arguments can be written to them afterwards."""
+    if not written:
+        return True
+    places = [_memory(a) for a in _tensors(list(args))]
+    touched = {_memory(copies[i]) for i in written}
+    return (
+        len(set(places)) == len(places)
+        and not any(copies[i].requires_grad for i in written)
+        and not any(_memory(r) in touched for r in _tensors(list(results)))
+    )
+
+
+def _without_writes(fn, written):
+    """The function with operators that write nothing; the new values of arguments are results behind the others."""
+    pure = tessera.func.functionalize(fn)
+
+    def run(*args):
+        held = list(args)
+        for i in written:
+            held[i] = args[i].clone()
+        return [*pure(*held), *(held[i] for i in written)]
+
+    return run
+
+
+def _functional(module):
+    """Takes the writes to copies of arguments out of a graph: what was written stands for them."""
+    graph, copy_ = module.graph, tessera.ops.aten.copy_.default
+    for node in list(graph.nodes):
+        if node.target is copy_ and node.args[0].op == "call_function" and node.args[0].target is _CLONE:
+            node.replace_all_uses_with(node.args[1])
+            graph.erase_node(node)
+    graph.eliminate_dead_code(
+        lambda n: n.is_impure() or getattr(getattr(n.target, "_schema", None), "is_mutable", False)
+    )
+    module.recompile()
+    return module
+
+
+_CLONE = tessera.ops.aten.clone.default
 
 
 def _flat_joint(joint, count):
@@ -199,7 +262,10 @@ def aot_function(fn, fw_compiler, bw_compiler=None, partition_fn=default_partiti
                  enable_log=True):  # fmt: skip
     """A function that runs `fn` through graphs of its forward and backward, which compilers get ahead of time.
 
-    A function that writes to its arguments runs as it is.
+    The graphs hold operators that write nothing; what `fn` writes to its arguments is written to them behind the
+    forward.
+    A function that writes to an argument that needs gradients, or that a result or another argument shares memory with,
+    runs as it is.
 
     Args:
         fn: function of trees of tensors and other values.
@@ -214,12 +280,12 @@ def aot_function(fn, fw_compiler, bw_compiler=None, partition_fn=default_partiti
     if not 0 <= num_params_buffers:
         raise ValueError(f"aot_function: expected num_params_buffers >= 0, but got {num_params_buffers}")
     compilers = (fw_compiler, bw_compiler or fw_compiler, inference_compiler or fw_compiler)
-    cache = {}
+    cache, state = {}, []  # what functions in `state` give is part of what compiled code depends on
 
     @functools.wraps(fn, assigned=[a for a in functools.WRAPPER_ASSIGNMENTS if hasattr(fn, a)])
     def compiled(*args, **kwargs):
         flat, spec = pytree.tree_flatten((args, kwargs))
-        key = (spec, _key(flat))
+        key = (spec, _key(flat), *(ask() for ask in state))
         if key not in cache:
             shape = []
 
@@ -233,6 +299,7 @@ def aot_function(fn, fw_compiler, bw_compiler=None, partition_fn=default_partiti
         made, shape = cache[key]
         return pytree.tree_unflatten(made.run(flat), shape[0])
 
+    compiled.state = state
     return compiled
 
 
@@ -249,6 +316,7 @@ def aot_module(mod, *args, **kwargs):
         return tessera.func.functional_call(mod, params_and_buffers, inputs, named)
 
     compiled = aot_function(functional, *args, **kwargs)
+    compiled.state.append(lambda: tuple(m.training for m in mod.modules()))
 
     class AOTModule(tessera.nn.Module):
         def __init__(self):

@@ -6,7 +6,7 @@ import warnings
 import tessera
 from tessera import _C
 from tessera._library import registration
-from tessera._library.schema import infer_schema
+from tessera._library.infer_schema import infer_schema
 
 __all__ = ["CustomOpDef", "custom_op", "triton_op", "wrap_triton"]
 

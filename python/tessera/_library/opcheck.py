@@ -112,41 +112,50 @@ def test_faketensor(op, args, kwargs, tolerance):
             )
 
 
-def test_aot_dispatch_dynamic(op, args, kwargs, tolerance):
-    """Seen through a dispatch mode, as tracing sees it, the operator gives the same outputs and gradients, for two
-    calls.
-    """
-    from tessera.utils._python_dispatch import TorchDispatchMode
-
-    class Seen(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            return func(*args, **(kwargs or {}))
-
-    def run(mode):
-        given, given_kw = _copies(args, kwargs)
-        leaves = [t for t in registration.tensors_in((*given, *given_kw.values())) if t.requires_grad]
-        if mode is None:
-            outputs = _outputs(op(*given, **given_kw))
-        else:
-            with mode:
-                outputs = _outputs(op(*given, **given_kw))
-        roots = [o for o in outputs if o.requires_grad]
-        if roots and leaves:
-            return outputs + [
-                g for g in tessera.autograd.grad([o.sum() for o in roots], leaves, allow_unused=True) if g is not None
-            ]
+def _with_gradients(op, args, kwargs):
+    """The tensors that a call gives, the arguments that it writes to, and the gradients of what requires grad."""
+    leaves = [t for t in registration.tensors_in((*args, *kwargs.values())) if t.requires_grad]
+    if op._schema.is_mutable:
+        leaves = []
+    outputs = _outputs(op(*args, **kwargs))
+    roots = [o for o in outputs if o.requires_grad]
+    if not roots or not leaves:
         return outputs
+    grads = tessera.autograd.grad([o.sum() for o in roots], leaves, allow_unused=True)
+    return outputs + [g for g in grads if g is not None]
+
+
+def test_aot_dispatch_dynamic(op, args, kwargs, tolerance):
+    """Traced together with its backward pass, on functional tensors, the operator gives the same outputs and gradients,
+    and writes the same to its arguments.
+    """
+    from tessera._subclasses.functional_tensor import functionalized
+    from tessera.fx.experimental.proxy_tensor import make_fx
 
     test_faketensor(op, args, kwargs, tolerance)
-    plain, seen = run(None), run(Seen())
+    names = list(kwargs)
+
+    def program(*values):
+        return _with_gradients(op, values[: len(args)], dict(zip(names, values[len(args) :])))
+
+    def copied():
+        given, given_kw = _copies(args, kwargs)
+        return [*given, *given_kw.values()]
+
+    def tensors(values):
+        return list(registration.tensors_in(tuple(values)))
+
+    traced = make_fx(functionalized(program))(*copied())
+    first, second = copied(), copied()
+    plain, seen = program(*first), traced(*second)
     tolerance = {"rtol": 1e-5, "atol": 1e-8} if tolerance is None else tolerance
+    pairs = [*zip(plain, seen), *zip(tensors(first), tensors(second))]
     if len(plain) != len(seen) or not all(
-        p.shape == s.shape and tessera.allclose(p.detach(), s.detach(), equal_nan=True, **tolerance)
-        for p, s in zip(plain, seen)
+        p.shape == s.shape and tessera.allclose(p.detach(), s.detach(), equal_nan=True, **tolerance) for p, s in pairs
     ):
         raise OpCheckError(
-            f"opcheck(op, ...): test_aot_dispatch_dynamic failed: {op} gives other outputs or gradients under a "
-            f"dispatch mode than without"
+            f"opcheck(op, ...): test_aot_dispatch_dynamic failed: {op} gives other outputs or gradients, or writes other "
+            "numbers, when it is traced than without"
         )
 
 

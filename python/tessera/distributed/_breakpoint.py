@@ -10,16 +10,10 @@ from tessera.distributed._groups import _get_default_group, get_rank
 _calls = 0
 
 
-class _RankPdb(pdb.Pdb):
-    """A debugger that reads the terminal, also in a child whose standard input is closed."""
-
-    def interaction(self, *args, **kwargs):
-        kept = sys.stdin
-        try:
-            with open("/dev/stdin") as sys.stdin:
-                pdb.Pdb.interaction(self, *args, **kwargs)
-        finally:
-            sys.stdin = kept
+def _debugger():
+    """A debugger that reads the terminal, as standard input of children that multiprocessing starts is closed."""
+    source = sys.stdin if sys.stdin is not None and sys.stdin.isatty() else open("/dev/tty")
+    return pdb.Pdb(stdin=source, stdout=sys.stdout)
 
 
 def breakpoint(rank=0, skip=0, timeout_s=3600):
@@ -40,7 +34,7 @@ def breakpoint(rank=0, skip=0, timeout_s=3600):
     group.set_timeout(timedelta(seconds=timeout_s))
     try:
         if get_rank() == rank:
-            debugger = _RankPdb()
+            debugger = _debugger()
             debugger.message(f"\nrank {rank} is stopped here; the others wait. 'up' shows the caller, 'c' goes on.\n")
             debugger.set_trace()
         barrier()

@@ -287,9 +287,9 @@ class Reducer:
     def _mark(self, number, used=True):
         if number in self._arrived:
             raise RuntimeError(
-                f"Expected to mark a variable ready only once, but the gradient of {self.names[number]} came twice in one "
-                "backward pass: the parameter is used in several reentrant passes (checkpoints); static_graph=True of "
-                "DistributedDataParallel allows that"
+                f"Expected to mark a variable ready only once, but the gradient of {self.names[number]} came twice in "
+                "one backward pass: the parameter is used in several reentrant passes (checkpoints); "
+                "static_graph=True of DistributedDataParallel allows that"
             )
         self._arrived.add(number)
         if self._iterations == 0:

@@ -1,5 +1,5 @@
-"""Marks and decorators of TorchScript. There is no compiler for it in this version: what `script` is given runs as the
-Python that it is, with the same results, and only saving, loading, tracing and graphs are missing.
+"""TorchScript: functions and modules compiled to programs that run without Python, kept in archives, or recorded from a
+run.
 
 >>> @tessera.jit.script
 ... def double(x):
@@ -20,22 +20,29 @@ __all__ = [
     "ScriptModule",
     "ScriptWarning",
     "TracerWarning",
+    "TracingCheckError",
     "annotate",
     "enable_onednn_fusion",
     "export",
     "fork",
+    "freeze",
     "ignore",
     "interface",
     "is_scripting",
     "is_tracing",
     "isinstance",
+    "load",
     "onednn_fusion_enabled",
+    "optimize_for_inference",
     "optimized_execution",
+    "save",
     "script",
     "script_if_tracing",
     "script_method",
     "set_fusion_strategy",
     "strict_fusion",
+    "trace",
+    "trace_module",
     "unused",
     "wait",
 ]
@@ -46,6 +53,8 @@ _MARKS = (
     "script_method set_fusion_strategy strict_fusion unused _overload _overload_method _script_if_tracing"
 )
 _SCRIPTS = "ScriptFunction ScriptModule RecursiveScriptModule CompilationUnit script"
+_ARCHIVES = "save load freeze optimize_for_inference run_frozen_optimizations validate_map_location"
+_TRACES = "trace trace_module TracingCheckError TracedModule TopLevelTracedModule ONNXTracedModule _get_trace_graph"
 _TASKS = "Future fork wait _fork _wait"
 
 __getattr__, __dir__ = _attach(
@@ -53,6 +62,8 @@ __getattr__, __dir__ = _attach(
     {
         **dict.fromkeys(_MARKS.split(), "_marks"),
         **dict.fromkeys(_SCRIPTS.split(), "_script"),
+        **dict.fromkeys(_ARCHIVES.split(), "_archives"),
+        **dict.fromkeys(_TRACES.split(), "_trace"),
         **dict.fromkeys(_TASKS.split(), "_tasks"),
     },
 )

@@ -9,12 +9,10 @@ from typing import Final  # noqa: F401
 
 import tessera
 
+from ._errors import Error  # noqa: F401
+
 Attribute = namedtuple("Attribute", ["value", "type"])
 Attribute.__doc__ = "The initial value of a module's attribute, and its type for the compiler."
-
-
-class Error(RuntimeError):
-    """What a scripted program raises."""
 
 
 class TracerWarning(Warning):
@@ -102,21 +100,26 @@ _overload_method = _overload
 
 
 def is_scripting():
-    """Whether this code runs compiled: False, as scripted functions run as Python."""
+    """Whether this code runs compiled: False in Python, True in a program."""
     return False
 
 
 def is_tracing():
-    """Whether a trace is under way: False, as there are none."""
-    return False
+    """Whether a trace is under way on this thread."""
+    return tessera._C._jit.is_tracing()
 
 
 def script_if_tracing(fn):
-    """A function that would be compiled when it is first called during a trace, and runs as it is otherwise."""
+    """A function that is compiled when it is first called during a trace, and runs as it is otherwise."""
+    compiled = []
 
     @functools.wraps(fn)
     def call(*args, **kwargs):
-        return fn(*args, **kwargs)
+        if not is_tracing():
+            return fn(*args, **kwargs)
+        if not compiled:
+            compiled.append(tessera.jit.script(fn))
+        return compiled[0](*args, **kwargs)
 
     call.__original_fn = fn
     call.__script_if_tracing_wrapper = True

@@ -1,152 +1,167 @@
-"""script: functions, classes and modules that a compiler would take, run as the Python that they are."""
+"""script: compiles functions, classes and modules."""
 
-import copy
-import functools
+import builtins
+import enum
 import inspect
+import sys
 import textwrap
+import warnings
 
 import tessera
+from tessera._C import _jit
 from tessera.nn import Module
 
-_WHY = "there is no TorchScript compiler in this version: scripted code runs as Python"
+from ._frontend import ScriptFunction, add_member, class_type, compile_class, lookup_in
+from ._marks import FunctionModifiers
+from ._modules import RecursiveScriptModule, ScriptModule, ScriptObject, script_module  # noqa: F401
 
 
-def _missing(what):
-    raise NotImplementedError(f"{what} is not there, because {_WHY}")
+def _decorates_a_module(fn, frames_up):
+    """Whether script stands as a decorator of a function of a file: then it is compiled when it is first used."""
+    frame = sys._getframe(2 + frames_up)
+    return (
+        frame.f_code.co_name == "<module>"
+        and frame.f_lineno == fn.__code__.co_firstlineno
+        and frame.f_code.co_filename == fn.__code__.co_filename
+    )
 
 
-class _Source:
-    """What functions and modules that were scripted have in common: their text, and what needs a compiler."""
+def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
+    """Compiles a function, a class or a module, so that it runs without Python.
 
-    @property
-    def code(self):
-        """The Python text. Errors: RuntimeError where Python has none."""
-        function = self._source_of()
-        try:
-            lines = inspect.getsource(function)
-        except (OSError, TypeError):
-            raise RuntimeError(f"the source of {function!r} is not available") from None
-        text = textwrap.dedent(lines)
-        return text[text.index("def ") :] if "def " in text else text
+    A function that is decorated at the top of a file is compiled when it is first used, all else at once.
 
-    @property
-    def graph(self):
-        """Errors: NotImplementedError."""
-        _missing("the graph of scripted code")
+    Args:
+        obj: function (also as a decorator), class, Module (its parameters are shared), or an Enum or NamedTuple class.
+        optimize: deprecated. example_inputs: calls that show the types of arguments without annotations: a list of
+            tuples, or a dict from modules to such.
 
-    inlined_graph = graph
-
-    def save(self, f, **kwargs):
-        """Errors: NotImplementedError."""
-        _missing(f"jit.save() to {f!r}" + (f" with {sorted(kwargs)}" if kwargs else ""))
-
-
-class ScriptFunction(_Source):
-    """A function that was given to script(). Calling it calls the function."""
-
-    def __init__(self, function):
-        functools.update_wrapper(self, function)
-        self._function = function
-
-    def __call__(self, *args, **kwargs):
-        return self._function(*args, **kwargs)
-
-    def __get__(self, instance, owner):
-        return self if instance is None else functools.partial(self, instance)
-
-    def _source_of(self):
-        return self._function
-
-    @property
-    def name(self):
-        """The function's name."""
-        return self._function.__name__
-
-    @property
-    def qualified_name(self):
-        """The function's place and name."""
-        return f"__torch__.{self._function.__module__}.{self._function.__qualname__}"
+    Returns: ScriptFunction, the class itself, or a ScriptModule.
+    Errors: RuntimeError, with the place in the source, for what the language does not have; TypeError for objects that
+        are none of these.
+    """
+    if optimize is not None:
+        warnings.warn(
+            "`optimize` is deprecated and has no effect. Use `with torch.jit.optimized_execution()` instead",
+            FutureWarning,
+            stacklevel=2 + _frames_up,
+        )
+    if isinstance(obj, (ScriptFunction, ScriptModule, ScriptObject)):
+        return obj
+    if isinstance(obj, Module):
+        if example_inputs is not None:
+            _observe(obj, example_inputs)
+        return script_module(obj)
+    if inspect.isclass(obj):
+        return _class(obj)
+    if inspect.isfunction(obj) or inspect.ismethod(obj):
+        if getattr(obj, "__script_if_tracing_wrapper", False):
+            obj = obj.__original_fn
+        made = ScriptFunction(obj)
+        if example_inputs is not None:
+            _annotate(obj, example_inputs)
+        if _frames_up or not hasattr(obj, "__code__") or not _decorates_a_module(obj, 0):
+            made._handle()
+        return made
+    if isinstance(obj, (list, dict)):
+        return obj
+    if not callable(obj) or type(obj).__module__ == "builtins":
+        raise TypeError(f"script: expected a function, a class or a Module, got {type(obj).__name__}")
+    kind = class_type(type(obj))
+    if kind is None or kind.class_ is None:
+        raise TypeError(f"script: expected a function, a class or a Module, got {type(obj).__name__}")
+    made = kind.class_.new()
+    for name, *_ in kind.class_.attributes:
+        made.set(name, getattr(obj, name))
+    return ScriptObject(made)
 
 
-class ScriptModule(_Source, Module):
-    """A module that was given to script(): it has the same parameters, children and methods."""
+def _class(cls):
+    if issubclass(cls, Module):
+        raise RuntimeError(
+            f"Type '{cls}' cannot be compiled since it inherits from nn.Module, consider passing an instance instead"
+        )
+    if issubclass(cls, (enum.Enum, tuple)):
+        class_type(cls)
+        return cls
+    if not getattr(cls, "__torch_script_interface__", False):
+        if cls.__bases__ != (object,):
+            raise RuntimeError(
+                "TorchScript classes does not support inheritance yet. Please directly inherit from 'object'."
+            )
+        if class_type(cls) is None:
+            compile_class(cls)
+    return cls
 
-    def _source_of(self):
-        return type(self).forward
 
-    @property
-    def original_name(self):
-        """The name of the class that was scripted."""
-        return type(self).__name__.removeprefix("Scripted")
+def _annotate(fn, calls):
+    """Annotations for the arguments that have none, from what they are in some calls."""
+    from ._types import type_of_value
+
+    names = list(inspect.signature(fn).parameters)
+    for call in calls:
+        for name, value in zip(names, call):
+            if name in fn.__annotations__:
+                continue
+            kind = type_of_value(value, class_type)
+            if kind is not None:
+                fn.__annotations__[name] = kind
 
 
-RecursiveScriptModule = ScriptModule
+def _observe(module, calls):
+    pairs = calls.items() if isinstance(calls, dict) else [(module, calls)]
+    for m, own in pairs:
+        _annotate(type(m).forward, [(None, *c) for c in own])
 
 
 class CompilationUnit:
-    """A group of scripted functions, by their names.
+    """A group of functions of a text, by their names.
 
     Args:
-        lang: text of functions. Errors: NotImplementedError, as it would have to be compiled.
+        lang: text of functions.
     """
 
-    def __init__(self, lang="", _frames_up=0):
-        if lang:
-            _missing("a CompilationUnit of text")
+    def __init__(self, lang=None, _frames_up=0):
         self._functions = {}
+        if lang is not None:
+            self.define(lang, _frames_up=_frames_up + 1)
+
+    def define(self, lang, rcb=None, _frames_up=0):
+        """Adds the functions of a text."""
+        frame = sys._getframe(1 + _frames_up)
+        scope = {**vars(builtins), "torch": tessera, **frame.f_globals, **frame.f_locals}
+        import types
+
+        resolve = lookup_in(types.FunctionType((lambda: None).__code__, scope))
+
+        def find(name):
+            own = self._functions.get(name)
+            return ("function", own._handle()) if own else resolve(name)
+
+        text = textwrap.dedent(lang)
+        pieces = []
+        for line in text.split("\n"):
+            if line.startswith("def "):
+                pieces.append("")
+            if pieces:
+                pieces[-1] += line + "\n"
+        made = []
+        for piece in pieces:
+            handle = _jit.define(
+                piece, "<string>", 1, f"__torch__.{piece[4 : piece.index('(')].strip()}", find, add_member, None
+            )
+            self._functions[handle.name] = ScriptFunction(None, handle)
+            made.append(handle)
+        for handle in made:
+            handle.compile()
 
     def __getattr__(self, name):
         if name.startswith("__") or name not in self.__dict__.get("_functions", {}):
             raise AttributeError(f"'CompilationUnit' has no attribute '{name}'")
         return self._functions[name]
 
+    def get_functions(self):
+        """The functions, in the order of the text."""
+        return list(self._functions.values())
 
-@functools.cache
-def _class_of(kind):
-    return type(
-        f"Scripted{kind.__name__}", (ScriptModule, kind), {"__module__": kind.__module__, "__doc__": kind.__doc__}
-    )
-
-
-def _scripted(module):
-    if not isinstance(module, Module) or isinstance(module, ScriptModule):
-        return module
-    made = copy.copy(module)
-    for name, value in vars(module).items():
-        if type(value) is dict or name in ("_parameters", "_buffers", "_modules"):
-            made.__dict__[name] = copy.copy(value)
-    for name, value in list(vars(made).items()):
-        if isinstance(value, tessera.jit.Attribute):
-            made.__dict__[name] = value.value
-    for name, child in made._modules.items():
-        made._modules[name] = _scripted(child)
-    made.__class__ = _class_of(type(module))
-    return made
-
-
-def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
-    """Takes a function, class or module for compilation. In this version it runs as Python, with the same results; the
-    text is `.code`, and graphs and archives raise NotImplementedError.
-
-    Args:
-        obj: function (also as a decorator), class, or Module. A Module's parameters are shared.
-        optimize: deprecated. example_inputs, _frames_up, _rcb: for a compiler.
-
-    Returns: ScriptFunction, the class itself, or a ScriptModule.
-    Errors: TypeError for anything else.
-    """
-    if optimize is not None:
-        import warnings
-
-        warnings.warn(
-            "`optimize` is deprecated and has no effect. Use `with torch.jit.optimized_execution()` instead",
-            FutureWarning,
-            stacklevel=2 + _frames_up,
-        )
-    if isinstance(obj, (ScriptFunction, ScriptModule, type)):
-        return obj
-    if isinstance(obj, Module):
-        return _scripted(obj)
-    if callable(obj) and hasattr(obj, "__code__"):
-        return ScriptFunction(obj)
-    raise TypeError(f"script: expected a function, a class or a Module, got {type(obj).__name__}")
+    find_function = __getattr__

@@ -19,7 +19,6 @@ __all__ = [
     "mm",
     "sampled_addmm",
     "softmax",
-    "solve",
     "spdiags",
     "spsolve",
     "sum",
@@ -122,9 +121,6 @@ def spdiags(diagonals, offsets, shape, layout=None):
 def spsolve(input, other, *, left=True):
     """The solution X of `input @ X = other` for a square CSR matrix; there is no sparse solver for the CPU."""
     return _C._spsolve(input, other, left=left)
-
-
-solve = spsolve
 
 
 class check_sparse_tensor_invariants:

@@ -29,11 +29,6 @@ def _checking(wanted):
         _C._sparse_invariants(before)
 
 
-def _in_modes(function, *tensors):
-    """Whether a mode, or a subclass among the members, sees the call first."""
-    return _C._has_torch_function(tensors)
-
-
 def _member(data, dtype, device):
     if isinstance(data, tessera.Tensor):
         wanted = data.dtype if dtype is None else dtype
@@ -82,7 +77,7 @@ def sparse_coo_tensor(
         tensor([[0., 0., 3.],
                 [4., 0., 0.]])
     """
-    if _in_modes(sparse_coo_tensor, indices, values):
+    if _C._has_torch_function((indices, values)):
         return _C._handle_torch_function(
             sparse_coo_tensor,
             (indices, values),
@@ -113,7 +108,7 @@ def sparse_coo_tensor(
 
 
 def _compressed(function, names, compressed, plain, values, size, layout, options):
-    if _in_modes(function, compressed, plain, values):
+    if _C._has_torch_function((compressed, plain, values)):
         given = dict(options)
         if "layout" in names:
             given["layout"] = layout
@@ -200,7 +195,7 @@ sparse_bsr_tensor = _constructor("bsr", True)
 sparse_bsc_tensor = _constructor("bsc", False)
 
 
-def _private(layout, rows):
+def _private(layout):
     def unsafe(compressed, plain, values, size, *, dtype=None, device=None, pin_memory=None, requires_grad=False):
         """The constructor of the layout that does not look at the indices."""
         made = _C._sparse_compressed_tensor_unsafe(
@@ -226,7 +221,7 @@ def _private(layout, rows):
     return unsafe, validate
 
 
-_sparse_csr_tensor_unsafe, _validate_sparse_csr_tensor_args = _private("csr", True)
-_sparse_csc_tensor_unsafe, _validate_sparse_csc_tensor_args = _private("csc", False)
-_sparse_bsr_tensor_unsafe, _validate_sparse_bsr_tensor_args = _private("bsr", True)
-_sparse_bsc_tensor_unsafe, _validate_sparse_bsc_tensor_args = _private("bsc", False)
+_sparse_csr_tensor_unsafe, _validate_sparse_csr_tensor_args = _private("csr")
+_sparse_csc_tensor_unsafe, _validate_sparse_csc_tensor_args = _private("csc")
+_sparse_bsr_tensor_unsafe, _validate_sparse_bsr_tensor_args = _private("bsr")
+_sparse_bsc_tensor_unsafe, _validate_sparse_bsc_tensor_args = _private("bsc")

@@ -70,6 +70,8 @@ class SparseSemiStructuredTensor(tessera.Tensor):
     operators raise NotImplementedError.
     """
 
+    __torch_function__ = tessera._C._disabled_torch_function_impl
+
     BACKEND = "tessera"
     _DEFAULT_ALG_ID = 0
     _FORCE_CUTLASS = False
@@ -126,7 +128,7 @@ class SparseSemiStructuredTensor(tessera.Tensor):
     def _transposed(self):
         return type(self)((self.shape[1], self.shape[0]), self.packed_t, self.meta_t, self.packed, self.meta, None)
 
-    def __repr__(self, *, tensor_contents=None):
+    def __repr__(self):
         return f"{type(self).__name__}(shape={tuple(self.shape)})"
 
     def __tensor_flatten__(self):
@@ -136,6 +138,8 @@ class SparseSemiStructuredTensor(tessera.Tensor):
     @classmethod
     def __tensor_unflatten__(cls, inner_tensors, tensor_meta, outer_size, outer_stride):
         shape, fuse, algorithm, requires_grad = tensor_meta
+        if outer_stride is not None and len(outer_stride) != 2:
+            raise RuntimeError(f"expected the strides of a matrix, but got {tuple(outer_stride)}")
         parts = [inner_tensors.get(n) for n in ("packed", "meta", "packed_t", "meta_t")]
         return cls(outer_size if shape is None else shape, *parts, None, fuse, algorithm, requires_grad)
 

@@ -100,7 +100,7 @@ class Join:
             rounds += 1
             if rounds == 1000:
                 warnings.warn(
-                    f"rank {self._group.rank()} has followed the others for 1000 iterations: inputs are spread unevenly",
+                    f"rank {self._group.rank()} has followed the others for 1000 iterations: inputs are very uneven",
                     stacklevel=2,
                 )
         for hook in self._hooks:

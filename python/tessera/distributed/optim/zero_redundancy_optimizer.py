@@ -35,8 +35,8 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         process_group: None: the default group.
         parameters_as_bucket_view: whether the parameters of a process lie one after the other in memory, so that one
             message carries them.
-        overlap_with_ddp: whether a hook of DistributedDataParallel steps (see ddp_comm_hooks.ddp_zero_hook); `step` does
-            nothing then.
+        overlap_with_ddp: whether a hook of DistributedDataParallel steps (see ddp_comm_hooks.ddp_zero_hook); `step`
+            does nothing then.
         defaults: the local optimizers' arguments.
 
     Raises: ValueError without parameters and for ones of different dtypes, TypeError for what is no dense tensor.

@@ -241,6 +241,12 @@ class Softmax2d(Module):
         raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.ndim}D instead")
 
 
+def _multi_head_of_nested(*arguments):
+    from tessera.nested._internal.attention import multi_head
+
+    return multi_head(*arguments)
+
+
 @layer(
     "embed_dim, num_heads, dropout=0.0, bias=True, add_bias_kv=False, add_zero_attn=False, kdim=None, vdim=None, "
     "batch_first=False, device=None, dtype=None",
@@ -301,6 +307,8 @@ class MultiheadAttention(Module):
         average_attn_weights=True,
         is_causal=False,
     ):
+        if query.is_nested:
+            return _multi_head_of_nested(self, query, key, value, key_padding_mask, need_weights, attn_mask, is_causal)
         batched = query.dim() == 3
         attn_mask, key_padding_mask = F._mask_terms(attn_mask, key_padding_mask, query.dtype)
         if (

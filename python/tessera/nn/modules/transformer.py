@@ -159,10 +159,37 @@ class TransformerEncoder(_Stack):
         self.enable_nested_tensor, self.use_nested_tensor, self.mask_check = enable_nested_tensor, False, mask_check
 
     def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
+        if self._packs(src, mask, src_key_padding_mask):
+            return self._forward_packed(src, src_key_padding_mask)
         mask, padding = _float_masks(src, mask, "mask", src_key_padding_mask)
         return self._through(
             src, src_mask=mask, is_causal=self._causal(mask, is_causal, src), src_key_padding_mask=padding
         )
+
+    def _packs(self, src, mask, padding):
+        """Whether padding is left out: in inference, where each sequence is padded at its end only. Then the result is
+        0 there.
+        """
+        if padding is None or not self.enable_nested_tensor or mask is not None or self.training:
+            return False
+        if padding.dtype is not tessera.bool or padding.dim() != 2 or src.dim() != 3 or src.is_nested:
+            return False
+        layer = self.layers[0] if self.layers else None
+        if not isinstance(layer, TransformerEncoderLayer) or not layer.self_attn.batch_first:
+            return False
+        if tessera.is_grad_enabled() and (src.requires_grad or any(p.requires_grad for p in self.parameters())):
+            return False
+        return padding.shape == src.shape[:2] and not bool(
+            (padding[:, :-1] & ~padding[:, 1:]).any() | padding[:, 0].any()
+        )
+
+    def _forward_packed(self, src, padding):
+        from tessera import nested
+
+        lengths = (~padding).sum(1)
+        packed = nested.nested_tensor_from_jagged(src[~padding], lengths=lengths)
+        result = self._through(packed, src_mask=None, is_causal=False, src_key_padding_mask=None)
+        return nested.to_padded_tensor(result, 0.0, (*src.shape[:2], result.size(-1)))
 
 
 def _float_masks(src, mask, name, padding):

@@ -19,7 +19,7 @@ from tessera.distributed.utils import (
 from tessera.futures import Future
 from tessera.nn.modules.module import Module
 from tessera.nn.parallel.scatter_gather import gather, scatter_kwargs
-from tessera.utils._pytree import tree_leaves, tree_map_only
+from tessera.utils import _pytree
 
 __all__ = ["DistributedDataParallel"]
 
@@ -67,8 +67,8 @@ class DistributedDataParallel(Module, Joinable):
     """A module of which every process of a group has a replica. Each sees its own inputs; backward averages the
     gradients over all, so that replicas that begin alike stay alike.
 
-    Parameters and buffers of the group's rank 0 are copied to all when it is made. Gradients are reduced in buckets while
-    others are still computed.
+    Parameters and buffers of the group's rank 0 are copied to all when it is made. Gradients are reduced in buckets
+    while others are still computed.
 
     Args:
         module: the replica of this process.
@@ -268,7 +268,7 @@ class DistributedDataParallel(Module, Joinable):
             return outputs
         self._was_synced = self.require_backward_grad_sync
         if self.require_backward_grad_sync:
-            tensors = [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, tessera.Tensor)]
+            tensors = [leaf for leaf in _pytree.tree_leaves(outputs) if isinstance(leaf, tessera.Tensor)]
             self.reducer.prepare_for_backward(tensors)
         else:
             self.reducer.disarm()
@@ -373,8 +373,8 @@ class DistributedDataParallel(Module, Joinable):
 
         Args:
             state: given to it at each call.
-            hook: `hook(state, bucket)`, with a GradBucket; returns a Future of the tensor that takes the buffer's place.
-                What it gives is not divided by the number of replicas.
+            hook: `hook(state, bucket)`, with a GradBucket; returns a Future of the tensor that takes the buffer's
+                place. What it gives is not divided by the number of replicas.
 
         Raises: TypeError for what cannot be called, ValueError for other parameters or another annotated result;
             RuntimeError for a second one, and after training has begun.
@@ -414,7 +414,7 @@ class DistributedDataParallel(Module, Joinable):
         self._set_hook(lambda bucket: hook(self.process_group, bucket))
 
     def _register_fused_optim(self, optim, *args, optim_params=None, **kwargs):
-        """Steps an optimizer for each bucket as soon as it has been reduced; the parameters' gradients are gone then."""
+        """Steps an optimizer for each bucket as soon as it has been reduced."""
         from tessera.distributed.algorithms.ddp_comm_hooks.optimizer_overlap_hooks import fused_optimizer_hook
 
         params = list(optim_params) if optim_params is not None else [p for _, p in self._own_parameters(self.module)]
@@ -425,7 +425,7 @@ class DistributedDataParallel(Module, Joinable):
 
     def _cast_inputs(self, values):
         dtype = self.mixed_precision.param_dtype
-        return tree_map_only(tessera.Tensor, lambda x: x.to(dtype) if x.is_floating_point() else x, values)
+        return _pytree.tree_map_only(tessera.Tensor, lambda x: x.to(dtype) if x.is_floating_point() else x, values)
 
     def _lower_precision(self):
         """Low precision copies of the parameters take their place from forward to the end of backward."""

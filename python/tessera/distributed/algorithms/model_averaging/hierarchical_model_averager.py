@@ -12,8 +12,8 @@ class HierarchicalModelAverager(averagers.ModelAverager):
     """Averages over groups of different sizes with different periods; where several are due, over the largest.
 
     Args:
-        period_group_size_dict: (an ordered dictionary) period to size of the group, both rising; the last size is that of
-            `process_group`.
+        period_group_size_dict: (an ordered dictionary) period to size of the group, both rising; the last size is
+            that of `process_group`.
         warmup_steps: steps without any average.
         process_group: None: the default group.
 

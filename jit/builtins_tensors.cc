@@ -1,0 +1,190 @@
+// Operators that ask a tensor something or make one of numbers, and what programs ask of their surroundings.
+#include <cstring>
+
+#include "jit/builtins.h"
+#include "tensor/core/warning.h"
+#include "tensor/ops/api.h"
+
+namespace tessera::jit {
+namespace {
+
+using Tag = Value::Tag;
+
+Value ints(IntList l) {
+  std::vector<Value> v;
+  for (int64_t i : l) v.push_back(Value::of(i));
+  return make_value<List>(int_type(), std::move(v));
+}
+Scalar number_of(const Tensor& t, const char* to) {
+  TESSERA_CHECK(t.numel() == 1, "only one element tensors can be converted to ", to, " scalars");
+  return t.item_scalar();
+}
+Value bool_of(const Tensor& t) {
+  TESSERA_CHECK(t.numel() == 1, t.numel() ? "Boolean value of Tensor with more than one value is ambiguous"
+                                          : "Boolean value of Tensor with no values is ambiguous");
+  return Value::of(t.item_scalar().to_bool());
+}
+// Numbers without a gradient alone stand for a scalar by themselves.
+const Tensor& implicit(const Value& v, const char* what) {
+  const Tensor& t = v.tensor();
+  TESSERA_CHECK(!t.requires_grad(), "Cannot input a tensor that requires grad as a scalar argument");
+  TESSERA_CHECK(t.dim() == 0, "Cannot input a tensor of dimension other than 0 as a scalar argument");
+  (void)what;
+  return t;
+}
+
+struct Gather {
+  IntVector shape;
+  std::vector<Scalar> numbers;
+  std::vector<Tensor> tensors;
+  void walk(const Value& v, size_t depth) {
+    const Object* o = object_of(v);
+    if (o && (o->kind == ObjectKind::kList || o->kind == ObjectKind::kTuple)) {
+      const auto& items = o->kind == ObjectKind::kList ? as<List>(v).items : as<Tuple>(v).items;
+      if (depth == shape.size() && numbers.empty()) shape.push_back(static_cast<int64_t>(items.size()));
+      TESSERA_CHECK_VALUE(depth < shape.size() && shape[depth] == static_cast<int64_t>(items.size()),
+                          "Expected sequence of length ", depth < shape.size() ? shape[depth] : 0, " at dim ", depth,
+                          " (got ", items.size(), ")");
+      for (const Value& e : items) walk(e, depth + 1);
+      return;
+    }
+    numbers.push_back(v.is_tensor() ? number_of(v.tensor(), "Python") : v.scalar());
+  }
+};
+
+int64_t sub_dim(const Value& v) { return v.integer(); }
+Value device_of(const Value& v) { return Value::of(v.tensor().device()); }
+
+constexpr BuiltinEntry kTensors[] = {
+    {"aten::size(Tensor self) -> int[]", TESSERA_BUILTIN(r[0] = ints(a[0].tensor().sizes()))},
+    {"aten::size.int(Tensor self, int dim) -> int",
+     TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().size(sub_dim(a[1]))))},
+    {"aten::sym_size.int(Tensor self, int dim) -> int",
+     TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().size(sub_dim(a[1]))))},
+    {"aten::stride(Tensor self) -> int[]", TESSERA_BUILTIN(r[0] = ints(a[0].tensor().strides()))},
+    {"aten::stride.int(Tensor self, int dim) -> int",
+     TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().stride(sub_dim(a[1]))))},
+    {"aten::storage_offset(Tensor self) -> int", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().storage_offset()))},
+    {"aten::dim(Tensor self) -> int", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().dim()))},
+    {"aten::ndimension(Tensor self) -> int", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().dim()))},
+    {"aten::numel(Tensor self) -> int", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().numel()))},
+    {"aten::nelement(Tensor self) -> int", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().numel()))},
+    {"aten::len.Tensor(Tensor t) -> int",
+     TESSERA_BUILTIN(TESSERA_CHECK_TYPE(a[0].tensor().dim() > 0, "len() of a 0-d tensor");
+                     r[0] = Value::of(a[0].tensor().size(0)))},
+    {"aten::is_contiguous(Tensor self) -> bool", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().is_contiguous()))},
+    {"aten::is_contiguous.memory_format(Tensor self, MemoryFormat memory_format) -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().is_contiguous(static_cast<MemoryFormat>(a[1].integer()))))},
+    {"aten::is_floating_point(Tensor self) -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(is_floating_point(a[0].tensor().dtype())))},
+    {"aten::is_complex(Tensor self) -> bool", TESSERA_BUILTIN(r[0] = Value::of(is_complex(a[0].tensor().dtype())))},
+    {"aten::is_signed(Tensor self) -> bool", TESSERA_BUILTIN(r[0] = Value::of(is_signed(a[0].tensor().dtype())))},
+    {"aten::is_leaf(Tensor self) -> bool", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().is_leaf()))},
+    {"aten::is_inference(Tensor self) -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().impl()->is_inference()))},
+    {"aten::element_size(Tensor self) -> int", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().item_size()))},
+    {"prim::itemsize(Tensor self) -> int", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().item_size()))},
+    {"prim::nbytes(Tensor self) -> int",
+     TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().item_size() * a[0].tensor().numel()))},
+    {"aten::get_device(Tensor self) -> int",
+     TESSERA_BUILTIN(r[0] = Value::of(static_cast<int64_t>(a[0].tensor().device().index)))},
+    {"aten::is_same_size(Tensor self, Tensor other) -> bool",
+     TESSERA_BUILTIN(const IntList x = a[0].tensor().sizes(); const IntList y = a[1].tensor().sizes();
+                     r[0] = Value::of(std::equal(x.begin(), x.end(), y.begin(), y.end())))},
+    {"aten::is_pinned(Tensor self, Device? device=None) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
+    {"aten::data_ptr(Tensor self) -> int",
+     TESSERA_BUILTIN(r[0] = Value::of(static_cast<int64_t>(reinterpret_cast<intptr_t>(a[0].tensor().data_ptr()))))},
+    {"prim::dtype(Tensor a) -> int", TESSERA_BUILTIN(r[0] = Value::of(dtype_number(a[0].tensor().dtype())))},
+    {"prim::device(Tensor a) -> Device", TESSERA_BUILTIN(r[0] = device_of(a[0]))},
+    {"prim::layout(Tensor a) -> Layout",
+     TESSERA_BUILTIN(r[0] = Value::of(static_cast<int64_t>(a[0].tensor().layout())))},
+    {"prim::shape(Tensor a) -> int[]", TESSERA_BUILTIN(r[0] = ints(a[0].tensor().sizes()))},
+    {"prim::ndim(Tensor a) -> int", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().dim()))},
+    {"prim::is_cuda(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().device().is_cuda()))},
+    {"prim::is_cpu(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().device().is_cpu()))},
+    {"prim::is_meta(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().device().is_meta()))},
+    {"prim::is_sparse(Tensor a) -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().layout() == Layout::kSparseCoo))},
+    {"prim::is_quantized(Tensor a) -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(category_of(a[0].tensor().dtype()) == Category::kQuantized))},
+    {"prim::requires_grad(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().requires_grad()))},
+    {"prim::grad(Tensor a) -> Tensor?",
+     TESSERA_BUILTIN(const Tensor g = a[0].tensor().grad(); r[0] = g.defined() ? Value::of(g) : Value()), false},
+    {"prim::data(Tensor(a) a) -> Tensor(a)", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().detach())), false},
+    {"aten::Int.Tensor(Tensor a) -> int",
+     TESSERA_BUILTIN(r[0] = Value::of(number_of(a[0].tensor(), "Python").to_int()))},
+    {"aten::Float.Tensor(Tensor a) -> float",
+     TESSERA_BUILTIN(r[0] = Value::of(number_of(a[0].tensor(), "Python").to_double()))},
+    {"aten::Bool.Tensor(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = bool_of(a[0].tensor()))},
+    {"aten::Complex.Tensor(Tensor a) -> complex",
+     TESSERA_BUILTIN(r[0] = Value::of(number_of(a[0].tensor(), "Python").to_complex()))},
+    {"aten::IntImplicit(Tensor a) -> int",
+     TESSERA_BUILTIN(r[0] = Value::of(number_of(implicit(a[0], "int"), "Python").to_int()))},
+    {"aten::FloatImplicit(Tensor a) -> float",
+     TESSERA_BUILTIN(r[0] = Value::of(number_of(implicit(a[0], "float"), "Python").to_double()))},
+    {"aten::ComplexImplicit(Tensor a) -> complex",
+     TESSERA_BUILTIN(r[0] = Value::of(number_of(implicit(a[0], "complex"), "Python").to_complex()))},
+    {"aten::ScalarImplicit(Tensor a) -> Scalar",
+     TESSERA_BUILTIN(r[0] = Value::of(number_of(implicit(a[0], "Scalar"), "Python")))},
+    {"prim::NumToTensor.Scalar(Scalar a) -> Tensor",
+     TESSERA_BUILTIN(r[0] = Value::of(tensor_from(a[0], Value(), Value(), false)))},
+    {"prim::abs.Tensor(Tensor a) -> Tensor", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().abs()))},
+    {"aten::tensor(t[] data, *, ScalarType? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor",
+     TESSERA_BUILTIN(r[0] = Value::of(tensor_from(a[0], a[1], a[2], a[3].boolean()))), false},
+    {"aten::tensor.any(Any t, *, ScalarType? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor",
+     TESSERA_BUILTIN(r[0] = Value::of(tensor_from(a[0], a[1], a[2], a[3].boolean()))), false},
+    {"aten::as_tensor(Tensor(a) data, *, ScalarType? dtype=None, Device? device=None) -> Tensor(a)",
+     TESSERA_BUILTIN(Tensor t = a[0].tensor(); if (!a[1].is_none() && dtype_of_number(a[1].integer()) != t.dtype()) t =
+                                                   t.to(dtype_of_number(a[1].integer()));
+                     r[0] = Value::of(t)),
+     false},
+    {"aten::as_tensor.list(Any data, *, ScalarType? dtype=None, Device? device=None) -> Tensor",
+     TESSERA_BUILTIN(r[0] = Value::of(tensor_from(a[0], a[1], a[2], false))), false},
+    {"aten::requires_grad_(Tensor(a!) self, bool requires_grad=True) -> Tensor(a!)",
+     TESSERA_BUILTIN(a[0].tensor().requires_grad_(a[1].boolean()); r[0] = a[0])},
+    {"aten::is_grad_enabled() -> bool", TESSERA_BUILTIN(r[0] = Value::of(thread_state.grad_enabled)), false},
+    {"aten::set_grad_enabled(bool val) -> ()", TESSERA_BUILTIN(thread_state.grad_enabled = a[0].boolean()), false},
+    {"aten::is_scripting() -> bool", TESSERA_BUILTIN(r[0] = Value::of(true))},
+    {"aten::get_default_dtype() -> int", TESSERA_BUILTIN(r[0] = Value::of(dtype_number(default_dtype()))), false},
+    {"aten::warn(str message, int stacklevel=2) -> ()", TESSERA_BUILTIN(warn(std::string(a[0].string()))), false},
+    {"aten::__getitem__.Tensor(Tensor t, int i) -> Tensor",
+     TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().select(0, a[1].integer())))},
+    {"prim::unchecked_unwrap_optional(t(a)? optional) -> t(a)", TESSERA_BUILTIN(r[0] = a[0])},
+    {"aten::_unwrap_optional(t(a)? optional) -> t(a)",
+     TESSERA_BUILTIN(TESSERA_CHECK(!a[0].is_none(), "Unwrapping null optional"); r[0] = a[0])},
+    {"prim::rangelist(int n) -> int[]",
+     TESSERA_BUILTIN(std::vector<Value> v; for (int64_t i = 0; i < a[0].integer(); ++i) v.push_back(Value::of(i));
+                     r[0] = make_value<List>(int_type(), std::move(v)))},
+};
+
+}  // namespace
+
+Tensor tensor_from(const Value& data, const Value& dtype, const Value& device, bool requires_grad) {
+  Gather g;
+  const bool from_tensor = data.is_tensor();
+  Tensor t;
+  if (from_tensor) {
+    t = data.tensor().detach().clone();
+  } else {
+    g.walk(data, 0);
+    Category c = Category::kBool;
+    for (const Scalar& s : g.numbers) c = std::max(c, s.category());
+    const DType own = g.numbers.empty() || c == Category::kFloat ? default_dtype()
+                      : c == Category::kBool                     ? DType::kBool
+                      : c == Category::kInt                      ? DType::kInt64
+                      : default_dtype() == DType::kFloat64       ? DType::kComplex128
+                                                                 : DType::kComplex64;
+    const DType kind = dtype.is_none() ? own : dtype_of_number(dtype.integer());
+    t = empty_kernel(g.shape, kind);
+    char* p = static_cast<char*>(t.data_ptr());
+    for (const Scalar& s : g.numbers) store_scalar(s, kind, p), p += item_size(kind);
+  }
+  if (from_tensor && !dtype.is_none()) t = t.to(dtype_of_number(dtype.integer()));
+  if (!device.is_none() && !(device.device() == t.device())) t = t.to(device.device(), t.dtype());
+  if (requires_grad) t.requires_grad_();
+  return t;
+}
+
+BuiltinTable tensor_builtins() { return {kTensors, std::size(kTensors)}; }
+
+}  // namespace tessera::jit

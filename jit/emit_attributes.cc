@@ -1,0 +1,172 @@
+// What `object.name` means in a program.
+#include "jit/emitter.h"
+
+namespace tessera::jit {
+
+// --- attributes ---
+
+Sugar Emitter::attribute(const Sugar& object, const std::string& name, const Range& where) {
+  switch (object.kind) {
+    case Sugar::kHost: {
+      Sugar s;
+      if (object.host->attribute(name, where, &s)) return s;
+      fail(where, str_cat("module '", object.host->describe(), "' has no attribute '", name, "'"));
+    }
+    case Sugar::kNamespace: {
+      Sugar s;
+      if (resolver_ && resolver_->resolve(object.text + "." + name, where, &s)) return s;
+      fail(where, str_cat("undefined value ", object.text, ".", name));
+    }
+    case Sugar::kType:
+      return type_attribute(object.type, name, where);
+    case Sugar::kValue:
+      return value_attribute(object.value, name, where);
+    case Sugar::kConstant:
+      return value_attribute(value_of(object, where), name, where);
+    case Sugar::kItems:
+      if (object.text == "dict" && (name == "items" || name == "keys" || name == "values")) {
+        Sugar s(Sugar::kSpecial, "$" + name);
+        s.items = {object};
+        return s;
+      }
+      break;
+    case Sugar::kSpecial:
+      if (object.text == "super") {
+        Sugar s;
+        break;
+      }
+      break;
+    default:
+      break;
+  }
+  return value_attribute(value_of(object, where), name, where);
+}
+
+Sugar Emitter::type_attribute(TypePtr t, const std::string& name, const Range& where) {
+  if (t->is(K::kEnum)) {
+    for (size_t i = 0; i < t->def->items.size(); ++i)
+      if (t->def->items[i].name == name) return Sugar::of_constant(make_value<EnumItem>(t->def, i), t);
+    if (name == "__members__") {}
+    fail(where, str_cat("'", t->annotation(), "' has no attribute '", name, "'"));
+  }
+  if (t->is(K::kClass)) {
+    if (name == "__new__") {
+      Sugar s(Sugar::kSpecial, "$new");
+      s.type = t;
+      return s;
+    }
+    if (const ConstantAttribute* c = t->def->constant(name)) return Sugar::of_constant(c->value, c->type);
+    if (Function* f = t->def->method(name)) return Sugar::of_function(f);
+    Sugar s;
+    if (Resolver* r = resolver_; r && r->add_member(*t->def, name, where, &s))
+      return s.kind == Sugar::kNothing ? type_attribute(t, name, where) : s;
+  }
+  fail(where, str_cat("'", t->annotation(), "' object has no attribute or method '", name, "'."));
+}
+
+Sugar Emitter::value_attribute(Val* v, const std::string& name, const Range& where) {
+  TypePtr t = v->type;
+  Sugar method(Sugar::kMethod, name);
+  method.value = v;
+  switch (t->kind) {
+    case K::kTensor: {
+      constexpr const char* properties[][2] = {{"dtype", "prim::dtype"},
+                                               {"device", "prim::device"},
+                                               {"shape", "aten::size"},
+                                               {"ndim", "aten::dim"},
+                                               {"grad", "prim::grad"},
+                                               {"data", "prim::data"},
+                                               {"layout", "prim::layout"},
+                                               {"is_cuda", "prim::is_cuda"},
+                                               {"is_cpu", "prim::is_cpu"},
+                                               {"is_meta", "prim::is_meta"},
+                                               {"is_sparse", "prim::is_sparse"},
+                                               {"is_quantized", "prim::is_quantized"},
+                                               {"requires_grad", "prim::requires_grad"},
+                                               {"is_leaf", "aten::is_leaf"},
+                                               {"T", "aten::numpy_T"},
+                                               {"mT", "aten::mT"},
+                                               {"H", "aten::matrix_H"},
+                                               {"mH", "aten::mH"},
+                                               {"real", "aten::real"},
+                                               {"imag", "aten::imag"},
+                                               {"itemsize", "prim::itemsize"},
+                                               {"nbytes", "prim::nbytes"}};
+      for (const auto& p : properties)
+        if (name == p[0]) return op(p[1], {v}, where);
+      break;
+    }
+    case K::kDevice:
+      if (name == "type" || name == "index") return op("prim::" + name, {v}, where);
+      break;
+    case K::kComplex:
+      if (name == "real" || name == "imag") return op("aten::" + name, {v}, where);
+      break;
+    case K::kTuple:
+      for (size_t i = 0; i < t->fields.size(); ++i)
+        if (t->fields[i] == name) return tuple_item(v, i, where);
+      if (name == "_asdict" || name == "_replace")
+        fail(where, str_cat("'", t->annotation(), "' has no ", name, " in TorchScript"));
+      break;
+    case K::kEnum:
+      if (name == "name") return node_value(N::kEnumName, {v}, str_type(), where);
+      if (name == "value") {
+        TypePtr vt = t->def->items.empty() ? int_type() : t->def->items[0].type;
+        return node_value(N::kEnumValue, {v}, vt, where);
+      }
+      break;
+    case K::kInterface:
+      if (Function* f = t->def->method(name)) {
+        method.function = f;
+        return method;
+      }
+      fail(where, str_cat("'", t->annotation(), "' object has no attribute or method '", name, "'."));
+    case K::kClass: {
+      ClassDef& def = *t->def;
+      if (const Attribute* a = def.attribute(name)) {
+        Node* n = node(N::kGetAttr, {v}, where);
+        n->name = name;
+        Val* out = graph_.add_out(n, a->type);
+        graph_.set_name(out, name);
+        return out;
+      }
+      if (const ConstantAttribute* c = def.constant(name)) return Sugar::of_constant(c->value, c->type);
+      if (const Property* p = def.property(name)) return call_function(*p->getter, {}, where, v);
+      if (Function* f = def.method(name)) {
+        if (f->is_static) return Sugar::of_function(f);
+        method.function = f;
+        return method;
+      }
+      Sugar told;
+      if (Resolver* r = function_.resolver.get(); r && r->add_member(def, name, where, &told)) {
+        if (told.kind == Sugar::kNothing) return value_attribute(v, name, where);
+        if (told.kind == Sugar::kOverloads) told.value = v;
+        return told;
+      }
+      if (def.is_module) {
+        if (name == "named_children" || name == "children" || name == "named_modules" || name == "modules" ||
+            name == "named_parameters" || name == "parameters" || name == "named_buffers" || name == "buffers" ||
+            name == "items" || name == "keys" || name == "values" || name == "train" || name == "eval") {
+          Sugar s(Sugar::kSpecial, "$" + name);
+          s.items = {Sugar(v)};
+          return s;
+        }
+      }
+      fail(where, str_cat(def.is_module ? "Module" : "Class", " '", def.name.substr(def.name.rfind('.') + 1),
+                          "' has no attribute '", name, "' "));
+    }
+    case K::kOptional:
+    case K::kUnion:
+      fail(where, str_cat("'", t->annotation(), "' object has no attribute or method '", name,
+                          "'. Did you forget to check that it is not None, with `if x is not None` or `assert`?"));
+    default:
+      break;
+  }
+  if (operators_named("aten::" + name).empty() && operators_named("prim::" + name).empty() &&
+      !common_unit().find_function("aten::" + name) && !(t->is(K::kTensor) && (name == "tolist" || name == "to")) &&
+      !(t->is(K::kFuture) && (name == "wait" || name == "value" || name == "then" || name == "done")))
+    fail(where, str_cat("'", t->described(), "' object has no attribute or method '", name, "'."));
+  return method;
+}
+
+}  // namespace tessera::jit

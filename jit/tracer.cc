@@ -1,0 +1,249 @@
+#include "jit/tracer.h"
+
+#include <atomic>
+
+#include "jit/operator.h"
+#include "jit/passes.h"
+#include "tensor/dispatch/runtime.h"
+
+namespace tessera::jit {
+namespace {
+
+thread_local Tracer* t_active = nullptr;
+std::atomic<TraceWarning> g_warning = nullptr;
+constexpr uint64_t kBit = DispatchKeySet(DispatchKey::kTracer).bits();
+
+void fallback(void*, const OpHeader& op, DispatchKeySet keys, const Value* args, size_t n, Value* rets,
+              size_t num_rets) {
+  const DispatchKeySet below = keys - DispatchKeySet(DispatchKey::kTracer);
+  if (t_active) return t_active->record(op, below, args, n, rets, num_rets);
+  op.info->adapter->call(op, &below, args, rets);
+}
+
+const void* identity(const Value& v) {
+  return v.is_tensor() ? static_cast<const void*>(v.tensor().impl()) : static_cast<const void*>(v.object());
+}
+
+}  // namespace
+
+void set_trace_warning(TraceWarning f) { g_warning = f; }
+Tracer* Tracer::active() { return t_active; }
+
+Tracer::Tracer() : graph_(std::make_unique<Graph>()) {
+  static auto* registration = [] {
+    RuntimeKernel k;
+    k.boxed = make_intrusive<BoxedEntry>();
+    k.boxed->kernel = &fallback;
+    return new Registration(register_fallback(DispatchKey::kTracer, std::move(k)));
+  }();
+  (void)registration;
+}
+Tracer::~Tracer() {
+  if (t_active == this) stop();
+}
+void Tracer::start() {
+  TESSERA_CHECK(!t_active, "a trace is under way on this thread already");
+  t_active = this;
+  thread_state.included |= kBit;
+}
+void Tracer::stop() {
+  t_active = nullptr;
+  thread_state.included &= ~kBit;
+}
+Tracer::Pause::Pause() : tracer(t_active) {
+  t_active = nullptr;
+  thread_state.included &= ~kBit;
+}
+Tracer::Pause::~Pause() {
+  t_active = tracer;
+  if (tracer) thread_state.included |= kBit;
+}
+
+void Tracer::set_module(const Value& module, TypePtr type) {
+  self_ = graph_->add_param(graph_->top, type, "self");
+  module_type_ = type;
+  known_[module.object()] = self_;
+  alive_.push_back(module);
+}
+void Tracer::add_path(const Value& what, const std::string& path) {
+  paths_.emplace(identity(what), path);
+  alive_.push_back(what);
+}
+Val* Tracer::at_path(const std::string& path) {
+  if (path.empty()) return self_;
+  if (const auto it = attributes_.find(path); it != attributes_.end()) return it->second;
+  const size_t dot = path.rfind('.');
+  Val* owner = at_path(dot == std::string::npos ? "" : path.substr(0, dot));
+  const std::string name = dot == std::string::npos ? path : path.substr(dot + 1);
+  const Attribute* a = owner->type->def ? owner->type->def->attribute(name) : nullptr;
+  TESSERA_CHECK(a, "the traced module has no attribute ", path);
+  Node* n = graph_->append(graph_->top, N::kGetAttr, {owner});
+  n->name = name;
+  Val* v = graph_->add_out(n, a->type);
+  graph_->set_name(v, name);
+  return attributes_[path] = v;
+}
+
+Val* Tracer::constant(const Value& v, TypePtr t) {
+  Node* n = graph_->append(graph_->top, N::kConstant);
+  n->constant = v;
+  return graph_->add_out(n, v.is_none() ? none_type() : t);
+}
+
+void Tracer::bind(const Value& v, Val* val) {
+  if (v.is_tensor()) {
+    if (!v.tensor().defined()) return;
+    known_[v.tensor().impl()] = val;
+    alive_.push_back(v);
+    return;
+  }
+  const Object* o = v.tag() == Value::Tag::kObject ? object_of(v) : nullptr;
+  if (!o) return;
+  if (o->kind == ObjectKind::kTuple || o->kind == ObjectKind::kList) {
+    const bool list = o->kind == ObjectKind::kList;
+    const auto& items = list ? as<List>(v).items : as<Tuple>(v).items;
+    if (items.empty() || (list && !items[0].is_tensor() && !items[0].object())) return;
+    Node* n = graph_->append(graph_->top, list ? N::kListUnpack : N::kTupleUnpack, {val});
+    for (size_t i = 0; i < items.size(); ++i) graph_->add_out(n, list ? val->type->elem() : val->type->elems[i]);
+    for (size_t i = 0; i < items.size(); ++i) bind(items[i], n->out[i]);
+  } else if (o->kind == ObjectKind::kDict) {
+    for (const auto& [k, e] : static_cast<const Dict*>(o)->items) {
+      for (const Operator* candidate : operators_named("aten::__getitem__")) {
+        if (!candidate->args[0].type->is(K::kDict)) continue;
+        Node* n = graph_->append(graph_->top, N::kOp, {val, constant(k, type_of(k))});
+        n->op = candidate;
+        bind(e, graph_->add_out(n, val->type->elem(1)));
+      }
+    }
+  }
+}
+void Tracer::input(const std::string& name, const Value& v, TypePtr t) {
+  Val* p = graph_->add_param(graph_->top, t, name);
+  bind(v, p);
+}
+
+Val* Tracer::value_of(const Value& v) {
+  if (v.is_tensor()) {
+    if (!v.tensor().defined()) return constant(Value(), none_type());
+    if (const auto it = known_.find(v.tensor().impl()); it != known_.end()) return it->second;
+    if (const auto it = paths_.find(v.tensor().impl()); it != paths_.end() && self_) return at_path(it->second);
+    TESSERA_CHECK(!v.tensor().requires_grad(),
+                  "Cannot insert a Tensor that requires grad as a constant. Consider making it a parameter or input, "
+                  "or detaching the "
+                  "gradient\nTensor:\n",
+                  to_text(v));
+    Val* c = constant(v, tensor_type());
+    known_[v.tensor().impl()] = c;
+    alive_.push_back(v);
+    return c;
+  }
+  const Object* o = v.tag() == Value::Tag::kObject ? object_of(v) : nullptr;
+  if (!o) return constant(v, type_of(v));
+  if (o->kind == ObjectKind::kList || o->kind == ObjectKind::kTuple) {
+    const auto& items = o->kind == ObjectKind::kList ? as<List>(v).items : as<Tuple>(v).items;
+    std::vector<Val*> in;
+    std::vector<TypePtr> types;
+    for (const Value& e : items) in.push_back(value_of(e)), types.push_back(in.back()->type);
+    TypePtr t = type_of(v);
+    Node* n = graph_->append(graph_->top, o->kind == ObjectKind::kList ? N::kList : N::kTuple, std::move(in));
+    return graph_->add_out(n, o->kind == ObjectKind::kTuple && (!t || t->name.empty()) ? tuple_of(types) : t);
+  }
+  if (o->kind == ObjectKind::kDict) {
+    std::vector<Val*> in;
+    for (const auto& [k, e] : static_cast<const Dict*>(o)->items) in.push_back(value_of(k)), in.push_back(value_of(e));
+    return graph_->add_out(graph_->append(graph_->top, N::kDict, std::move(in)), type_of(v));
+  }
+  if (const auto it = known_.find(o); it != known_.end()) return it->second;
+  if (const auto it = paths_.find(o); it != paths_.end()) return at_path(it->second);
+  return constant(v, type_of(v));
+}
+void Tracer::output(const Value& v) {
+  Val* r = value_of(v);
+  graph_->top->returns = {r};
+}
+std::unique_ptr<Graph> Tracer::take() {
+  remove_dead_code(*graph_);
+  return std::move(graph_);
+}
+
+// An argument as the registry's kernels have it.
+Val* Tracer::operand(const Value& v, TypePtr t) {
+  using Tag = Value::Tag;
+  TypePtr inner = t->is(K::kOptional) ? t->elem() : t;
+  const auto list = [&](auto span) {
+    std::vector<Val*> in;
+    for (const auto& x : span) in.push_back(constant(Value::of(x), inner->is(K::kList) ? inner->elem() : inner));
+    return graph_->add_out(graph_->append(graph_->top, N::kList, std::move(in)), inner);
+  };
+  switch (v.tag()) {
+    case Tag::kNone:
+      return constant(Value(), none_type());
+    case Tag::kTensor:
+      return value_of(v);
+    case Tag::kTensorList: {
+      std::vector<Val*> in;
+      for (const Tensor& x : v.tensor_list()) in.push_back(value_of(Value::of(x)));
+      return graph_->add_out(graph_->append(graph_->top, N::kList, std::move(in)), inner);
+    }
+    case Tag::kIntList:
+      return list(v.int_list());
+    case Tag::kDoubleList:
+      return list(v.double_list());
+    case Tag::kBoolList:
+      return list(v.bool_list());
+    case Tag::kScalarList:
+      return list(v.scalar_list());
+    case Tag::kDType:
+      return constant(Value::of(dtype_number(v.dtype())), int_type());
+    case Tag::kLayout:
+      return constant(Value::of(static_cast<int64_t>(v.layout())), int_type());
+    case Tag::kMemoryFormat:
+      return constant(Value::of(static_cast<int64_t>(v.memory_format())), int_type());
+    case Tag::kGenerator:
+    case Tag::kStorage:
+      return constant(Value(), none_type());
+    default:
+      return constant(Value(v), type_of(v));
+  }
+}
+
+void Tracer::record(const OpHeader& op, DispatchKeySet keys, const Value* args, size_t n, Value* rets,
+                    size_t num_rets) {
+  const std::string name = *op.overload ? str_cat(op.name, ".", op.overload) : op.name;
+  const Operator* o = find_operator(name);
+  const bool to_number =
+      std::string_view(op.name) == "aten::item" || std::string_view(op.name) == "aten::_local_scalar_dense";
+  std::vector<Val*> in;
+  if (o && !to_number)
+    for (size_t i = 0; i < n; ++i) in.push_back(operand(args[i], o->args[i].type));
+  {
+    const Pause pause;
+    op.info->adapter->call(op, &keys, args, rets);
+  }
+  if (to_number)
+    if (TraceWarning f = g_warning.load()) f("number");
+  if (!o || to_number) return;
+  Node* node = graph_->append(graph_->top, N::kOp, std::move(in));
+  node->op = o;
+  node->scope = scope;
+  for (size_t i = 0; i < num_rets; ++i) {
+    Val* v = graph_->add_out(node, o->rets[i]);
+    if (rets[i].is_tensor()) {
+      bind(rets[i], v);
+    } else if (rets[i].is_tensor_list()) {
+      Node* u = graph_->append(graph_->top, N::kListUnpack, {v});
+      for (const Tensor& t : rets[i].tensor_list()) bind(Value::of(t), graph_->add_out(u, tensor_type()));
+    }
+  }
+}
+
+Val* Tracer::call(Function& f, const std::vector<Value>& args, bool method) {
+  std::vector<Val*> in;
+  for (const Value& v : args) in.push_back(value_of(v));
+  Node* n = graph_->append(graph_->top, method ? N::kCallMethod : N::kCallFunction, std::move(in));
+  n->name = f.name;
+  n->function = &f;
+  return graph_->add_out(n, f.ret);
+}
+
+}  // namespace tessera::jit

@@ -1,0 +1,294 @@
+"""Gradients through remote calls: a context collects them, instead of the tensors' `.grad`.
+
+with dist_autograd.context() as context_id:
+    loss = rpc.rpc_sync("worker1", f, args=(x,)).sum()
+    dist_autograd.backward(context_id, [loss])
+    gradients = dist_autograd.get_gradients(context_id)
+"""
+
+import itertools
+import threading
+
+import tessera
+from tessera.autograd import Function
+
+__all__ = ["DistAutogradContext", "backward", "context", "get_gradients", "is_available"]
+
+
+def is_available():
+    """Whether remote calls are there."""
+    from tessera.distributed import is_available as found
+
+    return found()
+
+
+class DistAutogradContext:
+    """What a worker knows of one backward pass: gradients, and tensors that it sent.
+
+    Args:
+        number: of the context.
+    """
+
+    def __init__(self, number):
+        self._number, self._lock = number, threading.Lock()
+        self._gradients, self._sent, self._peers = {}, {}, set()
+        self._messages = itertools.count(1)
+
+    def _context_id(self):
+        return self._number
+
+    def _known_worker_ids(self):
+        return set(self._peers)
+
+    def _send_functions(self):
+        return dict(self._sent)
+
+    def _add(self, tensor, gradient):
+        with self._lock:
+            known = self._gradients.get(tensor)
+            self._gradients[tensor] = gradient if known is None else known + gradient
+
+
+_contexts: dict = {}
+_lock = threading.Lock()
+_current = threading.local()
+_numbers = itertools.count(1)
+# How gradients get to other workers; rpc.api sets it: (rank, function, args) -> Future.
+_call = None
+_rank = 0
+
+
+def _init(worker_id):
+    """Begins anew, for this worker."""
+    global _rank
+    _rank = worker_id
+    with _lock:
+        _contexts.clear()
+
+
+def _retrieve_context(context_id):
+    with _lock:
+        found = _contexts.get(context_id)
+    if found is None:
+        raise RuntimeError(f"there is no distributed autograd context {context_id}; it may have ended")
+    return found
+
+
+def _is_valid_context(context_id):
+    with _lock:
+        return context_id in _contexts
+
+
+def _made(context_id):
+    with _lock:
+        return _contexts.setdefault(context_id, DistAutogradContext(context_id))
+
+
+def _new_context():
+    if getattr(_current, "context", None) is not None:
+        raise RuntimeError("a distributed autograd context is active already; they do not nest")
+    made = _current.context = _made((_rank << 48) | next(_numbers))
+    return made
+
+
+def _release_context(context_id):
+    """Forgets a context, here and at the workers that it reached."""
+    with _lock:
+        found = _contexts.pop(context_id, None)
+    if found is not None and _call is not None:
+        for peer in found._peers:
+            _call(peer, _released, (context_id,))
+
+
+def _released(context_id):
+    _release_context(context_id)
+
+
+_released._runs_at_once = True  # type: ignore[attr-defined]
+
+
+def _current_context():
+    found = getattr(_current, "context", None)
+    if found is None:
+        raise RuntimeError("there is no active distributed autograd context")
+    return found
+
+
+class context:
+    """A context of a backward pass; `with context() as context_id`. Gradients are there until it ends."""
+
+    def __enter__(self):
+        self._made = _new_context()
+        return self._made._number
+
+    def __exit__(self, type, value, traceback):
+        _current.context = None
+        _release_context(self._made._number)
+
+
+# ---- messages
+
+
+class _Out(Function):
+    """What goes to another worker."""
+
+    @staticmethod
+    def forward(ctx, *tensors):
+        return tuple(tensor.view_as(tensor) for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return gradients
+
+
+class _In(Function):
+    """What came from another worker, and asks it on in backward."""
+
+    @staticmethod
+    def forward(ctx, history, peer, message, begin, *tensors):
+        ctx.where = history._number, peer, message
+        return tuple(tensor.view_as(tensor) for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        number, peer, message = ctx.where
+        _call(peer, _backward_from, (number, message, [gradient.detach() for gradient in gradients])).wait()
+        return (None,) * (4 + len(gradients))
+
+
+class History:
+    """The gradients' way through the messages of one call.
+
+    Args:
+        found: the context.
+        peer: the other worker's rank.
+    """
+
+    def __init__(self, found, peer):
+        self.context, self.peer = found, peer
+
+    def sent(self, tensors, to):
+        """(tensors, what says where they came from) of a message to the worker `to`."""
+        carried = [i for i, tensor in enumerate(tensors) if tensor.requires_grad]
+        self.context._peers.add(to)
+        if not carried:
+            return tensors, (self.context._number, _rank, 0, [])
+        outputs = _Out.apply(*[tensors[i] for i in carried])
+        message = (_rank << 48) | next(self.context._messages)
+        self.context._sent[message] = outputs
+        return tensors, (self.context._number, _rank, message, carried)
+
+    def received(self, tensors, trail):
+        """Tensors of a message, with a history that leads to their origin."""
+        if trail is None:
+            return tensors
+        _, peer, message, carried = trail
+        self.context._peers.add(peer)
+        if not carried:
+            return tensors
+        begin = tessera.zeros(1, requires_grad=True)
+        outputs = _In.apply(self.context, peer, message, begin, *[tensors[i].detach() for i in carried])
+        tensors = list(tensors)
+        for i, output in zip(carried, outputs):
+            tensors[i] = output
+        return tensors
+
+
+def outgoing(peer):
+    """The History of a call to a worker, if a context is active; else None."""
+    found = getattr(_current, "context", None)
+    return None if found is None else History(found, peer)
+
+
+def arriving(trail):
+    """The History of a call that came."""
+    return None if trail is None else History(_made(trail[0]), trail[1])
+
+
+class within:
+    """A context in which this thread is part of a History (None: of none)."""
+
+    def __init__(self, history):
+        self._history = history
+
+    def __enter__(self):
+        self._kept = getattr(_current, "context", None)
+        _current.context = None if self._history is None else self._history.context
+
+    def __exit__(self, *exception):
+        _current.context = self._kept
+
+
+# ---- backward
+
+
+def _leaves(roots):
+    """The leaves that a graph leads to."""
+    nodes, seen, found = [root.grad_fn for root in roots if root.grad_fn is not None], set(), []
+    found += [root for root in roots if root.grad_fn is None and root.requires_grad]
+    while nodes:
+        node = nodes.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            found.append(variable)
+        nodes += [following for following, _ in node.next_functions if following is not None]
+    return found
+
+
+def _run(found, roots, gradients):
+    """Backward through this worker's part of the graph; what is of others goes on there meanwhile."""
+    leaves = _leaves(roots)
+    if not leaves:
+        return
+    values = tessera.autograd.grad(roots, leaves, gradients, retain_graph=True, allow_unused=True)
+    for leaf, value in zip(leaves, values):
+        if value is not None:
+            found._add(leaf, value)
+
+
+def _backward_from(context_id, message, gradients):
+    """What another worker asks: backward from what was sent to it."""
+    found = _retrieve_context(context_id)
+    with within(History(found, _rank)):
+        _run(found, list(found._sent[message]), gradients)
+
+
+def backward(context_id, roots, retain_graph=False):
+    """Backward from `roots`, through all workers that they depend on, and waits for it.
+
+    Args:
+        context_id: of the context, which collects the gradients.
+        roots: tensors of one element.
+        retain_graph: whether it may be called again; graphs live as long as the context.
+
+    Raises: RuntimeError for roots that are no scalars or do not require gradients, and for a context that has ended.
+    """
+    found = _retrieve_context(context_id)
+    if not roots:
+        raise RuntimeError("backward needs at least one root")
+    for root in roots:
+        if root.numel() != 1 or not root.requires_grad:
+            raise RuntimeError("the roots of a distributed backward are tensors of one element that require gradients")
+    if getattr(found, "_done", False):
+        raise RuntimeError("backward was called in this context before; retain_graph=True would have allowed that")
+    _run(found, list(roots), [tessera.ones_like(root) for root in roots])
+    found._done = not retain_graph
+
+
+def get_gradients(context_id):
+    """A dictionary from the leaves of this worker to their gradients in a context."""
+    found = _retrieve_context(context_id)
+    with found._lock:
+        return dict(found._gradients)
+
+
+def _get_debug_info():
+    with _lock:
+        return {"num_autograd_contexts": str(len(_contexts)), "num_current_backward_passes": "0"}
+
+
+def _get_max_id():
+    return (_rank << 48) | ((1 << 48) - 1)

@@ -1,0 +1,5 @@
+"""Agents: what starts and watches the workers of a machine."""
+
+from tessera._lazy import attach as _attach
+
+__getattr__, __dir__ = _attach(__name__)

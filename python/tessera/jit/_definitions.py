@@ -1,0 +1,489 @@
+"""The functions of nn.functional and the methods of layers as programs: their Python takes more kinds of arguments than
+a program can, so their text for the compiler is here. `torch` and `nn` are the operators.
+"""
+
+import functools
+
+_FUNCTIONS = """
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    if inplace:
+        result = torch.relu_(input)
+    else:
+        result = torch.relu(input)
+    return result
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    return nn.hardtanh_(input, 0.0, 6.0) if inplace else nn.hardtanh(input, 0.0, 6.0)
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    return torch.threshold_(input, threshold, value) if inplace else torch.threshold(input, threshold, value)
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    return nn.elu_(input, alpha) if inplace else nn.elu(input, alpha)
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    return torch.selu_(input) if inplace else torch.selu(input)
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    return torch.celu_(input, alpha) if inplace else torch.celu(input, alpha)
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    return nn.leaky_relu_(input, negative_slope) if inplace else nn.leaky_relu(input, negative_slope)
+def rrelu(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False,
+        inplace: bool = False) -> Tensor:
+    return torch.rrelu_(input, lower, upper, training) if inplace else torch.rrelu(input, lower, upper, training)
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    return nn.hardtanh_(input, min_val, max_val) if inplace else nn.hardtanh(input, min_val, max_val)
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    return nn.hardsigmoid_(input) if inplace else nn.hardsigmoid(input)
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    return nn.hardswish_(input) if inplace else nn.hardswish(input)
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    return nn.silu_(input) if inplace else nn.silu(input)
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    return nn.mish_(input) if inplace else nn.mish(input)
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    return nn.glu(input, dim)
+def softsign(input: Tensor) -> Tensor:
+    return input / (input.abs() + 1)
+def tanhshrink(input: Tensor) -> Tensor:
+    return input - input.tanh()
+def sigmoid(input: Tensor) -> Tensor:
+    return input.sigmoid()
+def tanh(input: Tensor) -> Tensor:
+    return input.tanh()
+def _softmax_dim(n: int) -> int:
+    return 0 if n == 0 or n == 1 or n == 3 else 1
+def softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
+    if dim is None:
+        dim = _softmax_dim(input.dim())
+    return input.softmax(dim, dtype)
+def softmin(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
+    if dim is None:
+        dim = _softmax_dim(input.dim())
+    return (-input).softmax(dim, dtype)
+def log_softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3,
+        dtype: Optional[int] = None) -> Tensor:
+    if dim is None:
+        dim = _softmax_dim(input.dim())
+    return input.log_softmax(dim, dtype)
+def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    noise = -torch.empty_like(logits).exponential_().log()
+    soft = ((logits + noise) / tau).softmax(dim)
+    if hard:
+        index = soft.max(dim, True)[1]
+        one = torch.zeros_like(logits).scatter_(dim, index, 1.0)
+        return one - soft.detach() + soft
+    return soft
+def _check_p(p: float):
+    if p < 0.0 or p > 1.0:
+        raise ValueError("dropout probability has to be between 0 and 1, but got {}".format(p))
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    _check_p(p)
+    return torch.dropout_(input, p, training) if inplace else torch.dropout(input, p, training)
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    _check_p(p)
+    return torch.alpha_dropout_(input, p, training) if inplace else torch.alpha_dropout(input, p, training)
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    _check_p(p)
+    return torch.feature_alpha_dropout_(input, p, training) if inplace else torch.feature_alpha_dropout(input, p,
+            training)
+def _drop_channels(input: Tensor, p: float, training: bool, inplace: bool, batched: bool) -> Tensor:
+    _check_p(p)
+    if not batched:
+        input = input.unsqueeze_(0) if inplace else input.unsqueeze(0)
+    result = torch.feature_dropout_(input, p, training) if inplace else torch.feature_dropout(input, p, training)
+    if not batched:
+        result = result.squeeze_(0) if inplace else result.squeeze(0)
+    return result
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    return _drop_channels(input, p, training, inplace, input.dim() == 3)
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    return _drop_channels(input, p, training, inplace, True)
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    return _drop_channels(input, p, training, inplace, input.dim() == 5)
+def max_pool1d(input: Tensor, kernel_size: BroadcastingList1[int], stride: Optional[BroadcastingList1[int]] = None,
+        padding: BroadcastingList1[int] = 0, dilation: BroadcastingList1[int] = 1, ceil_mode: bool = False,
+        return_indices: bool = False) -> Tensor:
+    if stride is None:
+        stride = annotate(List[int], [])
+    return torch.max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode)
+def max_pool2d(input: Tensor, kernel_size: BroadcastingList2[int], stride: Optional[BroadcastingList2[int]] = None,
+        padding: BroadcastingList2[int] = 0, dilation: BroadcastingList2[int] = 1, ceil_mode: bool = False,
+        return_indices: bool = False) -> Tensor:
+    if stride is None:
+        stride = annotate(List[int], [])
+    return torch.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
+def max_pool3d(input: Tensor, kernel_size: BroadcastingList3[int], stride: Optional[BroadcastingList3[int]] = None,
+        padding: BroadcastingList3[int] = 0, dilation: BroadcastingList3[int] = 1, ceil_mode: bool = False,
+        return_indices: bool = False) -> Tensor:
+    if stride is None:
+        stride = annotate(List[int], [])
+    return torch.max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode)
+def max_pool1d_with_indices(input: Tensor, kernel_size: BroadcastingList1[int],
+        stride: Optional[BroadcastingList1[int]] = None, padding: BroadcastingList1[int] = 0,
+        dilation: BroadcastingList1[int] = 1, ceil_mode: bool = False, return_indices: bool = True) -> Tuple[Tensor,
+        Tensor]:
+    if stride is None:
+        stride = annotate(List[int], [])
+    return torch.max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
+def max_pool2d_with_indices(input: Tensor, kernel_size: BroadcastingList2[int],
+        stride: Optional[BroadcastingList2[int]] = None, padding: BroadcastingList2[int] = 0,
+        dilation: BroadcastingList2[int] = 1, ceil_mode: bool = False, return_indices: bool = True) -> Tuple[Tensor,
+        Tensor]:
+    if stride is None:
+        stride = annotate(List[int], [])
+    return nn.max_pool2d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
+def max_pool3d_with_indices(input: Tensor, kernel_size: BroadcastingList3[int],
+        stride: Optional[BroadcastingList3[int]] = None, padding: BroadcastingList3[int] = 0,
+        dilation: BroadcastingList3[int] = 1, ceil_mode: bool = False, return_indices: bool = True) -> Tuple[Tensor,
+        Tensor]:
+    if stride is None:
+        stride = annotate(List[int], [])
+    return nn.max_pool3d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
+def _whole(size: List[Optional[int]], shape: List[int]) -> List[int]:
+    out: List[int] = []
+    for i in range(len(size)):
+        one = size[i]
+        out.append(shape[len(shape) - len(size) + i] if one is None else one)
+    return out
+def adaptive_avg_pool2d(input: Tensor, output_size: BroadcastingList2[int]) -> Tensor:
+    return nn.adaptive_avg_pool2d(input, output_size)
+def adaptive_avg_pool3d(input: Tensor, output_size: BroadcastingList3[int]) -> Tensor:
+    return nn.adaptive_avg_pool3d(input, output_size)
+def adaptive_max_pool1d(input: Tensor, output_size: BroadcastingList1[int], return_indices: bool = False) -> Tensor:
+    return torch.adaptive_max_pool1d(input, output_size)[0]
+def adaptive_max_pool2d(input: Tensor, output_size: BroadcastingList2[int], return_indices: bool = False) -> Tensor:
+    return nn.adaptive_max_pool2d(input, output_size)[0]
+def adaptive_max_pool3d(input: Tensor, output_size: BroadcastingList3[int], return_indices: bool = False) -> Tensor:
+    return nn.adaptive_max_pool3d(input, output_size)[0]
+def adaptive_max_pool1d_with_indices(input: Tensor, output_size: BroadcastingList1[int],
+        return_indices: bool = True) -> Tuple[Tensor, Tensor]:
+    return torch.adaptive_max_pool1d(input, output_size)
+def adaptive_max_pool2d_with_indices(input: Tensor, output_size: BroadcastingList2[int],
+        return_indices: bool = True) -> Tuple[Tensor, Tensor]:
+    return nn.adaptive_max_pool2d(input, output_size)
+def adaptive_max_pool3d_with_indices(input: Tensor, output_size: BroadcastingList3[int],
+        return_indices: bool = True) -> Tuple[Tensor, Tensor]:
+    return nn.adaptive_max_pool3d(input, output_size)
+def lp_pool1d(input: Tensor, norm_type: float, kernel_size: int, stride: Optional[int] = None,
+        ceil_mode: bool = False) -> Tensor:
+    step = kernel_size if stride is None else stride
+    out = torch.avg_pool1d(input.pow(norm_type), [kernel_size], [step], [0], ceil_mode)
+    return (torch.sign(out) * torch.relu(torch.abs(out))).mul(kernel_size).pow(1.0 / norm_type)
+def lp_pool2d(input: Tensor, norm_type: float, kernel_size: BroadcastingList2[int],
+        stride: Optional[BroadcastingList2[int]] = None, ceil_mode: bool = False) -> Tensor:
+    step = kernel_size if stride is None else stride
+    out = nn.avg_pool2d(input.pow(norm_type), kernel_size, step, [0, 0], ceil_mode)
+    return (torch.sign(out) * torch.relu(torch.abs(out))).mul(kernel_size[0] * kernel_size[1]).pow(1.0 / norm_type)
+def _check_batch(size: List[int]):
+    n = size[0]
+    for i in range(len(size) - 2):
+        n *= size[i + 2]
+    if n == 1:
+        raise ValueError("Expected more than 1 value per channel when training, got input size {}".format(size))
+def batch_norm(input: Tensor, running_mean: Optional[Tensor], running_var: Optional[Tensor],
+        weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, training: bool = False, momentum: float = 0.1,
+        eps: float = 1e-5) -> Tensor:
+    if training:
+        _check_batch(input.size())
+    return torch.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)
+def instance_norm(input: Tensor, running_mean: Optional[Tensor] = None, running_var: Optional[Tensor] = None,
+        weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, use_input_stats: bool = True,
+        momentum: float = 0.1, eps: float = 1e-5) -> Tensor:
+    return torch.instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, True)
+def layer_norm(input: Tensor, normalized_shape: List[int], weight: Optional[Tensor] = None,
+        bias: Optional[Tensor] = None, eps: float = 1e-5) -> Tensor:
+    return torch.layer_norm(input, normalized_shape, weight, bias, eps, True)
+def rms_norm(input: Tensor, normalized_shape: List[int], weight: Optional[Tensor] = None,
+        eps: Optional[float] = None) -> Tensor:
+    return torch.rms_norm(input, normalized_shape, weight, eps)
+def group_norm(input: Tensor, num_groups: int, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
+        eps: float = 1e-5) -> Tensor:
+    if input.dim() < 2:
+        raise RuntimeError("Expected at least 2 dimensions for input tensor but received {}".format(input.dim()))
+    return torch.group_norm(input, num_groups, weight, bias, eps, True)
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    square = input.mul(input)
+    shape = input.size()
+    flat = square.reshape([shape[0], 1, shape[1], -1])
+    padded = torch.pad(flat, [0, 0, size // 2, (size - 1) // 2])
+    mean = nn.avg_pool2d(padded, [size, 1], [1, 1]).squeeze(1).reshape(shape)
+    return input / mean.mul(alpha).add(k).pow(beta)
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12,
+        out: Optional[Tensor] = None) -> Tensor:
+    return input / input.norm(p, [dim], True).clamp_min(eps).expand_as(input)
+def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int] = None, max_norm: Optional[float] = None,
+        norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
+    row = -1
+    if padding_idx is not None:
+        row = padding_idx if padding_idx >= 0 else weight.size(0) + padding_idx
+    if max_norm is not None:
+        input = input.contiguous()
+        with torch.no_grad():
+            torch.embedding_renorm_(weight, input, max_norm, norm_type)
+    return torch.embedding(weight, input, row, scale_grad_by_freq, sparse)
+def pad(input: Tensor, pad: List[int], mode: str = "constant", value: Optional[float] = None) -> Tensor:
+    return torch.pad(input, pad, mode, value)
+def _reduction_number(size_average: Optional[bool], reduce: Optional[bool], reduction: str) -> int:
+    if size_average is not None or reduce is not None:
+        average = True if size_average is None else size_average
+        reduced = True if reduce is None else reduce
+        return 0 if not reduced else 1 if average else 2
+    if reduction == "none":
+        return 0
+    if reduction == "mean":
+        return 1
+    if reduction == "sum":
+        return 2
+    raise ValueError("{} is not a valid value for reduction".format(reduction))
+def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Optional[bool] = None,
+        ignore_index: int = -100, reduce: Optional[bool] = None, reduction: str = "mean",
+        label_smoothing: float = 0.0) -> Tensor:
+    return nn.cross_entropy_loss(input, target, weight, _reduction_number(size_average, reduce, reduction),
+            ignore_index, label_smoothing)
+def nll_loss(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Optional[bool] = None,
+        ignore_index: int = -100, reduce: Optional[bool] = None, reduction: str = "mean") -> Tensor:
+    return nn.nll_loss_nd(input, target, weight, _reduction_number(size_average, reduce, reduction), ignore_index)
+def mse_loss(input: Tensor, target: Tensor, size_average: Optional[bool] = None, reduce: Optional[bool] = None,
+        reduction: str = "mean", weight: Optional[Tensor] = None) -> Tensor:
+    a, b = torch.broadcast_tensors([input, target])
+    return nn.mse_loss(a, b, _reduction_number(size_average, reduce, reduction))
+def l1_loss(input: Tensor, target: Tensor, size_average: Optional[bool] = None, reduce: Optional[bool] = None,
+        reduction: str = "mean", weight: Optional[Tensor] = None) -> Tensor:
+    a, b = torch.broadcast_tensors([input, target])
+    return nn.l1_loss(a, b, _reduction_number(size_average, reduce, reduction))
+def smooth_l1_loss(input: Tensor, target: Tensor, size_average: Optional[bool] = None, reduce: Optional[bool] = None,
+        reduction: str = "mean", beta: float = 1.0) -> Tensor:
+    a, b = torch.broadcast_tensors([input, target])
+    return nn.smooth_l1_loss(a, b, _reduction_number(size_average, reduce, reduction), beta)
+def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,
+        weight: Optional[Tensor] = None) -> Tensor:
+    a, b = torch.broadcast_tensors([input, target])
+    return nn.huber_loss(a, b, _reduction_number(None, None, reduction), delta)
+def binary_cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None,
+        size_average: Optional[bool] = None, reduce: Optional[bool] = None, reduction: str = "mean") -> Tensor:
+    return nn.binary_cross_entropy(input, target, weight, _reduction_number(size_average, reduce, reduction))
+def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Optional[Tensor] = None,
+        size_average: Optional[bool] = None, reduce: Optional[bool] = None, reduction: str = "mean",
+        pos_weight: Optional[Tensor] = None) -> Tensor:
+    return torch.binary_cross_entropy_with_logits(input, target, weight, pos_weight, _reduction_number(size_average,
+            reduce, reduction))
+def kl_div(input: Tensor, target: Tensor, size_average: Optional[bool] = None, reduce: Optional[bool] = None,
+        reduction: str = "mean", log_target: bool = False) -> Tensor:
+    if reduction == "batchmean":
+        whole = torch.kl_div(input, target, 2, log_target=log_target)
+        return whole / input.size(0)
+    return torch.kl_div(input, target, _reduction_number(size_average, reduce, reduction), log_target=log_target)
+def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
+        size_average: Optional[bool] = None, eps: float = 1e-8, reduce: Optional[bool] = None,
+        reduction: str = "mean") -> Tensor:
+    return torch.poisson_nll_loss(input, target, log_input, full, eps, _reduction_number(size_average, reduce,
+            reduction))
+def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0,
+        size_average: Optional[bool] = None, reduce: Optional[bool] = None, reduction: str = "mean") -> Tensor:
+    return torch.margin_ranking_loss(input1, input2, target, margin, _reduction_number(size_average, reduce,
+            reduction))
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average: Optional[bool] = None,
+        reduce: Optional[bool] = None, reduction: str = "mean") -> Tensor:
+    return torch.hinge_embedding_loss(input, target, margin, _reduction_number(size_average, reduce, reduction))
+def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0,
+        size_average: Optional[bool] = None, reduce: Optional[bool] = None, reduction: str = "mean") -> Tensor:
+    return torch.cosine_embedding_loss(input1, input2, target, margin, _reduction_number(size_average, reduce,
+            reduction))
+def soft_margin_loss(input: Tensor, target: Tensor, size_average: Optional[bool] = None,
+        reduce: Optional[bool] = None, reduction: str = "mean") -> Tensor:
+    return nn.soft_margin_loss(input, target, _reduction_number(size_average, reduce, reduction))
+def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: Optional[bool] = None,
+        reduce: Optional[bool] = None, reduction: str = "mean") -> Tensor:
+    return nn.multilabel_margin_loss(input, target, _reduction_number(size_average, reduce, reduction))
+def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Optional[Tensor] = None,
+        size_average: Optional[bool] = None, reduce: Optional[bool] = None, reduction: str = "mean") -> Tensor:
+    return nn.multi_margin_loss(input, target, p, margin, weight, _reduction_number(size_average, reduce, reduction))
+def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2.0,
+        eps: float = 1e-6, swap: bool = False, size_average: Optional[bool] = None, reduce: Optional[bool] = None,
+        reduction: str = "mean") -> Tensor:
+    return torch.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, _reduction_number(size_average,
+            reduce, reduction))
+def unfold(input: Tensor, kernel_size: BroadcastingList2[int], dilation: BroadcastingList2[int] = 1,
+        padding: BroadcastingList2[int] = 0, stride: BroadcastingList2[int] = 1) -> Tensor:
+    return nn.im2col(input, kernel_size, dilation, padding, stride)
+def fold(input: Tensor, output_size: BroadcastingList2[int], kernel_size: BroadcastingList2[int],
+        dilation: BroadcastingList2[int] = 1, padding: BroadcastingList2[int] = 0,
+        stride: BroadcastingList2[int] = 1) -> Tensor:
+    return nn.col2im(input, output_size, kernel_size, dilation, padding, stride)
+"""
+
+_METHODS = """
+def _ConvNd__conv_forward(self, input: Tensor, weight: Tensor, bias: Optional[Tensor]):
+    if self.padding_mode != "zeros":
+        input = torch.pad(input, self._reversed_padding_repeated_twice, self.padding_mode)
+        return torch.{conv}(input, weight, bias, self.stride, {zeros}, self.dilation, self.groups)
+    return torch.{conv}(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+def _ConvTransposeNd__forward(self, input: Tensor, output_size: Optional[List[int]] = None) -> Tensor:
+    if output_size is not None:
+        raise ValueError("output_size is not supported by compiled transposed convolutions")
+    return torch.{conv}(input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups,
+            self.dilation)
+def _BatchNorm__forward(self, input: Tensor) -> Tensor:
+    {check}
+    factor = 0.0 if self.momentum is None else self.momentum
+    if self.training and self.track_running_stats:
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                factor = 1.0 / float(self.num_batches_tracked)
+    use_batch = self.training or (self.running_mean is None and self.running_var is None)
+    keep = not self.training or self.track_running_stats
+    return F.batch_norm(input, self.running_mean if keep else None, self.running_var if keep else None, self.weight,
+            self.bias, use_batch, factor, self.eps)
+def _InstanceNorm__forward(self, input: Tensor) -> Tensor:
+    batched = input.dim() == {dims}
+    x = input if batched else input.unsqueeze(0)
+    out = F.instance_norm(x, self.running_mean, self.running_var, self.weight, self.bias,
+            self.training or not self.track_running_stats, 0.0 if self.momentum is None else self.momentum, self.eps)
+    return out if batched else out.squeeze(0)
+def _MaxPoolNd__forward(self, input: Tensor):
+    if self.return_indices:
+        return F.{pool}_with_indices(input, self.kernel_size, self.stride, self.padding, self.dilation,
+                self.ceil_mode)
+    else:
+        return F.{pool}(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+def _AdaptiveMaxPoolNd__forward(self, input: Tensor):
+    if self.return_indices:
+        return F.{pool}_with_indices(input, self.output_size)
+    else:
+        return F.{pool}(input, self.output_size)
+def Sequential__forward(self, input):
+    for module in self:
+        input = module(input)
+    return input
+def Flatten__forward(self, input: Tensor) -> Tensor:
+    return input.flatten(self.start_dim, self.end_dim)
+def RNNCellBase__forward(self, input: Tensor, hx: Optional[{state}] = None) -> {state}:
+    if input.dim() != 1 and input.dim() != 2:
+        raise ValueError("{name}: Expected input to be 1D or 2D, got {{}}D instead".format(input.dim()))
+    batched = input.dim() == 2
+    x = input if batched else input.unsqueeze(0)
+    if hx is None:
+        zeros = torch.zeros([x.size(0), self.hidden_size], dtype=x.dtype, device=x.device)
+        state = {start}
+    else:
+        state = {given}
+    {step}
+"""
+
+_CELLS = {
+    "LSTMCell": (
+        "Tuple[Tensor, Tensor]",
+        "(zeros, zeros)",
+        "hx if batched else (hx[0].unsqueeze(0), hx[1].unsqueeze(0))",
+        "h, c = {lstm}\n    return (h, c) if batched else (h.squeeze(0), c.squeeze(0))",
+    ),
+    "GRUCell": (
+        "Tensor",
+        "zeros",
+        "hx if batched else hx.unsqueeze(0)",
+        "h = {gru}\n    return h if batched else h.squeeze(0)",
+    ),
+    "RNNCell": (
+        "Tensor",
+        "zeros",
+        "hx if batched else hx.unsqueeze(0)",
+        "h = {rnn}\n    return h if batched else h.squeeze(0)",
+    ),
+}
+
+
+@functools.cache
+def _functions():
+    table = {}
+    for piece in _FUNCTIONS.strip("\n").split("\ndef "):
+        piece = "def " + piece.removeprefix("def ") + "\n"
+        table[piece[4 : piece.index("(")]] = piece
+    return table
+
+
+@functools.cache
+def _methods():
+    table = {}
+    for piece in _METHODS.strip("\n").split("\ndef "):
+        piece = piece.removeprefix("def ")
+        name, _, rest = piece.partition("(")
+        table[name] = "def " + name.partition("__")[2] + "(" + rest + "\n"
+    return table
+
+
+def definition_of(fn):
+    """The text of a function of nn.functional, or None."""
+    if getattr(fn, "__module__", "").startswith(("tessera.nn.functional", "tessera.nn._functional")):
+        return _functions().get(fn.__name__)
+    return None
+
+
+def helper(name):
+    """The text of a function that only definitions call, or None."""
+    return _functions().get(name)
+
+
+def method_of(cls, name):
+    """The text of a method of a layer, or None where the method's own source is to be read."""
+    for base in cls.__mro__:
+        if name not in vars(base):
+            continue
+        if not base.__module__.startswith("tessera.nn."):
+            return None
+        found = _of_layer(cls, base, name)
+        if found is not None:
+            return found
+        declared = vars(base).get("_declared")
+        if declared is not None and name == "forward" and declared.computes is not None:
+            from tessera.nn.modules._declared import declarations
+
+            attributes = {"training"}.union(*((*d.kept, *d.shapes) for d in declarations(cls)))
+            return declared.functions(attributes)["forward"] + "\n"
+        return None
+    return None
+
+
+def _of_layer(cls, base, name):
+    names = [b.__name__ for b in cls.__mro__]
+    layer = next((n for n in names if n[-2:] in ("1d", "2d", "3d")), "")
+    dims = int(layer[-2]) if layer else 0
+    texts = _methods()
+    if base.__name__ in ("_MaxPoolNd", "MaxPool1d", "MaxPool2d", "MaxPool3d") and name == "forward":
+        return texts["_MaxPoolNd__forward"].format(pool=f"max_pool{dims}d")
+    if "_AdaptiveMaxPoolNd" in names and base.__module__.endswith("pooling") and name == "forward":
+        return texts["_AdaptiveMaxPoolNd__forward"].format(pool=f"adaptive_max_pool{dims}d")
+    if base.__name__ == "_ConvNd" and name == "_conv_forward":
+        return (
+            texts["_ConvNd___conv_forward" if "_ConvNd___conv_forward" in texts else "_ConvNd__conv_forward"]
+            .replace("def conv_forward", "def _conv_forward")
+            .format(conv=f"conv{dims}d", zeros=[0] * dims)
+        )
+    if "_ConvTransposeNd" in names and base.__module__.endswith("conv") and name == "forward":
+        return texts["_ConvTransposeNd__forward"].format(conv=f"conv_transpose{dims}d")
+    if base.__name__ == "_BatchNorm" and name == "forward":
+        return texts["_BatchNorm__forward"].format(check=_dims_check(cls._dims))
+    if base.__name__ == "_InstanceNorm" and name == "forward":
+        return texts["_InstanceNorm__forward"].format(dims=dims + 2)
+    if base.__name__ in _CELLS and name == "forward":
+        return _cell(base.__name__, texts)
+    return texts.get(f"{base.__name__}__{name}")
+
+
+def _dims_check(dims):
+    if not dims:
+        return "pass"
+    expected = " or ".join(f"{n}D" for n in dims)
+    test = " and ".join(f"input.dim() != {n}" for n in dims)
+    return f'if {test}:\n        raise ValueError("expected {expected} input (got {{}}D input)".format(input.dim()))'
+
+
+def _cell(name, texts):
+    state, start, given, step = _CELLS[name]
+    weights = "self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh"
+    calls = {
+        "lstm": f"torch.lstm_cell(x, [state[0], state[1]], {weights})",
+        "gru": f"torch.gru_cell(x, state, {weights})",
+        "rnn": f'torch.rnn_tanh_cell(x, state, {weights}) if self.nonlinearity == "tanh" else torch.rnn_relu_cell(x, state, {weights})',
+    }
+    return texts["RNNCellBase__forward"].format(
+        state=state, start=start, given=given, step=step.format(**calls), name=name
+    )

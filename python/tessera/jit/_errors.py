@@ -1,0 +1,22 @@
+"""What compiling and running raise."""
+
+
+class Error(RuntimeError):
+    """What a scripted program raises."""
+
+
+class FrontendError(Exception):
+    """The source of a program cannot be read."""
+
+    def __init__(self, source_range, msg):
+        super().__init__(msg)
+        self.source_range = source_range
+        self.msg = msg
+
+
+class NotSupportedError(RuntimeError):
+    """A program uses what the language does not have."""
+
+
+class UnsupportedNodeError(NotSupportedError):
+    """A program has a statement or an expression that the language does not have."""

@@ -1,0 +1,612 @@
+"""What names in a program mean, and the declaration of its functions and classes. Everything is found when a program
+first mentions it; the compiler (//jit) asks for it by name.
+"""
+
+import builtins
+import enum
+import functools
+import inspect
+import math
+import sys
+import textwrap
+import types
+import weakref
+
+import tessera
+from tessera._C import _jit
+
+from ._errors import NotSupportedError
+from ._marks import FunctionModifiers
+from ._types import UnknownType, is_named_tuple, simple, type_of, type_of_value
+
+_jit.start()
+
+_MATH = {
+    "pow": "aten::pow",
+    "remainder": "aten::mathremainder",
+    "fmod": "aten::fmod",
+    "fabs": "aten::fabs",
+    "trunc": "aten::trunc",
+}
+
+
+# --- sources ---
+
+
+class Source:
+    """The text of a function: its lines without the indentation, the file, the number of the first line."""
+
+    def __init__(self, text, file, line):
+        self.text, self.file, self.line = text, file, line
+
+
+def source_of(fn):
+    """The Source of a function. Errors: OSError where Python has no text."""
+    fn = inspect.unwrap(fn, stop=lambda f: hasattr(f, "__original_fn"))
+    try:
+        lines, line = inspect.getsourcelines(fn)
+    except OSError as error:
+        raise OSError(
+            f"Can't get source for {fn}. TorchScript requires source access in order to carry out compilation, make "
+            "sure original .py files are available."
+        ) from error
+    text = "".join(lines)
+    dedented = textwrap.dedent(text)
+    if dedented[:1].isspace():  # a comment or a text at the left edge
+        indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
+        dedented = "\n".join(x.removeprefix(indent) for x in text.split("\n"))
+    return Source(dedented, inspect.getsourcefile(fn) or "<unknown>", line)
+
+
+def qualified_name(obj):
+    """Where a function or class lives: __torch__.module.name."""
+    module = getattr(obj, "__module__", None) or "__main__"
+    name = getattr(obj, "__qualname__", None) or obj.__name__
+    name = name.replace(".<locals>", "").replace("<lambda>", "lambda_").rpartition(".")[2]
+    place = "" if module == "__main__" else f"{_public(module)}."
+    return f"__torch__.{place}{name}"
+
+
+def _public(module):
+    """The package's modules have the name that other programs know them by."""
+    head, dot, rest = module.partition(".")
+    return f"torch{dot}{rest}" if head == "tessera" else module
+
+
+# --- names ---
+
+
+@functools.cache
+def _specials():
+    """Objects that mean something to the compiler itself, by identity."""
+    import collections
+    import typing
+    import warnings
+
+    jit, auto = tessera.jit, tessera.autograd
+    table = {
+        jit.annotate: "annotate",
+        jit.isinstance: "isinstance",
+        jit.is_scripting: "is_scripting",
+        jit.is_tracing: "is_tracing",
+        jit.fork: "fork",
+        jit.wait: "wait",
+        jit.Attribute: "Attribute",
+        jit.strict_fusion: "strict_fusion",
+        typing.cast: "cast",
+        warnings.warn: "warn",
+        collections.OrderedDict: "OrderedDict",
+        tessera.no_grad: "no_grad",
+        tessera.enable_grad: "enable_grad",
+        tessera.set_grad_enabled: "set_grad_enabled",
+        tessera.inference_mode: "inference_mode",
+        tessera._assert: "_assert",
+        auto.profiler.record_function: "record_function",
+        tessera._jit_internal._copy_to_script_wrapper: "ignored",
+    }
+    for name in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
+        table[getattr(tessera.overrides, name)] = "has_torch_function"
+    return {id(k): (k, v) for k, v in table.items()}
+
+
+_declared = weakref.WeakKeyDictionary()  # function -> _jit.Function
+_classes = weakref.WeakKeyDictionary()  # class -> _jit.Type, or None
+
+
+def lookup_in(fn):
+    """A function from a name to classify() of what the name means inside of a function, or None."""
+    code = getattr(fn, "__code__", None)
+    cells = dict(zip(code.co_freevars, fn.__closure__ or ())) if code else {}
+    globals_ = getattr(fn, "__globals__", {})
+    owner = getattr(fn, "__qualname__", "").rpartition(".")[0]
+
+    def find(name):
+        if name in cells:
+            try:
+                return cells[name].cell_contents
+            except ValueError:
+                return _nothing
+        if name in globals_:
+            return globals_[name]
+        if hasattr(builtins, name):
+            return getattr(builtins, name)
+        for annotation in getattr(fn, "__annotations__", {}).values():  # a class that is local to a function
+            if getattr(annotation, "__name__", None) == name and inspect.isclass(annotation):
+                return annotation
+        return _nothing
+
+    def resolve(name):
+        if name.startswith("super()."):
+            return _super_method(fn, owner, name[8:], find)
+        head, *rest = name.split(".")
+        value = find(head)
+        for part in rest:
+            value = getattr(value, part, _nothing)
+        return None if value is _nothing else classify(value, name)
+
+    return resolve
+
+
+_nothing = object()
+
+
+def _super_method(fn, owner, name, find):
+    cls = find("__class__")
+    if cls is _nothing:
+        cls = find(owner.rpartition(".")[2])
+    if not inspect.isclass(cls):
+        return None
+    for base in cls.__mro__[1:]:
+        if name in vars(base):
+            return ("function", declare(inspect.unwrap(vars(base)[name]), owner_free=True))
+    return None
+
+
+def classify(obj, name=""):
+    """What an object is to a program: ("op" | "special" | "constant" | "function" | "type" | ..., details)."""
+    special = _specials().get(id(obj))
+    if special:
+        return ("special", special[1])
+    if obj is None or isinstance(obj, (bool, int, float, complex, str)) and not isinstance(obj, enum.Enum):
+        return ("constant", obj, type_of_value(obj))
+    if isinstance(obj, types.ModuleType):
+        return ("host", obj)
+    if inspect.isclass(obj):
+        return _classify_class(obj)
+    if isinstance(obj, ScriptFunction):
+        return ("function", obj._handle())
+    if isinstance(obj, enum.Enum):
+        kind = class_type(type(obj))
+        return ("constant", obj, kind) if kind else ("host", obj)
+    if isinstance(obj, _constant_kinds()):
+        return ("constant", obj, type_of_value(obj))
+    if isinstance(obj, tuple):
+        kind = type_of_value(obj, class_type)
+        return ("constant", obj, kind) if kind else ("host", obj)
+    op = operator_of(obj)
+    if op:
+        return ("op", op)
+    if isinstance(obj, types.BuiltinFunctionType) and getattr(builtins, obj.__name__, None) is obj:
+        return ("builtin", obj.__name__)
+    if callable(obj) and (inspect.isfunction(obj) or hasattr(obj, "__wrapped__") or inspect.ismethod(obj)):
+        return _classify_function(obj)
+    if not isinstance(obj, (list, dict, set, tessera.nn.Module)):
+        try:
+            return ("type", type_of(obj, None, class_type))
+        except UnknownType:
+            pass
+    return ("host", obj)
+
+
+@functools.cache
+def _constant_kinds():
+    return (tessera.device, tessera.dtype, tessera.layout, tessera.memory_format)
+
+
+def operator_of(obj):
+    """The operator ("aten::add") that a callable is, or None."""
+    found = _jit.op_name(obj)
+    if found:
+        return found
+    name, module = getattr(obj, "__name__", None), getattr(obj, "__module__", None)
+    if module == "math":
+        op = _MATH.get(name, f"aten::{name}")
+        return op if _jit.has_op(op) else None
+    if isinstance(obj, types.BuiltinFunctionType) or (module or "").partition(".")[0] == "tessera":
+        if name and (module or "").startswith(("tessera.nn", "tessera.jit")):
+            return None
+        if name and getattr(tessera, name, None) is obj and _jit.has_op(f"aten::{name}"):
+            return f"aten::{name}"
+    if type(obj).__name__ in ("OpOverloadPacket", "OpOverload"):
+        return obj._qualified_op_name if hasattr(obj, "_qualified_op_name") else None
+    return None
+
+
+def _classify_class(cls):
+    if issubclass(cls, BaseException):
+        module = "builtins" if cls.__module__ == "builtins" else f"__torch__.{cls.__module__}"
+        return ("exception", f"{module}.{cls.__name__}")
+    if getattr(builtins, cls.__name__, None) is cls:
+        return ("builtin", cls.__name__)
+    try:
+        return ("type", type_of(cls, None, class_type))
+    except UnknownType:
+        return ("host", cls)
+
+
+def _classify_function(fn):
+    original = getattr(fn, "__original_fn", None)
+    if original is not None:
+        return classify(original)
+    overloads = _overloads_of(fn)
+    if overloads:
+        return ("overloads", overloads)
+    return ("function", declare(fn))
+
+
+def _overloads_of(fn):
+    from ._marks import _overloads
+
+    declared = _overloads.get(f"{fn.__module__}.{fn.__qualname__}")
+    if not declared:
+        return ()
+    known = _declared.get(fn)
+    if not isinstance(known, tuple):
+        known = tuple(_with_signature(d, fn, qualified_name(fn)) for d in declared)
+        _declared[fn] = known
+    return known
+
+
+def _with_signature(declaration, fn, name, owner=None, member=None):
+    """A function with the signature of an @overload and the body of the implementation."""
+    head, body = source_of(declaration).text, source_of(fn)
+    signature = _signature_text(head)
+    text = signature + _body_text(body.text)
+    return _jit.define(text, body.file, body.line, name, lookup_in(fn), member or add_member, owner)
+
+
+def _signature_text(text):
+    start = text.index("def ")
+    depth = 0
+    for i in range(start, len(text)):
+        depth += (text[i] in "([{") - (text[i] in ")]}")
+        if text[i] == ":" and not depth:
+            return text[start : i + 1]
+    raise NotSupportedError("an overload without a signature")
+
+
+def _body_text(text):
+    return text[text.index("def ") + len(_signature_text(text)) :]
+
+
+def attribute(obj, name):
+    """classify() of an attribute, or None."""
+    value = getattr(obj, name, _nothing)
+    return None if value is _nothing else classify(value, name)
+
+
+# --- functions ---
+
+
+def declare(fn, owner_free=False):
+    """The compiler's function for a Python function; it is compiled when it is needed."""
+    fn = getattr(fn, "__original_fn", fn)
+    if inspect.ismethod(fn):
+        fn = fn.__func__
+    known = _declared.get(fn)
+    if known is not None and not isinstance(known, tuple):
+        return known
+    from ._definitions import definition_of
+
+    text = definition_of(fn)
+    if text is not None:
+        source, resolve = Source(text, "<torch.nn.functional>", 1), lookup_in(_definition_scope())
+    else:
+        source, resolve = source_of(fn), lookup_in(inspect.unwrap(fn))
+    modifier = getattr(fn, "_torchscript_modifier", None)
+    if modifier in (FunctionModifiers.UNUSED, FunctionModifiers.IGNORE):
+        source.text = _signature_text(source.text) + " pass\n"
+    name = f"__torch__.torch.nn.functional.{fn.__name__}" if text is not None else qualified_name(fn)
+    made = _jit.define(source.text, source.file, source.line, name, resolve, add_member, None)
+    mark(made, fn, modifier)
+    _declared[fn] = made
+    return made
+
+
+def mark(made, fn, modifier):
+    """What @unused and @ignore mean for a function of the compiler."""
+    if modifier == FunctionModifiers.UNUSED:
+        made.refuse(f"Non-scriptable function or method {fn.__name__} is marked as unused, it cannot be called")
+    elif modifier == FunctionModifiers.IGNORE:
+        made.leave(fn)
+
+
+@functools.cache
+def _definition_scope():
+    import tessera.nn.functional as functional
+
+    import typing
+
+    scope = {"torch": tessera, "nn": tessera._C._nn, "F": functional, "annotate": tessera.jit.annotate}
+    scope.update({name: getattr(typing, name) for name in ("Optional", "List", "Tuple", "Dict", "Union")})
+    scope.update(Tensor=tessera.Tensor, math=math)
+    return types.FunctionType((lambda: None).__code__, _Definitions(scope))
+
+
+class _Definitions(dict):
+    """Names for definitions, among them functions that only definitions have."""
+
+    def __contains__(self, name):
+        return super().__contains__(name) or _helper(name) is not None
+
+    def __missing__(self, name):
+        return _helper(name)
+
+
+@functools.cache
+def _helper(name):
+    from ._definitions import helper
+
+    text = helper(name) if name.startswith("_") else None
+    if text is None:
+        return None
+    place = f"__torch__.torch.nn.functional.{name}"
+    return ScriptFunction(
+        None, _jit.define(text, "<torch.nn.functional>", 1, place, lookup_in(_definition_scope()), add_member, None)
+    )
+
+
+def add_member(host, name):
+    """A member of a class that the compiler asks for: True where it was added, what it is to a program, or None."""
+    return host.add_member(name)
+
+
+class ScriptFunction:
+    """A function that was given to script() or trace().
+
+    Calling it runs the compiled program. `graph` is the program, `code` its text, `schema` its signature.
+    """
+
+    def __init__(self, function=None, handle=None):
+        if function is not None:
+            functools.update_wrapper(self, function)
+        self._function, self._made = function, handle
+
+    def _handle(self):
+        """The compiler's function; compiled at the first use."""
+        if self._made is None:
+            made = declare(self._function)
+            made.compile()
+            self._made = made
+        return self._made
+
+    def __call__(self, *args, **kwargs):
+        return (self._made or self._handle())(*args, **kwargs)
+
+    def __get__(self, instance, owner):
+        return self if instance is None else functools.partial(self, instance)
+
+    name = property(lambda self: self._handle().name, doc="The function's name.")
+    qualified_name = property(lambda self: self._handle().qualified_name, doc="Its place and name.")
+    graph = property(lambda self: self._handle().graph, doc="What it does, as a graph.")
+    inlined_graph = property(
+        lambda self: self._handle().inlined_graph, doc="The same with all calls replaced by what they do."
+    )
+    code = property(lambda self: _jit.source(self._handle()), doc="The text of the compiled program.")
+    code_with_constants = property(lambda self: (self.code, {}), doc="The text, and the constants that it mentions.")
+    schema = property(lambda self: self._handle().schema, doc="The signature with its types.")
+
+    def graph_for(self, *args, **kwargs):
+        """The graph that runs for these arguments: the optimized one."""
+        return self._handle().optimized_graph
+
+    def save(self, f, _extra_files=None):
+        """Writes an archive; see tessera.jit.save."""
+        tessera.jit.save(self, f, _extra_files=_extra_files)
+
+    def save_to_buffer(self, _extra_files=None):
+        """The archive as bytes."""
+        import io
+
+        buffer = io.BytesIO()
+        tessera.jit.save(self, buffer, _extra_files=_extra_files)
+        return buffer.getvalue()
+
+    def get_debug_state(self):
+        """Errors: RuntimeError; there is no profiling executor."""
+        raise RuntimeError("get_debug_state: compiled functions keep no state of an executor")
+
+
+# --- classes ---
+
+
+def class_type(cls):
+    """The type of a class that programs can use: enums, named tuples, classes with methods. None for others."""
+    if cls in _classes:
+        return _classes[cls]
+    if issubclass(cls, (tessera.nn.Module, BaseException, types.ModuleType, type)) or cls.__module__ == "builtins":
+        if not getattr(cls, "__torch_script_interface__", False):
+            return None
+    if getattr(cls, "__torch_script_interface__", False):
+        return _interface(cls)
+    if is_named_tuple(cls):
+        return _named_tuple(cls)
+    if issubclass(cls, enum.Enum):
+        return _enum(cls)
+    if cls.__module__.partition(".")[0] in ("tessera", "typing", "collections", "abc", "types", "functools"):
+        return None
+    return compile_class(cls)
+
+
+def _named_tuple(cls):
+    notes = {}
+    for base in reversed(cls.__mro__):
+        notes.update(vars(base).get("__annotations__", {}))
+    names = lookup_in_module(cls)
+    kinds = tuple(type_of(notes[f], names, class_type) if f in notes else simple("Tensor") for f in cls._fields)
+    made = _jit.named_tuple(qualified_name(cls), tuple(cls._fields), kinds, dict(cls._field_defaults))
+    _classes[cls] = made
+    PYTHON_CLASSES[made.name] = cls
+    return made
+
+
+PYTHON_CLASSES = {}  # qualified name of a named tuple or enum -> class
+
+
+def lookup_in_module(cls):
+    """Names as the module of a class sees them."""
+    scope = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
+    return lookup_in(types.FunctionType((lambda: None).__code__, scope))
+
+
+def _enum(cls):
+    made = _jit.new_class("enum", qualified_name(cls))
+    _classes[cls] = made.type
+    kinds = {type(item.value) for item in cls}
+    if len(kinds) != 1:
+        raise RuntimeError(
+            f"Could not unify type list for the values of the enum {cls.__name__}: Enum-based classes need "
+            "values of one type"
+        )
+    for item in cls:
+        made.add_constant(item.name, item.value, type_of_value(item.value))
+    PYTHON_CLASSES[made.name] = cls
+    return made.type
+
+
+def _methods_of(cls):
+    for name, value in vars(cls).items():
+        if isinstance(value, (types.FunctionType, staticmethod, classmethod, property)):
+            yield name, value
+
+
+def _interface(cls):
+    made = _jit.new_class("interface", qualified_name(cls))
+    _classes[cls] = made.type
+    for base in reversed(cls.__mro__):
+        if base is object or base.__module__.startswith("tessera."):
+            continue
+        for name, value in _methods_of(base):
+            if isinstance(value, types.FunctionType):
+                source = source_of(value)
+                fn = _jit.define(
+                    source.text, source.file, source.line, f"{made.name}.{name}", lookup_in(value), add_member, made
+                )
+                fn.declare()
+                made.add_method(fn, "method")
+    return made.type
+
+
+class _ClassHost:
+    """What the compiler asks of a class that it does not know yet."""
+
+    def __init__(self, cls, made):
+        self.cls, self.made = cls, made
+
+    def add_member(self, name):
+        value = inspect.getattr_static(self.cls, name, _nothing)
+        if isinstance(value, (bool, int, float, str)):
+            return classify(value)
+        return None
+
+
+def compile_class(cls):
+    """The type of a Python class; its methods are compiled when they are called, __init__ when it is first made.
+
+    Errors: RuntimeError for a class with bases.
+    """
+    if cls.__bases__ != (object,):
+        if any(b.__module__ not in ("typing", "builtins", "abc") for b in cls.__bases__):
+            raise RuntimeError(
+                f"TorchScript classes does not support inheritance yet. Please directly inherit from 'object': {cls}"
+            )
+    made = _jit.new_class("class", qualified_name(cls))
+    _classes[cls] = made.type
+    PYTHON_CLASSES[made.name] = cls
+    made.set_host(_ClassHost(cls, made))
+    try:
+        if hasattr(cls, "__dataclass_fields__"):
+            _dataclass(cls, made)
+        for name, value in _methods_of(cls):
+            _add_method(cls, made, name, value)
+        for f in made.methods:
+            if f.name == "__init__":
+                f.compile()
+        for f in made.methods:
+            f.compile()
+    except BaseException:
+        del _classes[cls]
+        raise
+    return made.type
+
+
+def _dataclass(cls, made):
+    """The __init__ that a dataclass has by its fields."""
+    fields = cls.__dataclass_fields__.values()
+    scope = lookup_in_module(cls)
+    arguments, lines = [], []
+    for f in fields:
+        kind = type_of(f.type, scope, class_type)
+        default = "" if f.default is f.default_factory else f" = {f.default!r}"
+        arguments.append(f"{f.name}: {kind.annotation_str}{default}")
+        lines.append(f"    self.{f.name} = {f.name}")
+    if hasattr(cls, "__post_init__"):
+        lines.append("    self.__post_init__()")
+    text = f"def __init__(self, {', '.join(arguments)}):\n" + ("\n".join(lines) or "    pass") + "\n"
+    kinds = {f.name: type_of(f.type, scope, class_type) for f in fields}
+    made.add_method(
+        _jit.define(text, "<dataclass>", 1, f"{made.name}.__init__", _with_types(scope, kinds), add_member, made),
+        "method",
+    )
+    if cls.__dataclass_params__.eq:
+        test = " and ".join(f"self.{f.name} == other.{f.name}" for f in fields if f.compare) or "True"
+        text = f"def __eq__(self, other: {made.name}) -> bool:\n    return {test}\n"
+        kinds = {made.name: made.type}
+        made.add_method(
+            _jit.define(text, "<dataclass>", 1, f"{made.name}.__eq__", _with_types(scope, kinds), add_member, made),
+            "method",
+        )
+
+
+def _with_types(scope, kinds):
+    by_text = {k.annotation_str: k for k in kinds.values()}
+
+    def resolve(name):
+        kind = kinds.get(name) or by_text.get(name)
+        return ("type", kind) if kind else scope(name)
+
+    return resolve
+
+
+def _add_method(cls, made, name, value):
+    if hasattr(cls, "__dataclass_fields__") and name in ("__init__", "__eq__", "__repr__", "__hash__"):
+        return
+    if isinstance(value, classmethod):
+        return
+    if isinstance(value, property):
+        unused = getattr(cls, "__jit_unused_properties__", ())
+        if name in unused or getattr(value.fget, "_torchscript_modifier", None) == FunctionModifiers.UNUSED:
+            return
+        for how, fn in (("getter", value.fget), ("setter", value.fset)):
+            if fn is not None:
+                made.add_method(define_method(cls, made, fn, f"{made.name}.{name}"), how)
+        return
+    static = isinstance(value, staticmethod)
+    fn = inspect.unwrap(value.__func__ if static else value)
+    made_fn = define_method(cls, made, fn, f"{made.name}.{name}")
+    if static:
+        made_fn.make_static()
+    made.add_method(made_fn, "static" if static else "method")
+
+
+def define_method(cls, made, fn, name, member=None):
+    """The compiler's function for a method, with what its marks mean."""
+    source = source_of(fn)
+    modifier = getattr(fn, "_torchscript_modifier", None)
+    if modifier in (FunctionModifiers.UNUSED, FunctionModifiers.IGNORE):
+        source.text = _signature_text(source.text) + " pass\n"
+    resolve = lookup_in(fn)
+    own = lambda wanted: ("type", made.type) if wanted == cls.__name__ else resolve(wanted)
+    method = _jit.define(source.text, source.file, source.line, name, own, member or add_member, made)
+    mark(method, fn, modifier)
+    return method

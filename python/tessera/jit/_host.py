@@ -1,0 +1,90 @@
+"""What the compiler and the interpreter ask of Python (tessera._C._jit calls these by name)."""
+
+import types
+
+import tessera
+
+from ._errors import Error, UnsupportedNodeError  # noqa: F401
+from ._frontend import PYTHON_CLASSES, attribute, class_type  # noqa: F401
+from ._modules import ScriptModule, ScriptObject, wrapped  # noqa: F401
+from ._types import simple
+from ._types import type_of_value as _type_of_value
+
+
+def describe(obj):
+    """How messages name something that programs cannot use."""
+    return obj.__name__ if isinstance(obj, (types.ModuleType, type)) else type(obj).__name__
+
+
+def object_of(obj, kind):
+    """The instance of //jit that a Python object is or becomes for a class, or None."""
+    if isinstance(obj, (ScriptModule, ScriptObject)):
+        return obj._c
+    cls = kind.class_
+    if cls is None or cls.is_module or class_type(type(obj)) != kind:
+        return None
+    made = cls.new()
+    for name, *_ in cls.attributes:
+        made.set(name, getattr(obj, name))
+    return made
+
+
+def type_of_value(value):
+    """The type of a value that is given where Any is asked for."""
+    if isinstance(value, (ScriptModule, ScriptObject)):
+        return value._c.class_.type
+    return _type_of_value(value, class_type) or simple("Any")
+
+
+def wait_for(future):
+    """The result of a Future."""
+    return future.wait()
+
+
+def done_future(value):
+    """A Future that has its result."""
+    future = tessera.futures.Future()
+    future.set_result(value)
+    return future
+
+
+def named_tuple_of(kind, items):
+    """The named tuple of a type, of the program's own class where there is one."""
+    cls = PYTHON_CLASSES.get(kind.name)
+    if cls is None:
+        import collections
+
+        cls = PYTHON_CLASSES[kind.name] = collections.namedtuple(kind.name.rpartition(".")[2], kind.fields)
+    return cls(*items)
+
+
+def enum_item_of(kind, name):
+    """The member of an enum."""
+    cls = PYTHON_CLASSES.get(kind.name)
+    if cls is None:
+        import enum
+
+        cls = PYTHON_CLASSES[kind.name] = enum.Enum(kind.name.rpartition(".")[2], kind.class_.constants)
+    return cls[name]
+
+
+def trace_warning(what):
+    """A traced program turned a tensor into a number of Python."""
+    import warnings
+
+    from ._marks import TracerWarning
+
+    warnings.warn(
+        f"Converting a tensor to a Python {what} might cause the trace to be incorrect. We can't record "
+        "the data flow of "
+        "Python values, so this value will be treated as a constant in the future. This means that the trace might not "
+        "generalize to other inputs!",
+        TracerWarning,
+        stacklevel=2,
+    )
+
+
+def tensor_text(tensor):
+    """How print() shows a tensor."""
+    rows = str(tensor.detach()).removeprefix("tensor(").removesuffix(")")
+    return f"{rows}\n[ {'CPU' if tensor.is_cpu else 'CUDA'}{tensor.type().rpartition('.')[2].removesuffix('Tensor')}Type{{{','.join(map(str, tensor.shape))}}} ]"

@@ -1,0 +1,3 @@
+"""Errors of the compiler's front end."""
+
+from ._errors import FrontendError, NotSupportedError, UnsupportedNodeError  # noqa: F401

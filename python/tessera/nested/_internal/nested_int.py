@@ -1,0 +1,47 @@
+"""The size of a ragged dimension: a symbol that stands for one list of lengths."""
+
+import functools
+import itertools
+
+_count = itertools.count(1)
+
+
+@functools.total_ordering
+class NestedInt:
+    """A factor times the symbol `j<number>`. Symbols are equal if they stand for the same offsets; every length is at
+    least 0 and may be anything above, so other comparisons with numbers are those of a large one.
+    """
+
+    def __init__(self, number=None, coeff=1):
+        self.number, self.coeff = next(_count) if number is None else number, coeff
+
+    def __repr__(self):
+        return f"j{self.number}" if self.coeff == 1 else f"{self.coeff}*j{self.number}"
+
+    def __hash__(self):
+        return hash((self.number, self.coeff))
+
+    def __eq__(self, other):
+        return isinstance(other, NestedInt) and (self.number, self.coeff) == (other.number, other.coeff)
+
+    def __lt__(self, other):
+        if isinstance(other, NestedInt):
+            if self.number != other.number:
+                raise ValueError(f"the ragged sizes {self} and {other} cannot be compared")
+            return self.coeff < other.coeff
+        return NotImplemented if not isinstance(other, int) else False
+
+    def __mul__(self, other):
+        if not isinstance(other, int):
+            return NotImplemented
+        return NestedInt(self.number, self.coeff * other)
+
+    __rmul__ = __mul__
+
+    def is_nested_int(self):
+        """True."""
+        return True
+
+    def nested_int_coeff(self):
+        """The factor."""
+        return self.coeff

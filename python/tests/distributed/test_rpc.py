@@ -1,0 +1,212 @@
+"""Remote calls, references, gradients through them."""
+
+import os
+import socket
+import time
+
+import pytest
+import tessera
+import tessera.distributed.autograd as dist_autograd
+import tessera.distributed.rpc as rpc
+from ranks import run
+from tessera.distributed.optim import DistributedOptimizer
+from tessera.distributed.rpc import functions
+from tessera.optim import SGD
+
+
+class Keeper:
+    """A value at another worker."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def add(self, n):
+        self.value += n
+        return self.value
+
+    @functions.async_execution
+    def later(self, n):
+        return rpc.rpc_async("w0", divide, args=(n, 2))
+
+
+def divide(a, b):
+    return a / b
+
+
+def value_of(reference):
+    return reference.to_here().value
+
+
+def forward(reference):
+    """Gives a reference on to a third worker."""
+    return rpc.rpc_sync("w2", value_of, args=(reference,))
+
+
+def times(x, y):
+    return x * y
+
+
+def there_and_back(x):
+    return rpc.rpc_sync("w0", times, args=(x, x)) * 2
+
+
+def nap(seconds):
+    time.sleep(seconds)
+
+
+def owned():
+    return int(rpc.api._rref_context_get_debug_info()["num_owner_rrefs"])
+
+
+def workers(body, world=2):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    def worker(rank, world):
+        options = rpc.TensorPipeRpcBackendOptions(init_method=f"tcp://127.0.0.1:{port}", rpc_timeout=20)
+        rpc.init_rpc(f"w{rank}", rank=rank, world_size=world, rpc_backend_options=options)
+        result = body(rank) if rank == 0 else None
+        rpc.shutdown()
+        return result
+
+    return run(worker, world, backend=None)[0]
+
+
+def test_values_errors_and_futures():
+    def body(rank):
+        with pytest.raises(ZeroDivisionError, match="On w1"):
+            rpc.rpc_sync("w1", divide, args=(1, 0))
+        with pytest.raises(RuntimeError, match="timeout of 0.2 s"):
+            rpc.rpc_sync("w1", nap, args=(1.0,), timeout=0.2)
+        with pytest.raises(RuntimeError, match="no worker 'w9'"):
+            rpc.rpc_sync("w9", divide, args=(1, 1))
+        calls = [rpc.rpc_async(1, divide, args=(n,), kwargs={"b": 4}) for n in range(50)]
+        return [call.wait() for call in calls][-1], rpc.rpc_sync("w0", divide, args=(1, 2))
+
+    assert workers(body) == (12.25, 0.5)
+
+
+def test_tensors_of_all_kinds():
+    def body(rank):
+        x = tessera.arange(6.0).view(2, 3).t()
+        found = rpc.rpc_sync("w1", times, args=({"x": 1} and x, tessera.tensor(2.0, dtype=tessera.float64)))
+        return found.tolist(), rpc.rpc_sync("w1", tessera.add, args=(tessera.tensor([True]), 1)).tolist()
+
+    assert workers(body) == ([[0.0, 6.0], [2.0, 8.0], [4.0, 10.0]], [2])
+
+
+def test_references_live_as_long_as_somebody_holds_them():
+    def body(rank):
+        keeper = rpc.remote("w1", Keeper, args=(10,))
+        first = rpc.rpc_sync(keeper.owner(), forward, args=(keeper,))  # w1 -> w2 -> w1
+        results = first, keeper.rpc_sync().add(5), keeper.rpc_async().later(7).wait(), keeper.to_here().value
+        before = rpc.rpc_sync("w1", owned)
+        del keeper
+        end = time.monotonic() + 10
+        while rpc.rpc_sync("w1", owned) and time.monotonic() < end:
+            time.sleep(0.02)
+        return results, before, rpc.rpc_sync("w1", owned)
+
+    assert workers(body, 3) == ((10, 15, 3.5, 15), 1, 0)
+
+
+def test_a_reference_shows_the_error_of_its_making():
+    def body(rank):
+        broken = rpc.remote("w1", divide, args=(1, 0))
+        with pytest.raises(ZeroDivisionError):
+            broken.to_here()
+        with pytest.raises(RuntimeError, match="remote calls only"):
+            import pickle
+
+            pickle.dumps(broken)
+        return broken.owner_name()
+
+    assert workers(body) == "w1"
+
+
+def test_gradients_cross_workers_twice():
+    def body(rank):
+        x, y = tessera.tensor([3.0], requires_grad=True), tessera.tensor([5.0], requires_grad=True)
+        with dist_autograd.context() as number:
+            z = rpc.rpc_sync("w1", there_and_back, args=(x,)) + rpc.rpc_sync("w1", times, args=(x, y))
+            dist_autograd.backward(number, [z.sum()])
+            found = dist_autograd.get_gradients(number)
+            result = found[x].item(), found[y].item(), x.grad
+        with pytest.raises(RuntimeError, match="no distributed autograd context"):
+            dist_autograd.get_gradients(number)
+        return result
+
+    # d/dx (2 x^2 + x y) = 4 x + y
+    assert workers(body) == (17.0, 3.0, None)
+
+
+def parameter(value):
+    return tessera.nn.Parameter(tessera.tensor([value]))
+
+
+def scaled(reference, x):
+    return reference.local_value() * x
+
+
+def number_of(reference):
+    return reference.local_value().item()
+
+
+def test_an_optimizer_steps_parameters_where_they_are():
+    def body(rank):
+        references = [rpc.remote(f"w{i}", parameter, args=(1.0 + i,)) for i in (1, 2)]
+        optimizer = DistributedOptimizer(SGD, references, lr=0.5)
+        with dist_autograd.context() as number:
+            parts = [rpc.rpc_sync(one.owner(), scaled, args=(one, tessera.tensor([4.0]))) for one in references]
+            dist_autograd.backward(number, [sum(parts).sum()])
+            optimizer.step(number)
+        return [rpc.rpc_sync(one.owner(), number_of, args=(one,)) for one in references]
+
+    assert workers(body, 3) == [0.0, 1.0]
+
+
+def test_strangers_and_oversized_frames_lose_their_connection_only():
+    def body(rank):
+        host, port = rpc.api._agent()._places[1]
+        for data in (b"x" * 200, rpc.api._agent()._secret + (0).to_bytes(4, "little") + b"\xff" * 8 + b"junk"):
+            with socket.create_connection((host, port)) as stranger:
+                stranger.sendall(data)
+                stranger.settimeout(10)
+                try:
+                    assert stranger.recv(1) == b""
+                except ConnectionResetError:
+                    pass  # what was not read is refused
+        return rpc.rpc_sync("w1", divide, args=(1, 2))
+
+    assert workers(body) == 0.5
+
+
+def test_a_worker_that_is_gone_is_named():
+    def body(rank):
+        rpc.rpc_async("w1", os._exit, args=(0,))
+        with pytest.raises(RuntimeError, match="w1 is lost|w1 cannot be reached"):
+            for _ in range(100):
+                rpc.rpc_sync("w1", divide, args=(1, 2))
+                time.sleep(0.02)
+        rpc.shutdown(graceful=False)
+        return True
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    def worker(rank, world):
+        options = rpc.TensorPipeRpcBackendOptions(init_method=f"tcp://127.0.0.1:{port}", rpc_timeout=20)
+        rpc.init_rpc(f"w{rank}", rank=rank, world_size=world, rpc_backend_options=options)
+        if rank == 0:
+            return body(rank)
+        time.sleep(30)
+
+    assert run(worker, 2, backend=None)[0] is True
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 128, 3])
+def test_names_that_are_not_allowed(name):
+    with pytest.raises(RuntimeError, match="letters, digits"):
+        rpc.init_rpc(name, rank=0, world_size=1)

@@ -1,0 +1,346 @@
+"""torch.compile's arguments and errors, torch.compiler, and the names of torch._dynamo that libraries use."""
+
+import pickle
+import warnings
+
+import pytest
+import tessera
+from tessera import _dynamo, compiler
+from tessera._dynamo.testing import CompileCounter, CompileCounterWithBackend
+from tessera._functorch.aot_autograd import aot_function, aot_module
+from tessera._functorch.compilers import nop
+from tessera._functorch.partitioners import default_partition, min_cut_rematerialization_partition
+
+X = tessera.arange(4.0) / 3
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    compiler.reset()
+    yield
+    compiler.reset()
+
+
+def plus(x):
+    return x.sin() + 1
+
+
+def test_decorators():
+    @tessera.compile
+    def first(x):
+        "a doc"
+        return x + 1
+
+    @tessera.compile(backend="eager", fullgraph=True)
+    def second(x):
+        return x + 1
+
+    assert first(X).tolist() == second(X).tolist() == (X + 1).tolist()
+    assert first.__name__ == "first" and first.__doc__ == "a doc"
+    assert tessera.compile(plus, disable=True) is plus
+    assert compiler.compile(plus, backend="eager")(X).tolist() == plus(X).tolist()
+
+
+def test_bad_arguments():
+    with pytest.raises(_dynamo.exc.InvalidBackend, match="no_such_backend"):
+        tessera.compile(plus, backend="no_such_backend")
+    with pytest.raises(RuntimeError, match="Either mode or options"):
+        tessera.compile(plus, mode="default", options={"debug": True})
+    with pytest.raises(RuntimeError, match="Unrecognized mode=fastest"):
+        tessera.compile(plus, mode="fastest")
+    with pytest.raises(RuntimeError, match="no_such_option"):
+        tessera.compile(plus, options={"no_such_option": 1})
+    with pytest.raises(AssertionError, match="callable"):
+        tessera.compile(3)
+
+
+def test_what_backends_get():
+    got = []
+
+    def backend(module, inputs, *, mode=None, options=None):
+        got.append((module, inputs, mode, options))
+        return module.forward
+
+    compiled = tessera.compile(plus, backend=backend, options={"level": 3})
+    assert compiled(X).tolist() == plus(X).tolist()
+    tessera.compile(plus, backend=backend, mode="fast")(X)
+    (module, inputs, mode, options), second = got
+    assert isinstance(module, tessera.fx.GraphModule) and inputs[0] is X and mode is None and options == {"level": 3}
+    assert second[2] == "fast"
+    assert "def forward(self, L_x_" in module.code and module(X)[0].tolist() == plus(X).tolist()
+
+    def bad(module, inputs):
+        raise ValueError("no such graph")
+
+    with pytest.raises(_dynamo.exc.BackendCompilerFailed, match="no such graph"):
+        tessera.compile(plus, backend=bad)(X)
+    with pytest.raises(_dynamo.exc.BackendCompilerFailed, match="return a callable"):
+        tessera.compile(plus, backend=lambda module, inputs: 3)(X)
+
+
+def test_registered_backends():
+    counter = CompileCounterWithBackend("eager")
+    _dynamo.register_backend(counter, name="counted_in_a_test")
+    try:
+        assert "counted_in_a_test" in compiler.list_backends() and "inductor" in compiler.list_backends()
+        assert "eager" in _dynamo.list_backends(None) and "eager" not in _dynamo.list_backends()
+        tessera.compile(plus, backend="counted_in_a_test")(X)
+        assert counter.frame_count == 1 and counter.op_count == 2 and len(counter.graphs) == 1
+    finally:
+        _dynamo.backends.registry._backends.pop("counted_in_a_test")
+
+
+def test_is_compiling():
+    def f(x):
+        return x + 1 if compiler.is_compiling() and _dynamo.is_compiling() else x - 1
+
+    assert not compiler.is_compiling()
+    assert tessera.compile(f, backend="eager", fullgraph=True)(X).tolist() == (X + 1).tolist()
+    assert f(X).tolist() == (X - 1).tolist()
+
+
+def test_disable():
+    @compiler.disable(reason="a good one")
+    def kept_out(x):
+        assert not compiler.is_compiling()
+        return inner(x) * 2
+
+    counter = CompileCounter()
+    inner = tessera.compile(plus, backend=counter)
+
+    def f(x):
+        return kept_out(x + 1) + 1
+
+    assert tessera.compile(f, backend=counter)(X).tolist() == f(X).tolist()
+    assert counter.frame_count == 2  # before and behind the call; not inside
+    with pytest.raises(_dynamo.exc.Unsupported, match="a good one"):
+        tessera.compile(f, backend="eager", fullgraph=True)(X)
+
+
+def test_stances():
+    counter = CompileCounter()
+    f = tessera.compile(plus, backend=counter)
+    with compiler.set_stance("force_eager"):
+        f(X)
+    assert counter.frame_count == 0
+    f(X)
+    with compiler.set_stance("eager_on_recompile"):
+        assert f(X.double()).dtype is tessera.float64
+    with compiler.set_stance("fail_on_recompile"):
+        f(X)
+        with pytest.raises(RuntimeError, match="fail_on_recompile"):
+            f(X.double())
+    assert counter.frame_count == 1
+    other = CompileCounter()
+    with compiler.set_stance("default", force_backend=other):
+        f(X)
+    assert other.frame_count == 1 and counter.frame_count == 1
+    with compiler.set_stance("eager_then_compile"):
+        g = tessera.compile(lambda x: x + 3, backend=counter)
+        g(X)
+        assert counter.frame_count == 1
+        g(X)
+    assert counter.frame_count == 2
+
+
+def test_marks():
+    @compiler.allow_in_graph
+    def whole(x):
+        return x.numpy().sum() * x if not tessera._subclasses.fake_tensor.is_fake(x) else x.clone()
+
+    def calls_whole(x):
+        return whole(x) + 1
+
+    counter = CompileCounterWithBackend("eager")
+    compiled = tessera.compile(calls_whole, backend=counter, fullgraph=True)
+    assert compiled(X).tolist() == calls_whole(X).tolist() and counter.op_count == 2
+
+    asked = []
+
+    @compiler.assume_constant_result
+    def constant():
+        asked.append(1)
+        return 3
+
+    compiled = tessera.compile(lambda x: x * constant(), backend="eager", fullgraph=True)
+    assert compiled(X).tolist() == compiled(X).tolist() == (X * 3).tolist() and asked == [1]
+
+    import statistics
+
+    @compiler.substitute_in_graph(statistics.fmean, skip_signature_check=True)
+    def fmean(data):
+        return sum(data) / len(data)
+
+    assert fmean([1, 2]) == 1.5
+    compiled = tessera.compile(lambda x: x * statistics.fmean([1, 2, 3]), backend="eager", fullgraph=True)
+    assert compiled(X).tolist() == (X * 2.0).tolist()
+
+    _dynamo.disallow_in_graph(tessera.tan)
+    try:
+        counter = CompileCounter()
+        f = lambda x: (x + 1).tan() + tessera.tan(x + 1)
+        assert tessera.compile(f, backend=counter)(X).tolist() == f(X).tolist() and counter.frame_count == 2
+    finally:
+        _dynamo._builtins.SPECIAL.pop(tessera.tan)
+
+
+def test_graph_break_and_explain():
+    def f(x):
+        x = x + 1
+        _dynamo.graph_break()
+        return x * 2
+
+    f(X)
+    found = _dynamo.explain(f)(X)
+    assert found.graph_count == 2 and found.graph_break_count == 1 and found.op_count == 2
+    assert "graph_break" in found.break_reasons[0].reason and found.break_reasons[0].user_stack[0].name == "f"
+    assert "Graph Count: 2" in str(found) and len(found.out_guards) > 0
+    with pytest.raises(_dynamo.exc.Unsupported, match="graph_break"):
+        _dynamo.optimize("eager", nopython=True)(f)(X)
+
+
+def test_export():
+    def f(a, d, k=2):
+        return {"s": a + d["x"] * k, "t": (a, 3)}
+
+    module, guards = _dynamo.export(f, X, {"x": X * 2}, k=3)
+    got = module(X + 1, {"x": X}, k=3)
+    assert got["s"].tolist() == (X + 1 + X * 3).tolist() and got["t"][1] == 3 and len(guards) > 0
+    layer = tessera.nn.Linear(4, 2)
+    result = _dynamo.export(layer, aten_graph=True)(X)
+    assert tessera.equal(result.graph_module(X), layer(X))
+    with pytest.raises(_dynamo.exc.Unsupported, match=r"Tensor\.item"):
+        _dynamo.export(lambda x: x.sum().item())(X)
+
+
+def test_counters_and_limits():
+    def f(x, k):
+        return x + k
+
+    compiled = tessera.compile(f, backend="eager")
+    assert not _dynamo.utils.counters["stats"]
+    compiled(X, 1)
+    assert _dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    assert _dynamo.config.cache_size_limit == _dynamo.config.recompile_limit == compiler.config.recompile_limit == 8
+    with compiler.config.patch(recompile_limit=3):
+        assert _dynamo.config.cache_size_limit == 3
+    with _dynamo.utils.disable_cache_limit():
+        for k in range(12):
+            compiled(X, k)
+    assert _dynamo.utils.counters["stats"]["unique_graphs"] == 12
+    with pytest.raises(AttributeError, match="no_such_setting"):
+        _dynamo.config.no_such_setting = 1
+    with pytest.raises(AttributeError, match="no_such_setting"):
+        _dynamo.config.patch(no_such_setting=1)
+
+
+def test_guard_filters():
+    space = {"scale": 2.0}
+    exec("def f(x):\n    return x * scale\n", space)
+    options = {"guard_filter_fn": compiler.skip_guard_on_globals_unsafe}
+    compiled = tessera.compile(space["f"], backend="eager", options=options)
+    first = compiled(X).tolist()
+    space["scale"] = 3.0
+    assert compiled(X).tolist() == first
+
+
+def test_marks_of_tensors():
+    _dynamo.mark_dynamic(X, 0)
+    _dynamo.maybe_mark_dynamic(X, -1)
+    _dynamo.mark_static(X, [0])
+    _dynamo.mark_static_address(X)
+    with pytest.raises(IndexError, match="dimension 3"):
+        _dynamo.mark_dynamic(X, 3)
+    with pytest.raises(TypeError, match="mark_static expects"):
+        _dynamo.mark_static(3)
+
+
+def test_modules_are_pickled_and_found():
+    layer = tessera.nn.Linear(2, 2)
+    compiled = pickle.loads(pickle.dumps(tessera.compile(layer, backend="eager")))
+    assert isinstance(compiled, _dynamo.eval_frame.OptimizedModule)
+    assert tessera.equal(compiled(tessera.ones(2)), layer(tessera.ones(2)))
+    assert compiled.in_features == 2 and [n for n, _ in compiled.named_children()] == ["_orig_mod"]
+    with pytest.raises(AttributeError, match="no_such"):
+        compiled.no_such
+    compiled.load_state_dict(tessera.compile(tessera.nn.Linear(2, 2)).state_dict())
+    assert not any(p is q for p, q in zip(compiled.parameters(), layer.parameters()))
+
+
+def test_logs(caplog):
+    tessera._logging.set_logs(graph_breaks=True, recompiles=True, graph_code=True, guards=True)
+    try:
+        with caplog.at_level("DEBUG", logger="tessera"):
+            f = tessera.compile(lambda x: x + 1 if x.sum() > 0 else x, backend="eager")
+            f(X)
+            f(X.double())
+    finally:
+        tessera._logging.set_logs()
+    text = caplog.text
+    assert "Graph break" in text and "test_compiler_names.py" in text and "TENSOR_MATCH" in text
+    assert "Recompiling function <lambda>" in text and "torch.float32" in text.replace("tessera.", "torch.")
+    assert "TRACED GRAPH" in text and "L_x_" in text
+
+
+def loss(a, b):
+    return {"y": (a * b).sin().exp(), "k": a + 1}
+
+
+@pytest.mark.parametrize("partition", [default_partition, min_cut_rematerialization_partition])
+def test_aot_function(partition):
+    graphs = []
+
+    def keep(module, inputs):
+        assert len([n for n in module.graph.nodes if n.op == "placeholder"]) == len(inputs)
+        graphs.append(module)
+        return module
+
+    f = aot_function(loss, keep, partition_fn=partition)
+    a, b = X.clone().requires_grad_(), X + 1
+    for _ in range(2):
+        a.grad = None
+        out = f(a, b)
+        (out["y"].sum() + out["k"].sum()).backward()
+    got, a.grad = a.grad, None
+    wanted = loss(a, b)
+    (wanted["y"].sum() + wanted["k"].sum()).backward()
+    tessera.testing.assert_close(got, a.grad, rtol=0, atol=0)
+    tessera.testing.assert_close(out, wanted, rtol=0, atol=0)
+    forward, backward = graphs
+    saved = len(forward.graph.output_node().args[0]) - 2
+    assert saved == len([n for n in backward.graph.nodes if n.op == "placeholder"]) - 2
+    assert ("aten.cos" in backward.code) is ("aten.sin" in backward.code) is (partition is not default_partition)
+
+
+def test_aot_module():
+    layer = tessera.nn.Sequential(tessera.nn.Linear(4, 3), tessera.nn.BatchNorm1d(3), tessera.nn.Tanh())
+    compiled = aot_module(layer.eval(), nop)
+    x = tessera.randn(2, 4)
+    assert tessera.equal(compiled(x), layer(x)) and len(list(compiled.parameters())) == 4
+    layer.train()
+    compiled(x).sum().backward()
+    assert layer[0].weight.grad is not None and layer[1].num_batches_tracked == 1
+
+
+def test_small_helpers():
+    assert _dynamo.utils.is_compile_supported("cpu") and not _dynamo.utils.is_compile_supported("nowhere")
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            _dynamo.utils.warn_once("once in a test")
+    assert len(seen) == 1
+    assert _dynamo.utils.same({"a": X}, {"a": X + 1e-7}) and not _dynamo.utils.same([X], [X + 1])
+    with _dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex():
+        rows = tessera.func.vmap(lambda i: X[i])(tessera.tensor([2, 0]))
+    assert rows.tolist() == X[[2, 0]].tolist()
+    assert compiler.save_cache_artifacts() is None and compiler.load_cache_artifacts(b"") is None
+    with pytest.raises(TypeError, match="expected bytes"):
+        compiler.load_cache_artifacts("a")
+    assert "max_autotune" in tessera._inductor.list_options()
+    assert tessera._inductor.list_mode_options("max-autotune")["max_autotune"] is True
+    with pytest.raises(_dynamo.exc.UserError, match="tan"):
+        _dynamo.forbid_in_graph(tessera.tan)
+        try:
+            tessera.compile(lambda x: tessera.tan(x), backend="eager")(X)
+        finally:
+            _dynamo._builtins.SPECIAL.pop(tessera.tan)

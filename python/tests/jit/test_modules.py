@@ -1,0 +1,196 @@
+"""Scripted, traced, frozen and saved modules."""
+
+import io
+from typing import List, Optional, Tuple
+
+import pytest
+import tessera
+from tessera import Tensor, nn
+
+
+class Net(nn.Module):
+    __constants__ = ["k"]
+    scale: float
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+        self.named = nn.ModuleDict({"a": nn.ReLU(), "b": nn.Tanh()})
+        self.tail = nn.Sequential(nn.Linear(4, 2), nn.Softmax(dim=-1))
+        self.k, self.scale, self.calls = 2, 0.5, 0
+        self.names: List[str] = ["x"]
+        self.register_buffer("steps", tessera.zeros(1))
+
+    def forward(self, x: Tensor, skip: Optional[Tensor] = None) -> Tensor:
+        self.calls += 1
+        for i, layer in enumerate(self.layers):
+            x = self.named["a"](layer(x)) + i
+        if skip is not None:
+            x = x + skip * self.scale
+        return self.helper(self.tail(x))
+
+    def helper(self, x: Tensor) -> Tensor:
+        return x * self.k
+
+    @tessera.jit.export
+    def doubled(self, x: Tensor) -> Tensor:
+        return x * 2
+
+    @tessera.jit.ignore
+    def in_python(self, n: int) -> int:
+        return n
+
+    @tessera.jit.unused
+    def never(self, x):
+        import os
+
+        return os.getcwd()
+
+
+def test_modules_share_parameters_and_state():
+    m = Net()
+    s = tessera.jit.script(m)
+    x = tessera.rand(3, 4)
+    assert tessera.allclose(s(x), m(x)) and tessera.allclose(s(x, x), m(x, x))
+    assert s.layers[0].weight is m.layers[0].weight and s.calls == 2
+    assert sorted(s.state_dict()) == sorted(m.state_dict())
+    assert s.doubled(x).tolist() == (x * 2).tolist() and s.in_python(4) == 4
+    with pytest.raises(tessera.jit.Error):
+        s.never(x)
+    s.eval()
+    assert not s.training and not s.tail[0].training
+    assert [n for n, _ in s.named_parameters()] == [n for n, _ in m.named_parameters()]
+
+
+@pytest.mark.parametrize("where", ["path", "buffer"])
+def test_archives_come_back_without_the_class(where, tmp_path):
+    s = tessera.jit.script(Net().eval())
+    x = tessera.rand(3, 4)
+    place = str(tmp_path / "m.pt") if where == "path" else io.BytesIO()
+    tessera.jit.save(s, place, _extra_files={"note.txt": b"text"})
+    if where == "buffer":
+        place.seek(0)
+    extra = {"note.txt": ""}
+    r = tessera.jit.load(place, _extra_files=extra)
+    assert extra["note.txt"] == b"text" and tessera.equal(r(x), s(x)) and tessera.equal(r.doubled(x), x * 2)
+    assert sorted(r.state_dict()) == sorted(s.state_dict()) and r.names == ["x"]
+
+
+LAYERS = [
+    (nn.Linear(4, 3), (2, 4)),
+    (nn.Conv1d(2, 3, 3, padding=1), (1, 2, 6)),
+    (nn.Conv2d(2, 3, 3, stride=2, padding_mode="reflect", padding=1), (1, 2, 6, 6)),
+    (nn.Conv2d(2, 4, 3, padding="same", groups=2), (1, 2, 6, 6)),
+    (nn.ConvTranspose2d(2, 3, 3, stride=2), (1, 2, 4, 4)),
+    (nn.BatchNorm1d(4), (3, 4)),
+    (nn.BatchNorm2d(2), (2, 2, 4, 4)),
+    (nn.InstanceNorm2d(2), (2, 2, 4, 4)),
+    (nn.LayerNorm(4), (3, 4)),
+    (nn.GroupNorm(2, 4), (3, 4)),
+    (nn.MaxPool2d(2), (1, 2, 4, 4)),
+    (nn.AvgPool2d(2), (1, 2, 4, 4)),
+    (nn.AdaptiveAvgPool2d((1, 1)), (1, 2, 4, 4)),
+    (nn.Dropout(0.0), (3, 4)),
+    (nn.GELU(), (3, 4)),
+    (nn.SiLU(), (3, 4)),
+    (nn.LeakyReLU(0.1), (3, 4)),
+    (nn.Hardtanh(), (3, 4)),
+    (nn.LogSoftmax(dim=1), (3, 4)),
+    (nn.Flatten(), (3, 2, 2)),
+    (nn.ZeroPad2d(1), (1, 2, 3, 3)),
+    (nn.PixelShuffle(2), (1, 4, 2, 2)),
+    (nn.GRUCell(4, 3), (2, 4)),
+    (nn.RNNCell(4, 3), (2, 4)),
+]
+
+
+@pytest.mark.parametrize("layer, shape", LAYERS, ids=[type(m).__name__ + str(i) for i, (m, _) in enumerate(LAYERS)])
+@pytest.mark.parametrize("how", ["script", "trace", "saved"])
+def test_layers_compute_the_same_compiled(layer, shape, how):
+    layer.eval()
+    x = tessera.rand(shape)
+    made = tessera.jit.trace(layer, x) if how == "trace" else tessera.jit.script(layer)
+    if how == "saved":
+        made = tessera.jit.load(io.BytesIO(made.save_to_buffer()))
+    assert tessera.allclose(made(x), layer(x), atol=1e-6)
+
+
+class Cells(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.LSTMCell(3, 4)
+
+    def forward(self, x: Tensor, h: Tensor, c: Tensor) -> Tuple[Tensor, Tensor]:
+        for i in range(x.shape[0]):
+            h, c = self.cell(x[i], (h, c))
+        return h, c
+
+
+def test_recurrent_loops_match():
+    m, x, h = Cells(), tessera.rand(5, 2, 3), tessera.zeros(2, 4)
+    for a, b in zip(tessera.jit.script(m)(x, h, h), m(x, h, h)):
+        assert tessera.allclose(a, b, atol=1e-6)
+
+
+def test_freezing_folds_attributes_and_norms():
+    m = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Dropout(0.5)).eval()
+    m[1].running_mean.uniform_(), m[1].running_var.uniform_(0.5, 2)
+    with pytest.raises(RuntimeError, match="eval"):
+        tessera.jit.freeze(tessera.jit.script(m).train())
+    f = tessera.jit.freeze(tessera.jit.script(m.eval()))
+    x = tessera.rand(1, 1, 5, 5)
+    assert tessera.allclose(f(x), m(x), atol=1e-5) and not list(f.parameters())
+    kinds = [n.kind() for n in f.graph.nodes()]
+    assert "aten::batch_norm" not in kinds and "aten::dropout" not in kinds and "prim::GetAttr" not in kinds
+
+
+def test_traces_record_the_way_taken_and_are_checked():
+    tr = tessera.jit.trace(lambda x: x + 1 if x.sum() > 0 else x - 1, tessera.ones(2))
+    assert tr(-tessera.ones(2)).tolist() == [0.0, 0.0]
+    calls = []
+
+    def changing(x):
+        calls.append(1)
+        return x * len(calls)
+
+    with pytest.raises(tessera.jit.TracingCheckError):
+        tessera.jit.trace(changing, tessera.ones(2))
+    with pytest.raises(RuntimeError, match="cannot be traced"):
+        tessera.jit.trace(lambda x: x, object())
+    assert not tessera.jit.is_tracing()
+
+
+def test_traced_modules_are_saved_with_their_parameters():
+    m = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    tr = tessera.jit.trace(m, tessera.rand(2, 3))
+    x = tessera.rand(5, 3)
+    r = tessera.jit.load(io.BytesIO(tr.save_to_buffer()))
+    assert tessera.equal(tr(x), m(x)) and tessera.equal(r(x), m(x))
+    assert sorted(r.state_dict()) == sorted(m.state_dict()) and isinstance(r[0].weight, nn.Parameter)
+
+
+def test_what_stays_in_python_cannot_be_saved():
+    class Local(nn.Module):
+        def forward(self, x: Tensor) -> int:
+            return self.stays(x.numel())
+
+        @tessera.jit.ignore
+        def stays(self, n: int) -> int:
+            return n + 1
+
+    s = tessera.jit.script(Local())
+    assert s(tessera.ones(3)) == 4
+    with pytest.raises(RuntimeError, match="Could not export Python function call 'stays'"):
+        s.save_to_buffer()
+
+
+def test_broken_archives_are_errors(tmp_path):
+    with pytest.raises(ValueError, match="does not exist"):
+        tessera.jit.load(str(tmp_path / "missing.pt"))
+    with pytest.raises(RuntimeError):
+        tessera.jit.load(io.BytesIO(b"PK\3\4 nothing"))
+    buffer = io.BytesIO()
+    tessera.save({"a": tessera.ones(2)}, buffer)
+    buffer.seek(0)
+    with pytest.raises(RuntimeError, match="constants.pkl"):
+        tessera.jit.load(buffer)

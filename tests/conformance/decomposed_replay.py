@@ -1,0 +1,53 @@
+"""Replays the recorded results of operators with every operator decomposed that has a decomposition.
+
+    python tests/conformance/decomposed_replay.py DATA USED [--plain] [arguments of replay.py]
+
+runs DATA/golden/replay.py and appends the operators that were decomposed to the file USED; --plain: without it.
+"""
+
+import pathlib
+import sys
+
+import tessera
+from tessera._decomp import core_aten_decompositions, decomposing
+from tessera.utils._python_dispatch import TorchDispatchMode
+
+
+class Decompose(TorchDispatchMode):
+    """Calls the functions of a table instead of operators, in what they call, too."""
+
+    def __init__(self, table, used):
+        super().__init__()
+        self.table, self.used, self.seen = table, used, set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        instead = self.table.get(func)
+        if instead is not None:
+            if func not in self.seen:
+                self.seen.add(func)
+                with open(self.used, "a") as file:
+                    file.write(f"{func}\n")
+            with self, tessera.no_grad():
+                return instead(*args, **(kwargs or {}))
+        whole = tessera._C._func._keep_whole(None)
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            tessera._C._func._keep_whole(whole)
+
+
+def main(data, used, *rest):
+    sys.path.insert(0, str(pathlib.Path(data) / "golden"))
+    import replay
+
+    plain = "--plain" in rest
+    sys.argv = ["replay.py", "--module", "tessera", *(a for a in rest if a != "--plain")]
+    if plain:
+        return replay.main()
+    table = core_aten_decompositions()
+    with decomposing(table), Decompose(table, used):
+        return replay.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
