@@ -1,5 +1,6 @@
 """run_decompositions(): the graph of a program, run on functional tensors into another graph."""
 
+import contextlib
 import copy
 
 import tessera
@@ -44,7 +45,39 @@ class _Run(Interpreter):
 
     def run_node(self, n):
         self.tracer.current = n
+        if n.op == "call_function" and is_symbolic(n.meta.get("val")):
+            return self._number(n)
         return super().run_node(n)
+
+    def _number(self, n):
+        """A symbolic number is as it was; what a tensor says of it gets its node now."""
+        known = n.meta["val"]
+        if n.target is tessera.ops.aten.item.default:
+            tensor = mb_unwrap(self.env[n.args[0]])
+            proxy = self.tracer.create_proxy("call_function", n.target, (tensor,), {}, name="item")
+            self.tracer.track(known, proxy)
+        return known
+
+
+def mb_unwrap(value):
+    """What a functional tensor holds; others as they are."""
+    from tessera._subclasses.functional_tensor import mb_unwrap_functional_tensor
+
+    return mb_unwrap_functional_tensor(value) if isinstance(value, tessera.Tensor) else value
+
+
+def _writes(program):
+    """Whether an operator of a program writes to a tensor."""
+    graphs = [m.graph for m in program.graph_module.modules() if isinstance(m, tessera.fx.GraphModule)]
+    schemas = ((n, getattr(n.target, "_schema", None)) for graph in graphs for n in graph.nodes)
+    return any(
+        schema is not None and (schema.is_mutable or (schema.name in _NORMS and n.args[3] is not None and n.args[5]))
+        for n, schema in schemas
+    )
+
+
+# Write to running statistics, which are their fourth argument, if their sixth says so; their schemas do not tell.
+_NORMS = ("aten::batch_norm", "aten::native_batch_norm", "aten::instance_norm")
 
 
 def _fake_mode(program):
@@ -61,6 +94,7 @@ class _Decomposition:
         from tessera._subclasses import functional_tensor
 
         self.program, self.table, self.functional = program, table, functional_tensor
+        self.writes = _writes(program)  # otherwise there is nothing to make functional
         self.mode = _fake_mode(program)
         self.tracer = _Tracer(self.mode, {})
 
@@ -71,7 +105,7 @@ class _Decomposition:
         functional = self.functional
         with (
             tessera.no_grad(), self.mode, decomposing(self.table), ProxyTorchDispatchMode(self.tracer, self.table),
-            functional.FunctionalTensorMode(),
+            functional.FunctionalTensorMode() if self.writes else contextlib.nullcontext(),
         ):  # fmt: skip
             runner = _Run(self.program, self.tracer)
             results = runner.run(*inside, enable_io_processing=False)
@@ -81,7 +115,19 @@ class _Decomposition:
             for value, spec in zip(results, self.program.graph_signature.output_specs):
                 self._result(value, spec, outputs, specs)
         self.tracer.graph.output(tuple(outputs))
+        self._check_symbols()
         return self._program(specs)
+
+    def _check_symbols(self):
+        """RuntimeError if a size that may differ has become a number on the way."""
+        env = getattr(self.mode, "shape_env", None)
+        for expr in self.program.range_constraints:
+            if env is not None and env.replace(expr) != expr:
+                guards = [f"{g.expr} ({g.sloc})" for g in env.guards if g.expr.free_symbols & expr.free_symbols]
+                raise RuntimeError(
+                    f"run_decompositions: a decomposition works for {expr} = {env.replace(expr)} alone, because of "
+                    f"{', '.join(guards[-3:])}; take the operator out of the table, or export with a fixed size"
+                )
 
     def _inputs(self):
         """Placeholders as in the old graph, and the functional tensors that the graph runs on."""
@@ -93,22 +139,20 @@ class _Decomposition:
             made = tracer.make_placeholder(node.name, value)
             made.meta["val"] = node.meta.get("val")
             is_tensor = isinstance(value, tessera.Tensor)
-            inside.append(self.functional.FunctionalTensor.to_functional(value) if is_tensor else value)
+            wraps = is_tensor and self.writes
+            inside.append(self.functional.FunctionalTensor.to_functional(value) if wraps else value)
         return inside
-
-    def _value(self, tensor):
-        return self.functional.mb_unwrap_functional_tensor(tensor) if isinstance(tensor, tessera.Tensor) else tensor
 
     def _written(self, inside):
         """(nodes, OutputSpecs) of the new values of what the program writes to."""
         values, specs = [], []
         for spec, tensor in zip(self.program.graph_signature.input_specs, inside):
             kind = _WRITTEN.get(spec.kind)
-            if kind is None or not isinstance(tensor, tessera.Tensor):
+            if kind is None or not self.writes or not isinstance(tensor, tessera.Tensor):
                 continue
             if not self.functional._functionalize_has_data_mutation(tensor):
                 continue
-            node = self.tracer.node_of(self._value(tensor))
+            node = self.tracer.node_of(mb_unwrap(tensor))
             target = spec.arg.name if kind is OutputKind.USER_INPUT_MUTATION else spec.target
             values.append(node)
             specs.append(OutputSpec(kind, TensorArgument(node.name), target))
@@ -117,7 +161,7 @@ class _Decomposition:
         return [values[i] for i in ranked], [specs[i] for i in ranked]
 
     def _result(self, value, spec, values, specs):
-        value = self._value(value)
+        value = mb_unwrap(value)
         node = self.tracer.create_arg(value)
         arg = copy.copy(spec.arg)
         if isinstance(value, tessera.Tensor) or is_symbolic(value):
@@ -152,7 +196,7 @@ class _Decomposition:
         def renamed(arg):
             if isinstance(arg, ConstantArgument) or arg.name not in names:
                 return arg
-            node = self.tracer._nodes.get(id(self._value(self.env.get(names[arg.name]))))
+            node = self.tracer._nodes.get(id(mb_unwrap(self.env.get(names[arg.name]))))
             return arg if node is None else type(arg)(node[1].name)
 
         found = []

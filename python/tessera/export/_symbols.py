@@ -10,13 +10,14 @@ from tessera.library import Library
 
 # Operators that answer with a number; tensors' own attributes do so while a program is traced.
 _library = Library("aten", "FRAGMENT")
+_known = frozenset(tessera._C._op_names())
 for _schema, _answer in (
     ("sym_size.int(Tensor self, int dim) -> SymInt", lambda self, dim: self.size(dim)),
     ("sym_stride.int(Tensor self, int dim) -> SymInt", lambda self, dim: self.stride(dim)),
     ("sym_numel(Tensor self) -> SymInt", lambda self: self.numel()),
     ("sym_storage_offset(Tensor self) -> SymInt", lambda self: self.storage_offset()),
 ):
-    if _schema.partition("(")[0] not in {name.partition("::")[2] for name in tessera._C._op_names()}:
+    if "aten::" + _schema.partition("(")[0] not in _known:
         _library.define(_schema)
         _library.impl(_schema.partition("(")[0], _answer, "CompositeExplicitAutograd")
 
@@ -26,6 +27,7 @@ def _assert_scalar(condition, message):
         raise RuntimeError(message)
 
 
+del _known
 _library.define("_assert_scalar(Scalar self, str assert_msg) -> ()")
 _library.impl("_assert_scalar", _assert_scalar, "CompositeExplicitAutograd")
 

@@ -308,13 +308,11 @@ class ExportGraphSignature:
             replace_inputs: placeholders are renamed, too.
         """
 
-        def hook(old, new, user):
-            if user.op in ("output", "input"):
-                self.replace_all_uses(old.name, new)
-            if replace_inputs and old.op == "placeholder":
-                self.replace_all_uses(old.name, new)
-
-        return hook
+        return lambda old, new, user: (
+            self.replace_all_uses(old.name, new)
+            if user.op == "output" or (replace_inputs and old.op == "placeholder")
+            else None
+        )
 
     def __str__(self):
         groups = (("inputs", self.input_specs), ("outputs", self.output_specs))

@@ -104,6 +104,15 @@ def test_equal_sizes_of_two_symbols_become_one(env):
     assert [str(g.expr) for g in env.guards] == ["Eq(s1, s0)"]
 
 
+def test_a_size_of_one_less_becomes_one_with_its_partner(env):
+    """Where the cut size is 1 it broadcasts, which hid the relation that holds at all others."""
+    dynamic = StatelessSymbolicContext([DimDynamic.DYNAMIC])
+    fake(env, 1)
+    x, y = (env.test_mode.from_tensor(tessera.empty(n), symbolic_context=dynamic) for n in (5, 6))
+    assert shown((x + y[1:]).shape) == ["s0"] and shown(y.shape) == ["s0 + 1"]
+    assert [str(g.expr) for g in env.guards] == ["Eq(s1, s0 + 1)"]
+
+
 def test_what_the_program_asks_is_a_guard_with_its_line(env):
     n = fake(env, 6).shape[0]
     assert n > 3 and (n > 4) and not n == 5

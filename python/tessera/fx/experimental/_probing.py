@@ -227,10 +227,16 @@ class _Tried:
         return not isinstance(c, bool) and self.problem.env._static(c) is None
 
 
+def _is_special(problem, base, point):
+    """Whether a size is 1 or less at a point and not at the sizes of the trace: rules have cases for it."""
+    return any(e.evaluate(point) < 2 <= e.evaluate(base) for e in problem.inputs)
+
+
 def _exclude(problem, base, good, bad):
     """Adds a guard that is true wherever the rule does what it does at the sizes of the trace, and false where it does
     something else as often as possible.
     """
+    good = [*good[:1], *(g for g in good[1:] if not _is_special(problem, good[0][0], g[0]))]
     tried = _Tried(problem, good, bad)
     best, score = None, (False, 0)
     for holds, make in tried.candidates():
