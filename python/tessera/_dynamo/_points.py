@@ -11,6 +11,7 @@ from . import _breaks, _builtins, _calls, _code, _emit, _resume, config, exc, ut
 from ._frames import Frame
 from ._raising import Observed
 from ._sources import Source
+from ._symbols import History, NeedSymbols
 from ._tracer import Tracer, modes
 from ._values import NULL, Context, Exit, Null
 from .exc import Unsupported
@@ -70,16 +71,6 @@ class Settings:
                 found = of[place] = Point(self, code, space, *key)
             return found
 
-    # numbers that are symbols: there are none in this version
-
-    def symbolic_number(self, source):
-        """Whether an int at a source is a symbol."""
-        return False
-
-    def dynamic_dimensions(self, tensor, source):
-        """Dimensions of a tensor whose sizes are left open."""
-        return ()
-
 
 class Piece:
     """One capture from a point to where its graph ends."""
@@ -125,6 +116,7 @@ class Point:
         self.parameters = [_identifier(n) for n in (*self.names, *cells)]
         self.parameters += [f"__stack{i}" for i, held in enumerate(stack) if held] + ["__closure"]
         self.entries = []
+        self.history = History()
         self.left = False  # always left to Python
         self.function = None  # a reference to the function of a start
 
@@ -162,12 +154,14 @@ class Point:
         """Compiles for these arguments: an Entry, or None if the function has to be left to Python."""
         from . import _logs
 
-        breaks = {}
+        breaks, symbolic = {}, False
         before = modes()
         while True:
-            tracer = Tracer(self.settings)
+            tracer = Tracer(self.settings, self.history, symbolic)
             try:
                 return self._attempt(tracer, args, breaks)
+            except NeedSymbols:
+                symbolic = True
             except Unsupported as error:
                 at = error.at if hasattr(error, "at") else None
                 if self.settings.fullgraph and not isinstance(error, exc.UserError):
@@ -281,6 +275,7 @@ class Point:
                 self,
             )
         entry = Entry()
+        tracer.shape_guards()
         kept = _filtered(self.settings, tracer.guards)
         entry.check, entry.texts = tracer.guards.function(self.parameters, (modes, tracer.modes_before), kept)
         entry.run = emitter.function(compiled, self.code.co_name)
@@ -325,7 +320,10 @@ def _compile_graph(settings, module, inputs, tracer, point):
     except exc.TorchDynamoException:
         raise
     except Exception as error:
-        raise exc.BackendCompilerFailed(settings.backend, error) from error
+        if not config.suppress_errors or settings.fullgraph:
+            raise exc.BackendCompilerFailed(settings.backend, error) from error
+        _logs.log.warning("A backend failed; its graph runs as it is (config.suppress_errors): %r", error)
+        compiled = module.forward
     finally:
         _local.busy = before
     if not callable(compiled):
@@ -472,6 +470,8 @@ def _miss(point, args):
 
         if point.entries:
             _logs.recompile(point, args)
+            if config.error_on_recompile:
+                raise exc.RecompileError(f"{point.code.co_name} has to be compiled again: {_logs.reasons(point, args)}")
             if len(point.entries) >= config.recompile_limit:
                 return _limit(point)
         before = getattr(_local, "busy", 0)
