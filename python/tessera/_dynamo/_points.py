@@ -6,8 +6,9 @@ import types
 import weakref
 
 import tessera
+from tessera.compiler import _stance
 
-from . import _breaks, _builtins, _calls, _code, _emit, _resume, config, exc, utils
+from . import _breaks, _builtins, _calls, _code, _emit, _logs, _resume, config, exc, utils
 from ._frames import Frame
 from ._raising import Observed
 from ._sources import Source
@@ -152,8 +153,6 @@ class Point:
 
     def capture(self, args):
         """Compiles for these arguments: an Entry, or None if the function has to be left to Python."""
-        from . import _logs
-
         breaks, symbolic = {}, False
         before = modes()
         while True:
@@ -280,8 +279,6 @@ class Point:
         entry.check, entry.texts = tracer.guards.function(self.parameters, (modes, tracer.modes_before), kept)
         entry.run = emitter.function(compiled, self.code.co_name)
         entry.graph, entry.guards, entry.reason = module, tracer.guards, reason
-        from . import _logs
-
         _logs.compiled(self, entry)
         return entry
 
@@ -309,8 +306,6 @@ def _compile_graph(settings, module, inputs, tracer, point):
     counters["stats"]["calls_captured"] += sum(
         n.op in ("call_function", "call_method", "call_module") for n in module.graph.nodes
     )
-    from . import _logs
-
     _logs.graph(point, module)
     before = getattr(_local, "busy", 0)
     _local.busy = before + 1
@@ -454,8 +449,6 @@ def run(point, args):
 
 def _miss(point, args):
     """No entry fits: captures, unless that is not wanted any more."""
-    from tessera.compiler import _stance
-
     if point.left:
         return None
     stance = _stance.current[0]
@@ -466,8 +459,6 @@ def _miss(point, args):
             )
         return None
     with _lock:
-        from . import _logs
-
         if point.entries:
             _logs.recompile(point, args)
             if config.error_on_recompile:
@@ -491,8 +482,6 @@ def _miss(point, args):
 
 
 def _limit(point):
-    from . import _logs
-
     text = (
         f"{point.code.co_name} ({point.code.co_filename}:{point.code.co_firstlineno}) was compiled "
         f"{config.recompile_limit} times (config.recompile_limit) and its arguments fit to none of them"
