@@ -601,8 +601,8 @@ const Rule* rule_of(std::string_view name) {
   return r != std::end(kRules) && r->name == name ? r : nullptr;
 }
 
-// Whether autograd follows the call. An operator with a node of its own has been recorded when it comes here; one that is
-// made of others has not.
+// Whether autograd follows the call. An operator with a node of its own has been recorded when it comes here; one that
+// is made of others has not.
 bool is_recorded(const Value* args, size_t n) {
   if (!thread_state.grad_enabled || thread_state.inference_mode || (thread_state.excluded & kAutogradKeys.bits()))
     return false;
