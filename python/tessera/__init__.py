@@ -17,6 +17,9 @@ from tessera import _C
 from tessera._lazy import attach as _attach
 from tessera.version import __version__
 
+# Modules that programs look for inside of the extension, and that are written in Python.
+_C.__path__ = [__path__[0] + "/_c_modules"]
+
 # Types, dtypes, layouts and the functions that the extension defines.
 _core_names = [name for name in _C.__dict__ if not name.startswith("_") and type(_C.__dict__[name]) is not type(_sys)]
 # Operators that are called through Python: these names come from functional.py.
