@@ -570,23 +570,16 @@ std::vector<Tensor> split_with_sizes_view(const Tensor& self, SymIntList split_s
   }
   return r;
 }
-namespace {
-// The size of all pieces but the last; 0 where the dimension has none.
-int64_t chunk_size(const Tensor& self, int64_t chunks, int64_t dim) {
+std::vector<Tensor> chunk_composite(const Tensor& self, int64_t chunks, int64_t dim) {
   TESSERA_CHECK(self.dim() > 0, "chunk expects at least a 1-dimensional tensor");
   TESSERA_CHECK(chunks > 0, "chunk expects `chunks` to be greater than 0, got: ", chunks);
-  return (self.size(dim) + chunks - 1) / chunks;
-}
-}  // namespace
-std::vector<Tensor> chunk_composite(const Tensor& self, int64_t chunks, int64_t dim) {
-  const int64_t size = chunk_size(self, chunks, dim);
+  const int64_t n = self.size(dim), size = (n + chunks - 1) / chunks;
   if (size == 0) return split_with_sizes(self, IntVector(static_cast<size_t>(chunks), 0), dim);
   return split(self, SymInt(size), dim);
 }
-std::vector<Tensor> unsafe_chunk_composite(const Tensor& self, int64_t chunks, int64_t dim) {
-  const int64_t size = chunk_size(self, chunks, dim);
-  if (size == 0) return unsafe_split_with_sizes(self, IntVector(static_cast<size_t>(chunks), 0), dim);
-  return unsafe_split(self, SymInt(size), dim);
+std::vector<Tensor> own_pieces(std::vector<Tensor> pieces) {
+  for (Tensor& t : pieces) t = clone(t);
+  return pieces;
 }
 std::vector<Tensor> unbind_int_view(const Tensor& self, int64_t dim) {
   TESSERA_CHECK_INDEX(self.dim() > 0, "Dimension specified as ", dim, " but tensor has no dimensions");

@@ -15,5 +15,6 @@ std::vector<Tensor> even_split(const Tensor& self, int64_t sections, char kind);
 std::vector<Tensor> even_split(const Tensor& self, IntList indices, char kind);
 Tensor atleast_one(const Tensor& self, int64_t rank);
 std::vector<Tensor> atleast(TensorList tensors, int64_t rank);
+std::vector<Tensor> own_pieces(std::vector<Tensor> pieces);  // copies of them
 
 }  // namespace tessera::kernels
