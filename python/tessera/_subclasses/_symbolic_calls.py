@@ -158,9 +158,13 @@ def _folded(op, args):
 
 def getitem(x, index):
     """x[index] where x is a fake tensor and sizes may be symbolic."""
+    if not _is_symbolic(x, index):
+        return _with_numbers(x, lambda: x[index])
     ops = tessera.ops.aten
     parts = list(index) if isinstance(index, tuple) else [index]
-    if any(isinstance(p, (list, Tensor, bool)) for p in parts):
+    if any(isinstance(p, bool) or (_is_mask(p) and p.dim() == 0) for p in parts):
+        return _with_numbers(x, lambda: x[index])
+    if any(isinstance(p, (list, Tensor)) for p in parts):
         return _advanced(x, parts)
     used = sum(p is not None and p is not Ellipsis for p in parts)
     if used > x.dim():
@@ -181,14 +185,30 @@ def getitem(x, index):
     return ops.alias.default(x) if all(p is Ellipsis or p == slice(None) for p in parts) else x
 
 
+def _is_symbolic(x, index):
+    """Whether there are symbols in the sizes or in the index."""
+    values = [x, *(v for p in leaves(index) for v in ((p.start, p.stop, p.step) if isinstance(p, slice) else (p,)))]
+    return any(isinstance(v, SYMBOLIC) or (is_fake(v) and _C._symbolic_shape(v) is not None) for v in values)
+
+
+def _with_numbers(x, action):
+    """action() while the indices of x are read in C++, whose sizes are numbers from now on."""
+    for size in x.shape:
+        guarded(size)
+    mode = _C._fake_mode_of(x)
+    mode._symbolic = False
+    try:
+        return action()
+    finally:
+        mode._symbolic = True
+
+
 def _is_mask(part):
     return isinstance(part, Tensor) and part.dtype is tessera.bool
 
 
 def _advanced(x, parts):
     ops = tessera.ops.aten
-    if any(isinstance(p, bool) or (_is_mask(p) and p.dim() == 0) for p in parts):
-        raise NotImplementedError("bools as indices of a tensor with symbolic sizes are not supported: use masks")
     if parts.count(Ellipsis):
         taken = sum(p.dim() if _is_mask(p) else 1 for p in parts if p is not None and p is not Ellipsis)
         at = parts.index(Ellipsis)
@@ -214,11 +234,16 @@ def _advanced(x, parts):
 def setitem(x, index, value):
     """x[index] = value where x is a fake tensor and sizes may be symbolic."""
     parts = list(index) if isinstance(index, tuple) else [index]
-    if any(isinstance(p, (list, Tensor)) for p in parts):
-        indices = [tessera.tensor(p) if isinstance(p, list) else p for p in parts]
-        if any(p is not None and not isinstance(p, Tensor) for p in indices):
-            raise NotImplementedError("writes with tensors and slices as indices to symbolic sizes are not supported")
-        value = value if isinstance(value, Tensor) else tessera.full((), value, dtype=x.dtype, device=x.device)
+    known = (Tensor, slice, int, SymInt, type(None), type(Ellipsis))
+    mixed = any(isinstance(p, Tensor) for p in parts) and not all(isinstance(p, Tensor) for p in parts)
+    if mixed or not _is_symbolic(x, index) or any(not isinstance(p, known) or isinstance(p, bool) for p in parts):
+        _with_numbers(x, lambda: x.__setitem__(index, value))
+        return
+    if isinstance(parts[0], Tensor):
+        indices = parts
+        if not isinstance(value, Tensor):
+            with _C._fake_mode_of(x):
+                value = tessera.full((), value, dtype=x.dtype, device=x.device)
         tessera.ops.aten.index_put_.default(x, indices, value)
         return
     view = getitem(x, index)

@@ -15,14 +15,11 @@ SYMBOLIC = (SymInt, SymFloat, SymBool)
 
 def leaves(value):
     """Everything in tuples, lists and dictionaries."""
-    if isinstance(value, (tuple, list)):
-        for part in value:
-            yield from leaves(part)
-    elif isinstance(value, dict):
-        for part in value.values():
-            yield from leaves(part)
-    else:
-        yield value
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if not isinstance(value, (tuple, list)):
+        return [value]
+    return [leaf for part in value for leaf in leaves(part)]
 
 
 def mapped(value, change):

@@ -451,6 +451,9 @@ class FakeTensorMode(_C._FakeModeBase, TorchDispatchMode):
             from tessera._subclasses._symbolic_calls import data_dependent
 
             return data_dependent(self, func, args, kwargs)
+        if name == "aten::nonzero_static":
+            with self:
+                return tessera.empty((kwargs["size"], args[0].dim()), dtype=tessera.int64, device=args[0].device)
         with self:
             return func._redispatch(_C._key_bits("Meta"), *args, **kwargs)
 

@@ -79,8 +79,8 @@ def compare(replay, make_mode, step, files=1):
         for case in pack.manifest["cases"][::step]:
             if case.get("sparse"):
                 continue  # other layouts have no fake form, which from_tensor() says
-            args, kwargs, _ = replay.build_call(case, pack)
             try:
+                args, kwargs, _ = replay.build_call(case, pack)
                 real = function(*args, **kwargs)
             except (RuntimeError, ValueError, TypeError, IndexError):
                 continue  # what real tensors don't have either

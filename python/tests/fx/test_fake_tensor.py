@@ -265,6 +265,14 @@ def test_meta_converter_keeps_views():
     assert a.untyped_storage()._cdata == b.untyped_storage()._cdata and convert(x) is a and convert("x") == "x"
 
 
+def test_a_module_without_data_goes_nowhere_but_by_to_empty():
+    with tessera.device("meta"):
+        module = nn.Linear(2, 3)
+    with pytest.raises(NotImplementedError, match="to_empty"):
+        module.to("cpu")
+    assert module.to("meta") is module and module.to_empty(device="cpu").weight.is_cpu
+
+
 def test_bad_arguments_are_refused(mode):
     with pytest.raises(AssertionError, match="meta device"):
         FakeTensor(mode, tessera.ones(2), "cpu")

@@ -216,6 +216,23 @@ def test_writes_keep_symbols(env):
     assert shown(x.shape) == ["s0", "s1"] and shown(x.t_().shape) == ["s1", "s0"]
 
 
+def test_indices_of_every_kind(env):
+    x, still = fake(env, 6, 8), fake(env, 6, 8, static=True)
+    rows = fake(env, 3, static=True, dtype=tessera.int64)
+    assert shown(x[rows].shape) == ["3", "s1"] and shown(x[..., rows].shape) == ["s0", "3"]
+    assert shown(x[rows, 1:].shape) == ["3", "s1 - 1"] and shown(x[None, :, -1].shape) == ["1", "s0"]
+    still[:, rows] = 1.0
+    still[True] = 2.0
+    assert still[rows, 2:].shape == (3, 6) and still[[0, 1]].shape == (2, 8)
+    x[rows] = 0.0
+    x[x > 0] = 1.0
+    assert shown(x.shape) == ["s0", "s1"]
+    x[:, rows] = 3.0
+    assert x.shape == (6, 8)
+    with pytest.raises(IndexError, match="too many indices"):
+        fake(env, 7)[0, 0]
+
+
 def test_gradients_flow_through_composites(env):
     x = fake(env, 6, 8)
     w = fake(env, 5, 8, static=True)

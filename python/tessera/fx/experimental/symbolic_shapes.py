@@ -182,8 +182,8 @@ class ShapeEnv:
     >>> from tessera.fx.experimental.symbolic_shapes import ShapeEnv
     >>> from tessera._subclasses.fake_tensor import FakeTensorMode
     >>> x = FakeTensorMode(shape_env=ShapeEnv()).from_tensor(tessera.ones(5, 3))
-    >>> tessera.cat([x, x]).flatten().shape
-    torch.Size([2*s0*s1])
+    >>> tessera.cat([x, x]).flatten().shape[0]
+    2*s0*s1
     """
 
     def __init__(

@@ -527,7 +527,7 @@ class Module:
         to(memory_format=).
 
         Only floating point and complex ones are cast, only 4-D and 5-D ones change their memory format. TypeError for
-        other dtypes.
+        other dtypes; NotImplementedError for a module on the meta device that is to go to another: see to_empty().
         """
         device, dtype, non_blocking, memory_format = _parse_to(args, kwargs)
         if dtype is not None:
@@ -546,6 +546,11 @@ class Module:
                 )
 
         def convert(t):
+            if t.is_meta and device is not None and device.type != "meta":
+                raise NotImplementedError(
+                    "Cannot copy out of meta tensor; no data! Module.to_empty() gives a module on the meta device "
+                    f"uninitialized parameters on {device}."
+                )
             to = dtype if t.is_floating_point() or t.is_complex() else None
             if memory_format is not None and t.dim() in (4, 5):
                 return t.to(device, to, non_blocking, memory_format=memory_format)
