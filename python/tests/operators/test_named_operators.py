@@ -9,7 +9,9 @@ from op_derivatives import FUNCTIONAL as DIFFERENTIABLE
 from op_samples import samples
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-FUNCTIONAL = [e for e in DIFFERENTIABLE if not e.random and not any(w in e.name for w in ("rand", "empty", "dropout", "backward"))]
+FUNCTIONAL = [
+    e for e in DIFFERENTIABLE if not e.random and not any(w in e.name for w in ("rand", "empty", "dropout", "backward"))
+]
 
 
 def named(value, count):
