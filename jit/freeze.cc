@@ -136,7 +136,7 @@ bool fold_norm(Graph& g, Block* b, Node* norm) {
   if (!beta->is_none()) shift = shift.add(beta->tensor());
   IntVector shape(static_cast<size_t>(weight->dim()), 1);
   shape[0] = -1;
-  conv->in[1] = put_constant(g, b, conv, weight->mul(scale.reshape(shape)));
+  conv->in[1] = put_constant(g, b, conv, weight->mul(scale.reshape(IntList(shape))));
   conv->in[2] = put_constant(g, b, conv, shift);
   norm->out[0]->same = conv->out[0];
   return true;

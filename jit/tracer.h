@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "jit/function.h"
+#include "tensor/dispatch/op.h"
 
 namespace tessera::jit {
 

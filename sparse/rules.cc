@@ -158,7 +158,7 @@ Tensor conjugated(const Call& c) { return with_values(c.tensor(0), conj_physical
 Tensor plus(const Call& c) {
   const bool minus = c.name == "sub";
   const size_t other = 1;
-  if (!c.args[other].is_tensor()) throw_not_served(c.op, c.tensor(0));
+  TESSERA_CHECK(c.args[other].is_tensor(), "add(sparse, dense) is not supported. Use add(dense, sparse) instead.");
   Scalar alpha = c.n > 2 ? c.scalar(2) : Scalar(1);
   if (minus) alpha = -alpha;
   const Tensor &a = c.tensor(0), &b = c.tensor(1);
@@ -601,8 +601,8 @@ const Rule* rule_of(std::string_view name) {
   return r != std::end(kRules) && r->name == name ? r : nullptr;
 }
 
-// Whether autograd follows the call. An operator with a node of its own has been recorded when it comes here; one that is
-// made of others has not.
+// Whether autograd follows the call. An operator with a node of its own has been recorded when it comes here; one that
+// is made of others has not.
 bool is_recorded(const Value* args, size_t n) {
   if (!thread_state.grad_enabled || thread_state.inference_mode || (thread_state.excluded & kAutogradKeys.bits()))
     return false;

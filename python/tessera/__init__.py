@@ -17,6 +17,9 @@ from tessera import _C
 from tessera._lazy import attach as _attach
 from tessera.version import __version__
 
+# Modules that programs look for inside of the extension, and that are written in Python.
+_C.__path__ = [__path__[0] + "/_c_modules"]
+
 # Types, dtypes, layouts and the functions that the extension defines.
 _core_names = [name for name in _C.__dict__ if not name.startswith("_") and type(_C.__dict__[name]) is not type(_sys)]
 # Operators that are called through Python: these names come from functional.py.
@@ -139,8 +142,8 @@ for _name in ("coo", "compressed", "csr", "csc", "bsr", "bsc"):
 _lazy_names.update(spmm="_C mm", dsmm="_C mm", hsmm="_C hspmm", saddmm="_C sspaddmm")
 for _name in (
     "_check", "_check_index", "_check_is_size", "_check_not_implemented", "_check_tensor_all", "_check_type",
-    "_check_value", "_check_with", "SymBool", "SymFloat", "SymInt", "sym_float", "sym_fresh_size", "sym_int", "sym_ite", "sym_max", "sym_min",
-    "sym_not", "sym_sqrt", "sym_sum",
+    "_check_value", "_check_with", "SymBool", "SymFloat", "SymInt", "sym_float", "sym_fresh_size", "sym_int",
+    "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
 ):  # fmt: skip
     _lazy_names[_name] = "_symbolic"
 for _name in ("gru", "lstm", "rnn_relu", "rnn_tanh"):

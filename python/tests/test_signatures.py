@@ -26,7 +26,8 @@ HOOK = "a hook: its caller lays down the parameters"
 TABLE = "one of a table of functions with the same parameters"
 ABSTRACT = "for subclasses to define; this one has nothing to do"
 SUBCLASSES = "subclasses decide by it"
-COMPILER = "for a compiler; scripted code runs as Python"
+COMPILER = "read by the compiler where it stands in a program; Python has nothing to do"
+EXECUTOR = "documented: for executors that specialise and optimise by what they see; there is one way here"
 CPU = "the CPU's stand-in for devices' streams: work is done when a call returns"
 INDICES = "part of the signature of the function whose other half this is; the positions are what this one is for"
 CONTEXT = "an autograd Function's context, which is passed in any case"
@@ -160,8 +161,18 @@ UNREAD = {
     "tessera.distributions.transforms.": ("y", "both ends are given; most maps need one of them"),
     "tessera.distributions.utils.lazy_property.": ("owner", "Python's protocol of descriptors"),
     "tessera.jit._marks.annotate": ("the_type", COMPILER),
-    "tessera.jit._script.ScriptFunction.__get__": ("owner", "Python's protocol of descriptors"),
-    "tessera.jit._script.script": ("example_inputs", COMPILER),
+    "tessera.jit._frontend.ScriptFunction.__get__": ("owner", "Python's protocol of descriptors"),
+    "tessera.jit._frontend.ScriptFunction.graph_for": ("args kwargs", EXECUTOR),
+    "tessera.jit._modules.RecursiveScriptModule.graph_for": ("args kwargs", EXECUTOR),
+    "tessera.jit._modules.RecursiveScriptModule.get_debug_state": ("args kwargs", EXECUTOR),
+    "tessera.jit._script.script": ("_rcb", "names are found where the function was written"),
+    "tessera.jit._archives.load": ("_restore_shapes", "documented: shapes of inputs are not kept"),
+    "tessera.jit._archives.run_frozen_optimizations": ("optimize_numerics preserved_methods", "freeze() did it"),
+    "tessera.jit._trace.": (
+        "optimize _force_outplace _module_class _compilation_unit _store_inputs _return_inputs_states",
+        EXECUTOR,
+    ),
+    "tessera.jit._script.CompilationUnit.define": ("rcb", "names are found in the caller's frame"),
     "tessera.nn.utils._computed.Computed.__call__": ("inputs", HOOK),
     "tessera.utils.benchmark.utils.fuzzer.FuzzedTensor.default_tensor_constructor": ("kwargs", HOOK),
     "tessera.package.package_importer.PackageImporter.__import__": ("locals", LOADER),

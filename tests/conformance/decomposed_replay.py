@@ -10,7 +10,12 @@ import sys
 
 import tessera
 from tessera._decomp import core_aten_decompositions, decomposing
+from tessera.utils._pytree import tree_leaves
 from tessera.utils._python_dispatch import TorchDispatchMode
+
+
+def _tensors(tree):
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, tessera.Tensor)]
 
 
 class Decompose(TorchDispatchMode):
@@ -22,7 +27,7 @@ class Decompose(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         instead = self.table.get(func)
-        if instead is not None:
+        if instead is not None and all(t.layout is tessera.strided for t in _tensors((args, kwargs))):
             if func not in self.seen:
                 self.seen.add(func)
                 with open(self.used, "a") as file:

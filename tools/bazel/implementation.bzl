@@ -17,7 +17,7 @@ linked = rule(
     provides = [CcInfo],
 )
 
-def library_with_implementation(name, srcs, hdrs, deps, implementation_deps, copts = [], **kwargs):
+def library_with_implementation(name, srcs, hdrs, deps, implementation_deps, copts = [], slow_srcs = [], slow_copts = [], **kwargs):
     """A cc_library.
 
     Args:
@@ -27,8 +27,14 @@ def library_with_implementation(name, srcs, hdrs, deps, implementation_deps, cop
       deps: what hdrs include.
       implementation_deps: what srcs include besides.
       copts: for srcs.
+      slow_srcs: more srcs, with options of their own.
+      slow_copts: those.
       **kwargs: for all rules.
     """
-    cc_library(name = name + "_implementation", srcs = srcs, hdrs = hdrs, copts = copts, deps = deps + implementation_deps, **kwargs)
+    parts = []
+    if slow_srcs:
+        cc_library(name = name + "_slow", srcs = slow_srcs, hdrs = hdrs, copts = slow_copts, deps = deps + implementation_deps, **kwargs)
+        parts = [":%s_slow" % name]
+    cc_library(name = name + "_implementation", srcs = srcs, hdrs = hdrs, copts = copts, deps = deps + implementation_deps + parts, **kwargs)
     linked(name = name + "_linked", deps = [":%s_implementation" % name], **kwargs)
     cc_library(name = name, hdrs = hdrs, deps = deps + [":%s_linked" % name], **kwargs)

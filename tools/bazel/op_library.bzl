@@ -18,6 +18,7 @@ def op_library(
         name,
         tables,
         srcs = [],
+        slow_srcs = [],
         hdrs = [],
         header = None,
         shards = 1,
@@ -42,6 +43,7 @@ def op_library(
       name: of the library.
       tables: the *.textproto files; each is a family with headers <family>_ops.h and <family>_kernels.h.
       srcs: hand-written kernels (files with SIMD code: a simd_library in deps).
+      slow_srcs: more of them, whose calls cost so much more than a call that they are compiled for size.
       hdrs: headers of this library that tables include.
       header: the header with every op of the library; default <name>.h.
       shards: number of files that each family's op objects are spread over (about 60 ops a file).
@@ -87,6 +89,8 @@ def op_library(
     library_with_implementation(
         name = name,
         srcs = ops + srcs,
+        slow_srcs = slow_srcs,
+        slow_copts = FOR_SIZE,
         hdrs = headers + hdrs,
         copts = FOR_SIZE if "ops" in for_size else [],
         deps = deps + core + ["//tensor/ops:pointwise"] + ([] if package == "tensor/ops" else ["//tensor/ops"]),  # structured.h is in tensor/ops

@@ -27,14 +27,14 @@ def _where(condition, self, other):
     return aten.where.self(condition, self, other)
 
 
-def _check_mask(self, mask):
+def _check_mask(mask):
     if mask.dtype != tessera.bool:
         raise RuntimeError(f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype}")
 
 
 @rule("_masked_fill", "masked_fill.Scalar")
 def masked_fill(self, mask, value):
-    _check_mask(self, mask)
+    _check_mask(mask)
     if isinstance(value, complex) and not self.is_complex():
         raise RuntimeError(f"value cannot be converted to type {self.dtype} without overflow")
     return aten.where.self(mask, number(self, value), self)
@@ -42,7 +42,7 @@ def masked_fill(self, mask, value):
 
 @rule("masked_fill.Tensor")
 def masked_fill_tensor(self, mask, value):
-    _check_mask(self, mask)
+    _check_mask(mask)
     if value.dim():
         raise RuntimeError(
             f"masked_fill only supports a 0-dimensional value tensor, got one of {value.dim()} dimensions"

@@ -198,16 +198,16 @@ def _hasattr(tracer, owner, name):
     return Const(True)
 
 
-@_special(setattr, object.__setattr__)
+@_special(setattr)
 @_simple
 def _setattr(tracer, owner, name, value):
     _objects.set_attribute(tracer, owner, _objects.constant(name, "the name of an attribute"), value)
     return NONE
 
 
-@_special(tessera.nn.Module.__setattr__)
+@_special(object.__setattr__, tessera.nn.Module.__setattr__)
 @_simple
-def _module_setattr(tracer, owner, name, value):
+def _store_attribute(tracer, owner, name, value):
     _objects.store_attribute(tracer, owner, name.value, value)
     return NONE
 

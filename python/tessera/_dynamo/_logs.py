@@ -49,16 +49,19 @@ def compiled(point, entry):
         _pieces.debug("PIECE of %s:\n%s", point.code.co_name, entry.run.__source_text__)
 
 
+def reasons(point, args):
+    """Which guard of each entry does not hold for the arguments."""
+    failed = [(entry, entry.check(*args)) for entry in point.entries]
+    return [e.texts[i] if i >= 0 else "a value that guards read is not there any more" for e, i in failed]
+
+
 def recompile(point, args):
     """No entry fits to the arguments."""
     if not _recompiles.isEnabledFor(logging.DEBUG) and not _listeners:
         return
-    reasons = []
-    for entry in point.entries:
-        failed = entry.check(*args)
-        reasons.append(entry.texts[failed] if failed >= 0 else "a value that guards read is not there any more")
-    _tell("recompile", point, reasons)
+    failed = reasons(point, args)
+    _tell("recompile", point, failed)
     _recompiles.debug(
         "Recompiling function %s in %s:%d\n    triggered by the following guard failure(s):\n    - %s",
-        point.code.co_name, point.code.co_filename, point.code.co_firstlineno, "\n    - ".join(reasons),
+        point.code.co_name, point.code.co_filename, point.code.co_firstlineno, "\n    - ".join(failed),
     )  # fmt: skip

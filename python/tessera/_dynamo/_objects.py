@@ -43,7 +43,7 @@ def constant(var, what):
     if isinstance(var, Const):
         return var.value
     if isinstance(var, NumberV):
-        return var.tracer.settings.specialize(var)
+        return var.tracer.specialize(var)
     if isinstance(var, Seq) and var.cls in (tuple, list, tessera.Size, set, frozenset):
         return var.cls([constant(v, what) for v in var.items])
     if isinstance(var, Obj) and not isinstance(var, Loose) and isinstance(var.value, (*BY_IDENTITY, enum.Enum)):
@@ -95,7 +95,7 @@ def truth(tracer, var):
             raise Unsupported("the truth of a tensor with several elements")
         raise Unsupported("a branch on the numbers of a tensor (data-dependent control flow)", case_name="branch")
     if isinstance(var, NumberV):
-        return tracer.settings.decide(var)
+        return tracer.decide(var)
     if isinstance(var, (Closure, Bound, Method, Partial, Context, Slice, Super, Iter, Raised)):
         return True
     cls = var.cls if isinstance(var, New) else type(var.value)

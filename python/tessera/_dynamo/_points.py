@@ -6,11 +6,13 @@ import types
 import weakref
 
 import tessera
+from tessera.compiler import _stance
 
-from . import _breaks, _builtins, _calls, _code, _emit, _resume, config, exc, utils
+from . import _breaks, _builtins, _calls, _code, _emit, _logs, _resume, config, exc, utils
 from ._frames import Frame
 from ._raising import Observed
 from ._sources import Source
+from ._symbols import History, NeedSymbols
 from ._tracer import Tracer, modes
 from ._values import NULL, Context, Exit, Null
 from .exc import Unsupported
@@ -70,16 +72,6 @@ class Settings:
                 found = of[place] = Point(self, code, space, *key)
             return found
 
-    # numbers that are symbols: there are none in this version
-
-    def symbolic_number(self, source):
-        """Whether an int at a source is a symbol."""
-        return False
-
-    def dynamic_dimensions(self, tensor, source):
-        """Dimensions of a tensor whose sizes are left open."""
-        return ()
-
 
 class Piece:
     """One capture from a point to where its graph ends."""
@@ -125,6 +117,7 @@ class Point:
         self.parameters = [_identifier(n) for n in (*self.names, *cells)]
         self.parameters += [f"__stack{i}" for i, held in enumerate(stack) if held] + ["__closure"]
         self.entries = []
+        self.history = History()
         self.left = False  # always left to Python
         self.function = None  # a reference to the function of a start
 
@@ -160,14 +153,14 @@ class Point:
 
     def capture(self, args):
         """Compiles for these arguments: an Entry, or None if the function has to be left to Python."""
-        from . import _logs
-
-        breaks = {}
+        breaks, symbolic = {}, False
         before = modes()
         while True:
-            tracer = Tracer(self.settings)
+            tracer = Tracer(self.settings, self.history, symbolic)
             try:
                 return self._attempt(tracer, args, breaks)
+            except NeedSymbols:
+                symbolic = True
             except Unsupported as error:
                 at = error.at if hasattr(error, "at") else None
                 if self.settings.fullgraph and not isinstance(error, exc.UserError):
@@ -281,12 +274,11 @@ class Point:
                 self,
             )
         entry = Entry()
+        tracer.shape_guards()
         kept = _filtered(self.settings, tracer.guards)
         entry.check, entry.texts = tracer.guards.function(self.parameters, (modes, tracer.modes_before), kept)
         entry.run = emitter.function(compiled, self.code.co_name)
         entry.graph, entry.guards, entry.reason = module, tracer.guards, reason
-        from . import _logs
-
         _logs.compiled(self, entry)
         return entry
 
@@ -314,8 +306,6 @@ def _compile_graph(settings, module, inputs, tracer, point):
     counters["stats"]["calls_captured"] += sum(
         n.op in ("call_function", "call_method", "call_module") for n in module.graph.nodes
     )
-    from . import _logs
-
     _logs.graph(point, module)
     before = getattr(_local, "busy", 0)
     _local.busy = before + 1
@@ -325,7 +315,10 @@ def _compile_graph(settings, module, inputs, tracer, point):
     except exc.TorchDynamoException:
         raise
     except Exception as error:
-        raise exc.BackendCompilerFailed(settings.backend, error) from error
+        if not config.suppress_errors or settings.fullgraph:
+            raise exc.BackendCompilerFailed(settings.backend, error) from error
+        _logs.log.warning("A backend failed; its graph runs as it is (config.suppress_errors): %r", error)
+        compiled = module.forward
     finally:
         _local.busy = before
     if not callable(compiled):
@@ -456,8 +449,6 @@ def run(point, args):
 
 def _miss(point, args):
     """No entry fits: captures, unless that is not wanted any more."""
-    from tessera.compiler import _stance
-
     if point.left:
         return None
     stance = _stance.current[0]
@@ -468,10 +459,10 @@ def _miss(point, args):
             )
         return None
     with _lock:
-        from . import _logs
-
         if point.entries:
             _logs.recompile(point, args)
+            if config.error_on_recompile:
+                raise exc.RecompileError(f"{point.code.co_name} has to be compiled again: {_logs.reasons(point, args)}")
             if len(point.entries) >= config.recompile_limit:
                 return _limit(point)
         before = getattr(_local, "busy", 0)
@@ -491,8 +482,6 @@ def _miss(point, args):
 
 
 def _limit(point):
-    from . import _logs
-
     text = (
         f"{point.code.co_name} ({point.code.co_filename}:{point.code.co_firstlineno}) was compiled "
         f"{config.recompile_limit} times (config.recompile_limit) and its arguments fit to none of them"

@@ -207,7 +207,7 @@ _TESTS = {
     "HASATTR": lambda w, n, a: f"hasattr({n}, {a[0]!r}) is {a[1]}",
     "CALL": lambda w, n, a: f"{w.bind(a[0])}({n}) == {w.constant(a[1])}",
     "SAME": lambda w, n, a: f"({n} is {w.read(a[0])}) is {a[1]}",
-    "EXPRESSION": lambda w, n, a: f"{w.bind(a[0])}({', '.join([n, *map(w.read, a[1])])})",
+    "SHAPE_ENV": lambda w, n, a: f"{w.bind(a[0])}({', '.join([n, *map(w.read, a[1])])})",
 }
 
 

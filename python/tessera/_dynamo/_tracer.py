@@ -10,6 +10,7 @@ from tessera._subclasses.fake_tensor import FakeTensorMode
 from tessera.fx import Graph, GraphModule
 
 from ._sources import Guards, Source, tensor_facts
+from ._symbols import History, NeedSymbols, Symbols
 from ._values import Bound, Cell, Const, Loose, Map, New, NumberV, Obj, Partial, Seq, Slice, TensorV
 from .exc import Unsupported
 
@@ -47,18 +48,25 @@ class Tracer:
 
     Args:
         settings: of torch.compile (fullgraph, dynamic ...), see _points.Settings.
+        history: what its place has seen before. symbolic: there may be symbols for numbers.
     """
 
     run_call = run_binary = run_compare = None  # of _calls
     frame_class = None  # of _frames
 
-    def __init__(self, settings):
-        self.settings = settings
+    def __init__(self, settings, history=None, symbolic=False):
+        self.settings, self.history = settings, history or History()
         self.graph = Graph()
         self.attributes = {}  # of the GraphModule: tensors that are constants
         self.inputs = []  # Vars whose nodes are placeholders
         self.guards = Guards()
-        self.fake = FakeTensorMode(allow_non_fake_inputs=True)
+        env = None
+        if symbolic:
+            from tessera.fx.experimental.symbolic_shapes import ShapeEnv
+
+            env = ShapeEnv()
+        self.fake = FakeTensorMode(allow_non_fake_inputs=True, shape_env=env, static_shapes=True)
+        self._symbols = Symbols(self.fake) if symbolic else None
         self.effects = {}  # (id of the object, name) -> (Var of the object, name, Var of the value)
         self.calls = []  # mutations that are not attributes: (text template, Vars)
         self._known = {}  # id of a real object -> (the object, its Var)
@@ -100,10 +108,13 @@ class Tracer:
         return made
 
     def _wrap_constant(self, value, source):
-        if type(value) is int and self.settings.symbolic_number(source):
-            return NumberV(self, self.settings.symbol(value, source), source=source)
-        if type(value) is tessera.Size:
-            return Seq([Const(n) for n in value], tessera.Size, source, value)
+        if type(value) is int and source is not None and self.history.number(value, source, self.settings.dynamic):
+            example = self.symbols().number(value, source)
+            if type(example) is not int:
+                self.guard(source, "TYPE_MATCH", int, value)
+                made = NumberV(self, example, source=source)
+                made.real = value
+                return made
         self.guard(source, "CONSTANT_MATCH", value, value)
         return Const(value, source)
 
@@ -161,11 +172,9 @@ class Tracer:
             return self.constant_tensor(value)
         if value.is_nested or value.layout is not tessera.strided:
             raise Unsupported(f"a tensor of layout {value.layout} comes into the graph")
-        dynamic = self.settings.dynamic_dimensions(value, source)
+        dynamic = self.history.dimensions(value, source, self.settings.dynamic)
         self.guard(source, "TENSOR_MATCH", tensor_facts(value, dynamic), value)
-        example = (
-            self.fake.from_tensor(value) if not dynamic else self.settings.dynamic_example(self, value, source, dynamic)
-        )
+        example = self.symbols().tensor(value, source, dynamic) if dynamic else self.fake.from_tensor(value)
         made = TensorV(self, example, source=source, cls=type(value))
         made.real = value
         self._made[id(example)] = (example, made)
@@ -179,6 +188,35 @@ class Tracer:
         made = TensorV(self, example, self._node("get_attr", name, (), {}), cls=type(value))
         self._made[id(example)] = (example, made)
         return made
+
+    def symbols(self):
+        """The Symbols of this capture. Raises: NeedSymbols if it has none yet."""
+        if self._symbols is None:
+            raise NeedSymbols
+        return self._symbols
+
+    def decide(self, var):
+        """Whether a NumberV is true; what was assumed is guarded."""
+        return bool(self._known_number(var, bool))
+
+    def specialize(self, var):
+        """The number of a NumberV; it is guarded."""
+        kind = {"SymFloat": float, "SymBool": bool}.get(type(var.example).__name__, int)
+        return self._known_number(var, kind)
+
+    @staticmethod
+    def _known_number(var, kind):
+        try:
+            return kind(var.example)
+        except RuntimeError as error:
+            raise Unsupported(f"a number that depends on numbers of tensors: {error}", case_name="branch") from None
+
+    def shape_guards(self):
+        """Adds the guard on all symbols."""
+        found = None if self._symbols is None else self._symbols.guard()
+        if found is not None:
+            function, sources = found
+            self.guard(sources[0], "SHAPE_ENV", (function, sources[1:]))
 
     def class_source(self, cls):
         """The place of a class that is known by itself."""

@@ -5,6 +5,7 @@ import inspect
 import types
 
 import tessera
+from tessera.compiler import _stance
 
 from . import _calls, _points, config, exc
 from .backends.registry import lookup_backend
@@ -190,8 +191,6 @@ def _target(fn):
 
 def call(settings, fn, args, kwargs):
     """Calls `fn` as the stance says: captured, or as it is."""
-    from tessera.compiler import _stance
-
     stance = _stance.current[0]
     if stance == "force_eager" or config.disable or _points.capturing() or disabled() or _modes_on():
         return fn(*args, **kwargs)

@@ -4,8 +4,8 @@ import enum
 
 __all__ = [
     "BackendCompilerFailed", "FailOnRecompileLimitHit", "InternalTorchDynamoError", "InvalidBackend",
-    "RecompileLimitExceeded", "ResetRequired", "TensorifyScalarRestartAnalysis", "TorchDynamoException",
-    "TorchRuntimeError", "Unsupported", "UserError", "UserErrorType",
+    "RecompileError", "RecompileLimitExceeded", "ResetRequired", "TensorifyScalarRestartAnalysis",
+    "TorchDynamoException", "TorchRuntimeError", "Unsupported", "UserError", "UserErrorType",
 ]  # fmt: skip
 
 
@@ -83,6 +83,10 @@ class Unsupported(TorchDynamoException):
 
 class RecompileLimitExceeded(Unsupported):
     """A function was compiled as often as `config.recompile_limit` allows."""
+
+
+class RecompileError(TorchDynamoException):
+    """A function would be compiled again, which config.error_on_recompile forbids."""
 
 
 class FailOnRecompileLimitHit(TorchDynamoException):

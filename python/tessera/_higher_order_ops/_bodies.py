@@ -44,6 +44,12 @@ class _BodyTracer(PythonKeyTracer):
         """As lift: bodies hold no tensors."""
         return self.lift(value).node
 
+    def _size_node(self, symbol):
+        """A symbolic size of a tensor of elsewhere is an operand, too."""
+        if symbol not in self._sizes:
+            self.lift(self._env._number(symbol))
+        return super()._size_node(symbol)
+
 
 class Body:
     """A function as a graph: `module(*operands, *lifted)` gives a tuple of tensors and numbers."""

@@ -1,7 +1,7 @@
 """`associative_scan`: all prefixes of a sequence under an associative function, in a logarithmic number of steps."""
 
 import tessera
-from tessera._higher_order_ops._operator import ControlFlow, Flat
+from tessera._higher_order_ops._operator import ControlFlow, Flat, without_values
 from tessera._higher_order_ops.scan import moved
 from tessera.utils import _pytree as pytree
 
@@ -42,8 +42,8 @@ class AssociativeScanOp(ControlFlow):
 
     def run(self, combine_fn, xs, additional_inputs=()):
         others = tuple(additional_inputs)
-        if len(xs[0]) == 0:
-            return tuple(xs)
+        if without_values(*xs) or xs[0].shape[0] == 0:
+            return tuple(tessera.empty_like(x) for x in xs)
         axes = (0,) * (2 * len(xs)) + (None,) * len(others)
 
         def combine(left, right):
@@ -56,7 +56,7 @@ class AssociativeScanOp(ControlFlow):
 
         xs, others = list(xs), list(additional_inputs)
         with _bodies.without(mode):
-            slices = [x.detach()[0] for x in xs]
+            slices = [x.new_zeros(x.shape[1:]) for x in xs]
         sample = [*_bodies.samples(mode, *slices, *slices), *others]
         (body,), lifted = _bodies.trace_bodies("associative_scan", mode, (combine_fn,), (sample,))
         others += lifted

@@ -15,7 +15,7 @@ class MapImpl(ControlFlow):
         super().__init__("map_impl")
 
     def run(self, f, xs, pos_args):
-        length = len(xs[0])
+        length = xs[0].shape[0]
         if without_values(*xs):
             return stacked((), length, tuple(f(*(x[0] for x in xs), *pos_args)))
         return stacked([tuple(f(*(x[i] for x in xs), *pos_args)) for i in range(length)], length, ())
@@ -25,7 +25,7 @@ class MapImpl(ControlFlow):
 
         xs, others = list(xs), list(pos_args)
         with _bodies.without(mode):
-            slices = [x.detach()[0] for x in xs]
+            slices = [x.new_zeros(x.shape[1:]) for x in xs]
         sample = [*_bodies.samples(mode, *slices), *others]
         (body,), lifted = _bodies.trace_bodies("map", mode, (f,), (sample,))
         module, count = body.module, len(xs)
@@ -71,7 +71,7 @@ def map(f, xs, *args):
     others, _ = pytree.tree_flatten(args)
     if not leaves or not all(isinstance(leaf, tessera.Tensor) for leaf in leaves):
         raise RuntimeError(f"Mapped xs can only consist of tensors. Got xs {leaves}.")
-    if any(leaf.dim() == 0 for leaf in leaves) or len({leaf.shape[0] for leaf in leaves}) != 1:
+    if any(leaf.dim() == 0 for leaf in leaves) or any(leaf.shape[0] != leaves[0].shape[0] for leaf in leaves):
         raise RuntimeError(
             f"Leading dimensions of mapped xs must be consistent. Got shapes {[tuple(leaf.shape) for leaf in leaves]}."
         )

@@ -24,19 +24,17 @@ class ScanOp(ControlFlow):
         super().__init__("scan")
 
     def run(self, combine_fn, init, xs, additional_inputs=()):
-        carried, length = tuple(init), len(xs[0])
-        rows, step = [], None
-        known = not without_values(*init, *xs)
-        for i in range(length if known else min(length, 1)):
+        carried, length = tuple(init), xs[0].shape[0]
+        if without_values(*init, *xs) or length == 0:  # what the results look like, from slices of zeros
+            slices = [x.new_zeros(x.shape[1:]) for x in xs]
+            step = self._step(combine_fn, carried, slices, additional_inputs)
+            return (carried if length == 0 else step[: len(init)]) + stacked((), length, step[len(init) :])
+        rows = []
+        for i in range(length):
             step = self._step(combine_fn, carried, [x[i] for x in xs], additional_inputs)
             carried = step[: len(init)]
             rows.append(step[len(init) :])
-        if known and rows:
-            return carried + stacked(rows, length, ())
-        if step is None:  # what the results look like, from slices of zeros
-            step = self._step(combine_fn, carried, [x.new_zeros(x.shape[1:]) for x in xs], additional_inputs)
-            carried = tuple(init)
-        return carried + stacked((), length, step[len(init) :])
+        return carried + stacked(rows, length, ())
 
     @staticmethod
     def _step(combine_fn, carried, slices, additional):
@@ -54,7 +52,7 @@ class ScanOp(ControlFlow):
 
         init, xs, additional = list(init), list(xs), list(additional_inputs)
         with _bodies.without(mode):
-            slices = [x.detach()[0] if len(x) else x.new_zeros(x.shape[1:]) for x in xs]
+            slices = [x.new_zeros(x.shape[1:]) for x in xs]
         sample = [*_bodies.samples(mode, *init, *slices), *additional]
         carries, count = len(init), len(init) + len(xs)
 
@@ -163,11 +161,9 @@ def scan(combine_fn, init, xs, *, dim=0, reverse=False):
 
 def moved(leaves, dim, reverse):
     """The leaves with `dim` in front, from its end if reverse. Raises: RuntimeError unless all have as many slices."""
-    sizes = {leaf.shape[dim] for leaf in leaves}
-    if len(sizes) != 1 or 0 in sizes:
-        raise RuntimeError(
-            f"expected xs to have slices in dimension {dim}, as many in each, but got the sizes {sorted(sizes)}"
-        )
+    sizes = [leaf.shape[dim] for leaf in leaves]
+    if sizes[0] == 0 or any(size != sizes[0] for size in sizes):
+        raise RuntimeError(f"expected xs to have slices in dimension {dim}, as many in each, but got the sizes {sizes}")
     leaves = [leaf.movedim(dim, 0) if dim else leaf for leaf in leaves]
     return [leaf.flip(0) for leaf in leaves] if reverse else leaves
 

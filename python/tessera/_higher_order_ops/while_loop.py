@@ -77,6 +77,10 @@ class WhileLoopOp(ControlFlow):
         if not needs_gradient:
             return self._emit(_bodies, mode, self, condition, step, given, count)
 
+        if without_values(*given):
+            return _bodies.with_gradient(
+                lambda values: self._emit(_bodies, mode, self, condition, step, values, count), _no_gradient, given
+            )
         aten = tessera.ops.aten
 
         def forward(values):
@@ -118,6 +122,13 @@ class WhileLoopOp(ControlFlow):
         )  # fmt: skip
 
 
+def _no_gradient(*_):
+    raise RuntimeError(
+        "while_loop: the number of steps of a loop over fake tensors is not known, so its gradient can't be traced; trace "
+        "without gradients, or on real tensors"
+    )
+
+
 class WhileLoopStackOutputOp(WhileLoopOp):
     """As while_loop, but what every step carried on, stacked in a new dimension 0."""
 
@@ -129,10 +140,7 @@ class WhileLoopStackOutputOp(WhileLoopOp):
         made = []
         go_on = _condition(cond_fn, carried, additional)
         if without_values(go_on):
-            raise RuntimeError(
-                "while_loop: the number of steps of a loop over fake tensors is not known, so its gradient can't be "
-                "traced; trace without gradients, or on real tensors"
-            )
+            _no_gradient()
         while go_on:
             carried = _next(body_fn, carried, additional)
             made.append(carried)

@@ -1,5 +1,7 @@
 """`library.opcheck`: whether an operator was registered right."""
 
+import importlib.util
+
 import tessera
 from tessera import _C
 from tessera._library import registration
@@ -86,29 +88,48 @@ def test_autograd_registration(op, args, kwargs, tolerance):
         )
 
 
+def _fake_mode():
+    """A mode in which sizes are numbers, except those that depend on values."""
+    from tessera._subclasses.fake_tensor import FakeTensorMode
+
+    if importlib.util.find_spec("tessera.fx.experimental.symbolic_shapes") is None:
+        return FakeTensorMode()
+    from tessera.fx.experimental.symbolic_shapes import ShapeEnv
+
+    return FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True)
+
+
+def _differs(real, fake):
+    """In what a fake output is another one than the real one, or None. Sizes that depend on values may be any."""
+    if real.dtype != fake.dtype or real.device != fake.device or real.dim() != fake.dim():
+        return True
+    known = all(isinstance(n, int) for n in fake.shape)
+    if any(isinstance(n, int) and n != m for n, m in zip(fake.shape, real.shape)):
+        return True
+    return known and real.numel() > 0 and real.stride() != fake.stride()
+
+
 def test_faketensor(op, args, kwargs, tolerance):
-    """On meta tensors the operator gives outputs of the same shape, strides and dtype."""
+    """On fake tensors the operator gives outputs of the same shape, strides, dtype and device."""
     given, given_kw = _copies(args, kwargs)
-
-    def to_meta(t):
-        return tessera.empty_strided(t.size(), t.stride(), dtype=t.dtype, device="meta")
-
-    meta_args, meta_kw = tuple(_map(a, to_meta) for a in given), {k: _map(v, to_meta) for k, v in given_kw.items()}
+    mode = _fake_mode()
+    fake_args = tuple(_map(a, mode.from_tensor) for a in given)
+    fake_kw = {k: _map(v, mode.from_tensor) for k, v in given_kw.items()}
     with tessera.no_grad():
         real = _outputs(op(*given, **given_kw))
-        fake = _outputs(op(*meta_args, **meta_kw))
+        with mode:
+            fake = _outputs(op(*fake_args, **fake_kw))
     if len(real) != len(fake):
         raise OpCheckError(
             f"opcheck(op, ...): test_faketensor failed: {op} has {len(real)} tensor outputs, its fake implementation "
             f"{len(fake)}"
         )
     for position, (r, f) in enumerate(zip(real, fake)):
-        if r.shape != f.shape or r.dtype != f.dtype or (r.numel() and r.stride() != f.stride()):
+        if _differs(r, f):
             raise OpCheckError(
                 f"opcheck(op, ...): test_faketensor failed: output {position} of {op} has shape {tuple(r.shape)}, "
-                f"strides "
-                f"{r.stride()}, {r.dtype}; its fake implementation gives "
-                f"{tuple(f.shape)}, {f.stride()}, {f.dtype}"
+                f"strides {r.stride()}, {r.dtype}, on {r.device}; its fake implementation gives {tuple(f.shape)}, "
+                f"{f.stride()}, {f.dtype}, on {f.device}"
             )
 
 
@@ -154,8 +175,8 @@ def test_aot_dispatch_dynamic(op, args, kwargs, tolerance):
         p.shape == s.shape and tessera.allclose(p.detach(), s.detach(), equal_nan=True, **tolerance) for p, s in pairs
     ):
         raise OpCheckError(
-            f"opcheck(op, ...): test_aot_dispatch_dynamic failed: {op} gives other outputs or gradients, or writes other "
-            "numbers, when it is traced than without"
+            f"opcheck(op, ...): test_aot_dispatch_dynamic failed: {op} gives other outputs or gradients, or writes "
+            "other numbers, when it is traced than without"
         )
 
 

@@ -80,12 +80,23 @@ def composite(mode, func, args, kwargs):
     """A composite operator. Where nobody else watches and nothing is differentiated its shape rule is asked as a whole;
     otherwise it runs as the operators that it is made of, whose numbers are found by running it at other sizes, too.
     """
+    if func._schema.name == "aten::bincount":
+        return data_dependent(mode, func, args, kwargs)
     if _C._len_torch_dispatch_stack() == 0 or _C._get_dispatch_stack_at(_C._len_torch_dispatch_stack() - 1) is mode:
         if not (
             _C.is_grad_enabled() and any(isinstance(v, Tensor) and v.requires_grad for v in leaves((args, kwargs)))
         ):
-            return call(mode, func, args, kwargs)
+            return _as_a_whole(mode, func, args, kwargs)
     return lifted(mode, func, args, kwargs)
+
+
+def _as_a_whole(mode, func, args, kwargs):
+    try:
+        return call(mode, func, args, kwargs)
+    except (RuntimeError, ValueError, TypeError):
+        # What depends on values has no rule as a whole: what it is made of has, or says what is wrong.
+        args, kwargs = mapped(list(args), guarded), mapped(kwargs, guarded)
+        return func._redispatch(_C._key_bits("Meta"), *args, **kwargs)
 
 
 # --- numbers as arguments ---
@@ -250,6 +261,7 @@ def _unknown_size(env, upper):
     symbol = value.node._expr
     env.size_like.add(symbol)
     env.constrain_symbol_range(symbol, 0, upper)
+    env._stand_ins[symbol] = min(env._stand_ins[symbol], upper)
     return symbol
 
 
@@ -323,8 +335,9 @@ def _masked_index(mode, env, func, args, kwargs):
 
 
 def _repeats(mode, env, func, args, kwargs):
-    size = kwargs.get("output_size", None)
-    t = args[0]
+    if func._overloadname != "Tensor":
+        raise NotImplementedError(f"{func}: repeats that are not known are not supported with symbolic sizes")
+    size, t = kwargs.get("output_size"), args[0]
     count = _unknown_size(env, int_oo) if size is None else as_expr(size)
     return _made(mode, env, [count], t.dtype, t.device)
 

@@ -3,7 +3,7 @@
 import tessera
 from tessera import SymBool, SymFloat, SymInt, Tensor, _C
 from tessera.fx.experimental._expressions import constant
-from tessera.fx.experimental._probing import Fitted, Problem, solve
+from tessera.fx.experimental._probing import Fitted, Problem, solve, specialize
 
 __all__ = [
     "BelowPython", "Rule", "Without", "env_of", "exprs_of", "guarded", "is_fake", "leaves", "mapped", "plain", "solved",
@@ -192,12 +192,12 @@ def _described(result):
     return structure, numbers
 
 
-_MOST_GUARDS = 64
+_MOST_GUARDS = 20
 
 
 def solved_rule(env, make_rule):
     """(structure, expressions of the numbers) of a rule, which is made anew after each guard."""
-    for _ in range(_MOST_GUARDS):
+    for count in range(_MOST_GUARDS + 2):
         rule = make_rule()
         problem = Problem(env, rule.inputs(), rule.numbers(), rule.run)
         base = problem.base()
@@ -206,6 +206,9 @@ def solved_rule(env, make_rule):
             return structure, [constant(n) for n in numbers]
         if problem.run(base) is None:
             rule.outcome(base)  # raises
+        if count >= _MOST_GUARDS:
+            specialize(problem)
+            continue
         try:
             return solve(problem)
         except Fitted:

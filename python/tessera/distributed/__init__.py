@@ -111,6 +111,9 @@ __getattr__, __dir__ = _attach(
     __name__,
     {
         "DeviceMesh": "device_mesh",
+        "GradBucket": "_reducer",
+        "Logger": "_reducer",
+        "Reducer": "_reducer",
         "breakpoint": "_breakpoint breakpoint",
         "init_device_mesh": "device_mesh",
     },

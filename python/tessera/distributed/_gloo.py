@@ -281,7 +281,7 @@ class ProcessGroupGloo(C10dBackend):
             tessera.cat(parts["indices"]).t(), tessera.cat(parts["values"]), tensor.shape
         ).coalesce()
         with tessera.no_grad():
-            tensor.detach().copy_(total)
+            tensor.copy_(total)
         return DoneWork([tensor])
 
     def allreduce_coalesced(self, tensors, opts):

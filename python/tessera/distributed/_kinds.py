@@ -49,7 +49,12 @@ class ReduceOp(metaclass=_ReduceOpMeta):
     factor = None  # of PREMUL_SUM
 
     def __init__(self, op):
-        self.op = op.op if type(op) is ReduceOp else _RedOpType(op)
+        self._op = op._op if type(op) is ReduceOp else _RedOpType(op)
+
+    @property
+    def op(self):
+        """Which one."""
+        return self._op
 
     def __eq__(self, other):
         return isinstance(other, ReduceOp) and kind_of(self) == kind_of(other)

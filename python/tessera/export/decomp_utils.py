@@ -104,9 +104,12 @@ def _composites_of_libraries():
     """{operator: its own composition} of composite operators that libraries have defined."""
     found = {}
     for name in tessera._C._op_names():
-        if not name.startswith(("aten::", "prim")) and tessera._C._has_op_kernel(name, "CompositeImplicitAutograd"):
-            namespace, _, rest = name.partition("::")
-            packet, _, overload = rest.partition(".")
-            op = getattr(getattr(getattr(tessera.ops, namespace), packet), overload or "default")
-            found[op] = op.decompose if hasattr(op, "decompose") else op
+        if name.startswith(("aten::", "prim")):
+            continue
+        namespace, _, packet = name.partition("::")
+        for overload in tessera._C._op_overloads(name):
+            full = f"{name}.{overload}" if overload else name
+            if tessera._C._has_op_kernel(full, "CompositeImplicitAutograd"):
+                op = getattr(getattr(getattr(tessera.ops, namespace), packet), overload or "default")
+                found[op] = op.decompose
     return found

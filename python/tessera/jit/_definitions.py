@@ -482,7 +482,8 @@ def _cell(name, texts):
     calls = {
         "lstm": f"torch.lstm_cell(x, [state[0], state[1]], {weights})",
         "gru": f"torch.gru_cell(x, state, {weights})",
-        "rnn": f'torch.rnn_tanh_cell(x, state, {weights}) if self.nonlinearity == "tanh" else torch.rnn_relu_cell(x, state, {weights})',
+        "rnn": f'torch.rnn_tanh_cell(x, state, {weights}) if self.nonlinearity == "tanh" '
+        f"else torch.rnn_relu_cell(x, state, {weights})",
     }
     return texts["RNNCellBase__forward"].format(
         state=state, start=start, given=given, step=step.format(**calls), name=name

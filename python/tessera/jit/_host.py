@@ -87,4 +87,6 @@ def trace_warning(what):
 def tensor_text(tensor):
     """How print() shows a tensor."""
     rows = str(tensor.detach()).removeprefix("tensor(").removesuffix(")")
-    return f"{rows}\n[ {'CPU' if tensor.is_cpu else 'CUDA'}{tensor.type().rpartition('.')[2].removesuffix('Tensor')}Type{{{','.join(map(str, tensor.shape))}}} ]"
+    kind = tensor.type().rpartition(".")[2].removesuffix("Tensor")
+    sizes = ",".join(map(str, tensor.shape))
+    return f"{rows}\n[ {'CPU' if tensor.is_cpu else 'CUDA'}{kind}Type{{{sizes}}} ]"

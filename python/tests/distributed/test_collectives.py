@@ -124,6 +124,21 @@ def test_coalesced_and_object_collectives(transport):
     assert run(body, environment=transport) == [([2.0] * 3, 16.0, [{"rank": 0}, {"rank": 1}])] * 2
 
 
+def test_sparse_tensors_add_up(transport):
+    def body(rank, world):
+        x = tessera.sparse_coo_tensor([[rank, 2]], [1.0, 2.0 + rank], (4,))
+        dist.all_reduce(x)
+        return x.to_dense().tolist()
+
+    assert run(body, environment=transport) == [[1.0, 1.0, 5.0, 0.0]] * 2
+
+
+def test_modules_inside_of_the_extension():
+    from tessera._C import _distributed_c10d, _distributed_rpc
+
+    assert _distributed_c10d.Store is dist.Store and _distributed_rpc._is_current_rpc_agent_set() is False
+
+
 def test_groups_of_groups():
     def body(rank, world):
         own, every = dist.new_subgroups(2)

@@ -344,3 +344,18 @@ def test_small_helpers():
             tessera.compile(lambda x: tessera.tan(x), backend="eager")(X)
         finally:
             _dynamo._builtins.SPECIAL.pop(tessera.tan)
+
+
+def test_settings_about_errors(caplog):
+    def bad(module, inputs):
+        raise ValueError("no such graph")
+
+    with _dynamo.config.patch(suppress_errors=True):
+        assert tessera.compile(plus, backend=bad)(X).tolist() == plus(X).tolist()
+    assert "no such graph" in caplog.text
+    f = tessera.compile(plus, backend="eager")
+    f(X)
+    with _dynamo.config.patch("error_on_recompile", True):
+        f(X)
+        with pytest.raises(_dynamo.exc.RecompileError, match=r"compiled again.*L\['x'\]"):
+            f(X.double())

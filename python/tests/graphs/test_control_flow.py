@@ -122,6 +122,41 @@ def test_while_loop_gradients_with_another_number_of_steps():
     same(gm(far), (2 * far.detach(), tessera.zeros(4)))
 
 
+def test_loops_are_exported_and_decomposed():
+    class Loops(tessera.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.l = tessera.nn.Linear(3, 3)
+
+        def forward(self, x):
+            c, y = scan(lambda c, a: (tessera.tanh(self.l(c) + a), c * 2), tessera.zeros(3), x)
+            step = lambda i, z: (i + 1, self.l(z).relu_())  # noqa: E731
+            z = while_loop(lambda i, z: i < 3, step, (tessera.zeros((), dtype=tessera.int64), c))[1]
+            return tessera.cond(z.sum() > 0, lambda z: self.l(z), lambda z: z * 2, (z,)), y
+
+    module, x = Loops(), rand(5, 3)
+    program = tessera.export.export(module, (x,))
+    core = program.run_decompositions()
+    for made in (program, core):
+        assert {hops.scan, hops.while_loop, hops.cond} <= set(targets(made.graph_module))
+        for given in (x, -x):
+            same(made.module()(given), module(given))
+    inside = [n.target for _, body in core.graph_module.named_children() for n in body.graph.nodes]
+    assert tessera.ops.aten.linear.default not in inside and tessera.ops.aten.relu_.default not in inside
+    assert tessera.ops.aten.addmm.default in inside or tessera.ops.aten.mm.default in inside
+
+
+def test_a_loop_over_fake_tensors_has_no_gradient():
+    def run(x):
+        return while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * W), (tessera.tensor(0), x))[1]
+
+    x = rand(4, grad=True)
+    options = {"tracing_mode": "fake", "_allow_non_fake_inputs": True}
+    assert hops.while_loop in targets(make_fx(run, **options)(x))
+    with pytest.raises(RuntimeError, match="number of steps"):
+        make_fx(lambda x: tessera.autograd.grad(run(x).sum(), x), **options)(x)
+
+
 def test_while_loop_rejects():
     x = rand(3)
     go = lambda i, x: i < 2  # noqa: E731

@@ -146,3 +146,19 @@ def test_dropout():
     tessera.manual_seed(4)
     assert tessera.equal(got, F.dropout(x, 0.25))
     assert tessera.equal(decomposition_table[aten.dropout.default](x, 0.25, False), x)
+
+
+def test_composites_of_libraries_and_of_those_that_are_gone():
+    from tessera.export import default_decompositions
+
+    gone = tessera.library.Library("tests_decomp_gone", "FRAGMENT")
+    gone.define("f.a(Tensor x) -> Tensor")
+    gone.impl("f.a", lambda x: x + 1)
+    del gone
+    lib = tessera.library.Library("tests_decomp", "FRAGMENT")
+    lib.define("f.a(Tensor x) -> Tensor")
+    lib.define("g(Tensor x) -> Tensor")
+    lib.impl("f.a", lambda x: x + 1)
+    table = default_decompositions().materialize()
+    assert tessera.ops.tests_decomp.f.a in table
+    assert not [op for op in table if op.namespace == "tests_decomp_gone" or op._name == "tests_decomp::g"]

@@ -166,3 +166,14 @@ def test_without_functional_form_works_on_copies():
     assert tessera.equal(functionalized(run)(rand(4)), run(rand(4)))
     with pytest.raises(RuntimeError, match="changes the shape"):
         functionalized(lambda x: x.zero_().unsqueeze_(0))(rand(2))
+
+
+def test_tensors_of_numbers_belong_to_the_function():
+    def run(x):
+        c = tessera.tensor([1.0, 2.0])
+        c.mul_(x)
+        return c
+
+    x = rand(2)
+    assert tessera.equal(functionalized(run)(x), run(x))
+    assert tessera.equal(make_fx(functionalized(run))(x)(x * 2), run(x * 2))

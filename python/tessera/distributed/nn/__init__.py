@@ -13,9 +13,10 @@ from tessera.distributed.nn.functional import (
     scatter,
 )
 
-__getattr__, __dir__ = _attach(__name__)
+__getattr__, __dir__ = _attach(__name__, {"RemoteModule": "api.remote_module"})
 
 __all__ = [
+    "RemoteModule",
     "all_gather",
     "all_reduce",
     "all_to_all",

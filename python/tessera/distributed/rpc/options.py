@@ -54,7 +54,7 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
             raise ValueError(f"num_worker_threads is at least 1, but got {num_worker_threads}")
         if _transports not in (None, ["uv"]) or _channels not in (None, ["basic"]):
             raise ValueError("there is one transport (TCP, 'uv') and one channel ('basic')")
-        self.num_worker_threads, self.device_maps, self.devices = num_worker_threads, {}, []
+        self._threads, self._maps, self._devices = num_worker_threads, {}, []
         for to, device_map in (device_maps or {}).items():
             self.set_device_map(to, device_map)
         self.set_devices(devices or [])
@@ -68,7 +68,7 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
 
         Raises: ValueError for a device that has another place, or two that have the same.
         """
-        known = self.device_maps.setdefault(to, {})
+        known = self._maps.setdefault(to, {})
         for source, target in device_map.items():
             source, target = _device(source), _device(target)
             if known.get(source, target) != target or target in [t for s, t in known.items() if s != source]:
@@ -77,4 +77,19 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
 
     def set_devices(self, devices):
         """Sets the devices of this process."""
-        self.devices = [_device(one) for one in devices]
+        self._devices = [_device(one) for one in devices]
+
+    @property
+    def num_worker_threads(self):
+        """Threads that carry out what others call."""
+        return self._threads
+
+    @property
+    def device_maps(self):
+        """For a worker's name the devices that tensors on this one's go to."""
+        return self._maps
+
+    @property
+    def devices(self):
+        """Devices of this process."""
+        return self._devices

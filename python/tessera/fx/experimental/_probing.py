@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from tessera.fx.experimental._expressions import Condition, condition, constant, function, is_unbacked
 
-__all__ = ["Fitted", "Problem", "solve"]
+__all__ = ["Fitted", "Problem", "solve", "specialize"]
 
 _LARGE = (97, 211, 1009)
 
@@ -46,6 +46,11 @@ class Problem:
         """The sizes of the trace."""
         env = self.env
         return {s: env.var_to_val.get(s, env._stand_ins.get(s)) for s in self.symbols}
+
+    def has_few_points(self):
+        """Whether the sizes can have but a few values."""
+        ranges = [self.env.var_to_range[s] for s in self.symbols]
+        return all(r.upper - r.lower < 3 for r in ranges)
 
     def points(self):
         """The sizes to try, those of the trace first: one changed, and those that are equal."""
@@ -103,6 +108,12 @@ def _constants(e):
         for atom, _ in monomial:
             for a in getattr(atom, "args", ()):
                 yield from _constants(a)
+
+
+def specialize(problem):
+    """Makes numbers of all sizes that are asked about."""
+    for s, value in problem.base().items():
+        _assume(problem, condition("==", s - value))
 
 
 def solve(problem):
@@ -252,7 +263,7 @@ def _choose_a_piece(problem, base, good):
         if 1 < len(inside) < len(good):
             found.append((len(inside), make, inside))
     best = None
-    for _, make, inside in sorted(found, key=lambda f: -f[0])[:400]:
+    for _, make, inside in sorted(found, key=lambda f: -f[0])[:60]:
         c = make()
         if tried.undecided(c) and None not in _all_fits(problem, [good[k] for k in inside]):
             best = c
@@ -288,14 +299,14 @@ def _assume(problem, c):
 def _fit(problem, at, column, values):
     """An expression that has these numbers at these points, or None; values: expressions with their numbers there."""
     if len(set(column)) == 1:
-        return constant(column[0]) if len(column) > 1 or not problem.symbols else None
+        return constant(column[0]) if len(column) > 1 or problem.has_few_points() else None
     for e, known in values:
         if known == column:
             return e
     return (
         _polynomial(problem, at, column)
         or _floor(problem, column, values)
-        or _product(problem, column, values, 4)
+        or _product(problem, column, values[:16], 3)
         or _extreme(column, values)
         or _quotient(problem, at, column, values)
     )
@@ -312,10 +323,9 @@ def _monomials(symbols, degree):
 
 def _polynomial(problem, at, column, degree=None):
     """A polynomial over the symbols."""
-    n = len(problem.symbols)
     for d in (1, 2, 3, 4) if degree is None else (degree,):
         basis = list(_monomials(problem.symbols, d))
-        if len(basis) + 2 > len(at) or (n > 3 and d > 3):
+        if len(basis) + 2 > len(at) or len(basis) > 24:
             return None
         solved = _interpolate(basis, at, column)
         if solved is not None:

@@ -19,6 +19,8 @@ class PostLocalSGDState:
         post_local_gradient_allreduce: whether later ones average over the subgroup, or not at all.
     """
 
+    __slots__ = ("iter", "post_local_gradient_allreduce", "process_group", "start_localSGD_iter", "subgroup")
+
     def __init__(self, process_group, subgroup, start_localSGD_iter, post_local_gradient_allreduce=True):
         self.process_group, self.subgroup, self.start_localSGD_iter = process_group, subgroup, start_localSGD_iter
         self.post_local_gradient_allreduce, self.iter = post_local_gradient_allreduce, 0

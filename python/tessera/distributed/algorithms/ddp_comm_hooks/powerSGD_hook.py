@@ -38,6 +38,26 @@ class PowerSGDState:
         first iteration.
     """
 
+    __slots__ = (
+        "batch_tensors_with_same_shape",
+        "compression_stats_logging_frequency",
+        "error_dict",
+        "iter",
+        "matrix_approximation_rank",
+        "min_compression_rate",
+        "next_stats_report",
+        "orthogonalization_epsilon",
+        "p_memory_dict",
+        "process_group",
+        "q_memory_dict",
+        "rng",
+        "start_powerSGD_iter",
+        "total_numel_after_compression",
+        "total_numel_before_compression",
+        "use_error_feedback",
+        "warm_start",
+    )
+
     def __init__(
         self,
         process_group,
@@ -68,12 +88,11 @@ class PowerSGDState:
         self.batch_tensors_with_same_shape = batch_tensors_with_same_shape
 
     def __getstate__(self):
-        state = dict(self.__dict__)
-        del state["process_group"]
-        return state
+        return {name: getattr(self, name) for name in self.__slots__ if name != "process_group"}
 
     def __setstate__(self, state):
-        self.__dict__.update(state)
+        for name, value in state.items():
+            setattr(self, name, value)
         self.process_group = _group_or_default_group()
 
     def maybe_increase_iter(self, bucket):

@@ -90,6 +90,8 @@ class Worker:
         role_world_size: number of those of its role.
     """
 
+    __slots__ = ("global_rank", "id", "local_rank", "role_rank", "role_world_size", "world_size")
+
     def __init__(self, local_rank, global_rank=-1, role_rank=-1, world_size=-1, role_world_size=-1):
         self.id, self.local_rank, self.global_rank = None, local_rank, global_rank
         self.role_rank, self.world_size, self.role_world_size = role_rank, world_size, role_world_size
@@ -121,6 +123,17 @@ class WorkerGroup:
     Args:
         spec: what they are.
     """
+
+    __slots__ = (
+        "group_rank",
+        "group_world_size",
+        "master_addr",
+        "master_port",
+        "spec",
+        "state",
+        "store",
+        "workers",
+    )
 
     def __init__(self, spec):
         self.spec, self.state = spec, WorkerState.INIT

@@ -1,0 +1,103 @@
+"""Numbers that are symbols in a capture: sizes of tensors, and ints among a function's arguments, that have differed or
+are said to differ.
+"""
+
+import math
+
+import tessera
+
+from . import config
+from .exc import UserError, UserErrorType
+
+
+class NeedSymbols(Exception):
+    """A capture has met the first number that is to be a symbol: it starts again with a ShapeEnv."""
+
+
+class History:
+    """What a place has seen of its arguments, and what differs from call to call."""
+
+    def __init__(self):
+        self._seen = {}  # name of a source -> its last shape or number
+        self._varying = {}  # name of a source -> dimensions that have differed, or True for a number
+
+    def dimensions(self, tensor, source, dynamic):
+        """{dimension: whether it may not become a number} of the sizes that are symbols."""
+        marked = set(getattr(tensor, "_dynamo_dynamic_indices", ()))
+        found = marked | set(getattr(tensor, "_dynamo_weak_dynamic_indices", ()))
+        own = not isinstance(tensor, (tessera.nn.Parameter, tessera.nn.Buffer))
+        if own and (dynamic is True or dynamic is None and not config.assume_static_by_default):
+            found.update(range(tensor.dim()))
+        elif own and dynamic is None and config.automatic_dynamic_shapes:
+            found |= self._differing(source.name(), tuple(tensor.shape))
+        if dynamic is False or not config.dynamic_shapes:
+            found = set(marked)
+        found -= set(getattr(tensor, "_dynamo_static_indices", ()))
+        return {d: d in marked for d in sorted(found) if tensor.shape[d] > 1}
+
+    def _differing(self, name, shape):
+        before = self._seen.get(name)
+        if before is not None and len(before) == len(shape):
+            differing = {d for d, (a, b) in enumerate(zip(before, shape)) if a != b}
+            self._varying[name] = self._varying.get(name, set()) | differing
+        self._seen[name] = shape
+        return self._varying.get(name, set())
+
+    def number(self, value, source, dynamic):
+        """Whether an int is a symbol: an argument, not an attribute of an object."""
+        if source.kind == "attr" or not source.is_local() or value in (0, 1) or dynamic is False:
+            return False
+        if dynamic is True or not config.dynamic_shapes or config.specialize_int:
+            return dynamic is True and config.dynamic_shapes and not config.specialize_int
+        name, before = source.name(), self._seen.get(source.name())
+        if isinstance(before, int) and before != value and config.automatic_dynamic_shapes:
+            self._varying[name] = True
+        self._seen[name] = value
+        return self._varying.get(name) is True
+
+
+class Symbols:
+    """The symbols of one capture."""
+
+    def __init__(self, fake):
+        from tessera.fx.experimental import symbolic_shapes
+
+        self._module, self.fake = symbolic_shapes, fake
+        self.env = fake.shape_env
+        self.inputs = []  # (fake tensor or SymInt, source)
+
+    def tensor(self, value, source, dimensions):
+        """A fake tensor with symbols for some sizes."""
+        shapes = self._module
+        kinds = [shapes.DimDynamic.DYNAMIC if d in dimensions else shapes.DimDynamic.STATIC for d in range(value.dim())]
+        limits = [shapes.RelaxedUnspecConstraint(False) if dimensions.get(d) else None for d in range(value.dim())]
+        context = shapes.StatelessSymbolicContext(kinds, constraint_sizes=limits)
+        made = self.fake.from_tensor(value, static_shapes=False, source=source.name(), symbolic_context=context)
+        self.inputs.append((made, source))
+        return made
+
+    def number(self, value, source):
+        """A SymInt."""
+        symbol = self.env.create_unspecified_symbol(value, source.name(), self._module.DimDynamic.DYNAMIC)
+        made = self.env.create_symintnode(symbol, hint=value, source=source.name())
+        if not isinstance(made, int):
+            self.inputs.append((made, source))
+        return made
+
+    def guard(self):
+        """What has to hold of the symbols: (function of the inputs, their sources), or None.
+
+        Raises: UserError if a size that was to be a symbol is a number.
+        """
+        names = [f"p{i}" for i in range(len(self.inputs))]
+        try:
+            texts = self.env.produce_guards([v for v, _ in self.inputs], names, ignore_static=False)
+        except self._module.ConstraintViolationError as error:
+            text = str(error)
+            for name, (_, source) in zip(names, self.inputs):
+                text = text.replace(f"- {name}.", f"- {source.name()}.").replace(f"- {name} ", f"- {source.name()} ")
+            raise UserError(UserErrorType.CONSTRAINT_VIOLATION, text) from None
+        if not texts:
+            return None
+        holds = eval(f"lambda {', '.join(names)}: {' and '.join(texts)}", {"math": math})
+        return holds, [source for _, source in self.inputs]

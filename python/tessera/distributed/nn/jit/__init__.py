@@ -1,0 +1,1 @@
+"""Remote modules have no compiled form; they run as Python."""

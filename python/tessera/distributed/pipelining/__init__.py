@@ -1,0 +1,26 @@
+"""Pipelines: the stages of a model in different processes, which work on parts of a batch at the same time."""
+
+from tessera._lazy import attach as _attach
+from tessera.distributed.pipelining.schedules import (
+    Schedule1F1B,
+    ScheduleDualPipeV,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
+    ScheduleLoopedBFS,
+    ScheduleZBVZeroBubble,
+)
+from tessera.distributed.pipelining.stage import PipelineStage
+
+__getattr__, __dir__ = _attach(__name__)
+
+__all__ = [
+    "PipelineStage",
+    "Schedule1F1B",
+    "ScheduleDualPipeV",
+    "ScheduleGPipe",
+    "ScheduleInterleaved1F1B",
+    "ScheduleInterleavedZeroBubble",
+    "ScheduleLoopedBFS",
+    "ScheduleZBVZeroBubble",
+]

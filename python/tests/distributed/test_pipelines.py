@@ -1,0 +1,91 @@
+"""Pipelines of every schedule give the gradients of the whole model."""
+
+import pytest
+import tessera
+import tessera.distributed as dist
+from ranks import run
+from tessera import nn
+from tessera.distributed.pipelining import PipelineStage
+from tessera.distributed.pipelining.microbatch import TensorChunkSpec, merge_chunks, split_args_kwargs_into_chunks
+from tessera.distributed.pipelining.schedules import get_schedule_class
+
+
+def layers(count):
+    tessera.manual_seed(7)
+    return [nn.Sequential(nn.Linear(5, 5), nn.Tanh()) for _ in range(count)]
+
+
+def batch():
+    generator = tessera.Generator().manual_seed(2)
+    return tessera.randn(12, 5, generator=generator), tessera.randn(12, 5, generator=generator)
+
+
+def gradients(modules):
+    return [param.grad.clone() for module in modules for param in module.parameters()]
+
+
+def loss_of(outputs, target):
+    return nn.functional.mse_loss(outputs, target)
+
+
+SCHEDULES = [
+    ("GPipe", 1),
+    ("1F1B", 1),
+    ("LoopedBFS", 2),
+    ("Interleaved1F1B", 2),
+    ("InterleavedZeroBubble", 2),
+    ("ZBVZeroBubble", 2),
+    ("DualPipeV", 2),
+]
+
+
+@pytest.mark.parametrize("name, each", SCHEDULES, ids=[name for name, _ in SCHEDULES])
+@pytest.mark.parametrize("parts", [1, 4, 6])
+def test_gradients_are_those_of_the_whole_model(name, each, parts):
+    def body(rank, world):
+        count = each * world
+        own = [rank, 2 * world - 1 - rank] if name in ("ZBVZeroBubble", "DualPipeV") else range(rank, count, world)
+        modules = layers(count)
+        stages = [PipelineStage(modules[i], i, count, tessera.device("cpu")) for i in own]
+        schedule = get_schedule_class(name)(stages if each > 1 else stages[0], parts, loss_of)
+        x, y = batch()
+        losses, out = [], None
+        for _ in range(2):
+            for module in modules:
+                module.zero_grad()
+            first, last = 0 in own, count - 1 in own
+            out = schedule.step(*([x] if first else []), **({"target": y, "losses": losses} if last else {}))
+        held = schedule.eval(*([x] if 0 in own else []))
+        return {i: gradients([modules[i]]) for i in own}, out, [one.item() for one in losses], held
+
+    found = run(body)
+    whole = layers(2 * each)
+    x, y = batch()
+    out = nn.Sequential(*whole)(x)
+    loss_of(out, y).backward()
+    got = {index: values for one in found for index, values in one[0].items()}
+    for index, module in enumerate(whole):
+        for a, b in zip(got[index], gradients([module])):
+            assert tessera.allclose(a, b, atol=1e-6)
+    outputs = [one for one in found if one[1] is not None]
+    assert len(outputs) == 1 and tessera.allclose(outputs[0][1], out, atol=1e-6) and len(outputs[0][2]) == parts
+    assert tessera.allclose(outputs[0][3], out, atol=1e-6)
+
+
+def test_parts_of_batches():
+    args, kwargs = split_args_kwargs_into_chunks(
+        (tessera.arange(6).view(2, 3), 5), {"y": tessera.arange(3)}, 3, (TensorChunkSpec(1), None)
+    )
+    assert [one[0].flatten().tolist() for one in args] == [[0, 3], [1, 4], [2, 5]] and [one[1] for one in args] == [
+        5
+    ] * 3
+    assert [one["y"].tolist() for one in kwargs] == [[0], [1], [2]]
+    assert merge_chunks([one[0] for one in args], TensorChunkSpec(1)).tolist() == [[0, 1, 2], [3, 4, 5]]
+    with pytest.raises(RuntimeError, match="cannot be cut in 4"):
+        split_args_kwargs_into_chunks((tessera.ones(3),), None, 4)
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="no schedule 'Fast'"):
+        get_schedule_class("Fast")
+    assert not dist.is_initialized()

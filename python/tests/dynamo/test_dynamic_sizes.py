@@ -1,0 +1,83 @@
+"""Sizes and numbers as symbols: fewer compilations, the same results."""
+
+import pytest
+import tessera
+from tessera import _dynamo, nn
+from tessera._dynamo.testing import CompileCounterWithBackend
+
+
+def count(function, *calls, **options):
+    """How many graphs calls take; results are compared with those of the function."""
+    counter = CompileCounterWithBackend("eager")
+    compiled = tessera.compile(function, backend=counter, **options)
+    for args in calls:
+        tessera.testing.assert_close(compiled(*args), function(*args), rtol=0, atol=0)
+    return counter.frame_count
+
+
+def rows(*counts):
+    return [(tessera.randn(n, 4),) for n in counts]
+
+
+def cut(x):
+    n = x.shape[0]
+    return x.reshape(n // 1, -1)[: n - 1].sin() + x.size(-1)
+
+
+def by_size(x):
+    return x + 1 if x.shape[0] > 4 else x - 1
+
+
+def test_a_size_that_differs_becomes_a_symbol():
+    assert count(cut, *rows(3, 5, 7, 9, 11)) == 2
+    assert count(cut, *rows(3, 5, 7), dynamic=True) == 1
+    assert count(cut, *rows(3, 5, 7), dynamic=False) == 3
+    with _dynamo.config.patch(automatic_dynamic_shapes=False):
+        assert count(cut, *rows(3, 5, 7)) == 3
+
+
+def test_branches_on_sizes_are_guarded():
+    assert count(by_size, *rows(3, 5, 2, 8, 9, 4, 1)) == 4
+
+
+def test_numbers_that_differ():
+    def f(x, k):
+        return x + tessera.arange(k).sum() if k > 2 else x - k
+
+    assert count(f, *[(tessera.ones(3), k) for k in (3, 5, 7, 9, 2, 1, 0, 20)]) <= 5
+
+
+def test_marked_sizes():
+    x = tessera.randn(5, 4)
+    _dynamo.mark_dynamic(x, 0)
+    assert count(cut, (x,), *rows(8, 9)) == 1
+    with pytest.raises(_dynamo.exc.UserError, match=r"L\['x'\].*constant \(5\)"):
+        tessera.compile(lambda x: x.view(5, 4) + tessera.ones(5, 4), backend="eager")(x)
+    y = tessera.randn(5, 4)
+    _dynamo.mark_static(y, 0)
+    assert count(cut, (y,), *rows(7), dynamic=True) == 2
+
+
+def test_behind_a_graph_break():
+    def f(x):
+        n = x.shape[0]
+        print(end="")
+        return x.reshape(n, 2, 2)
+
+    assert count(f, *rows(3, 5, 7, 9, 11)) == 3
+
+
+@pytest.mark.parametrize(
+    ("module", "shapes"),
+    [
+        (nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), [(2, 5, 16), (3, 7, 16), (4, 9, 16), (5, 6, 16)]),
+        (
+            nn.Sequential(
+                nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)
+            ),
+            [(2, 3, 8, 8), (3, 3, 9, 9), (4, 3, 12, 12)],
+        ),
+    ],
+)
+def test_models(module, shapes):
+    assert count(module.eval(), *[(tessera.randn(shape),) for shape in shapes]) == 2
