@@ -16,7 +16,7 @@ class ControlFlow(HigherOrderOperator):
     """
 
     def __call__(self, /, *args, **kwargs):
-        leaves = pytree.tree_leaves((args, kwargs))
+        leaves = without_numbers(pytree.tree_leaves((args, kwargs)))
         if tessera.overrides.has_torch_function(leaves):
             return tessera.overrides.handle_torch_function(self, leaves, *args, **kwargs)
         if any(_C._func._is_functional_tensor(leaf) for leaf in leaves):
@@ -93,6 +93,11 @@ class Flat:
         result = self.function(*pytree.tree_unflatten(list(leaves), self.spec))
         found, self.out = pytree.tree_flatten(result)
         return tuple(found)
+
+
+def without_numbers(leaves):
+    """The leaves that are no symbolic numbers: operators take these as they are, and nobody overrides them."""
+    return [leaf for leaf in leaves if not isinstance(leaf, (tessera.SymInt, tessera.SymFloat, tessera.SymBool))]
 
 
 def without_values(*tensors):

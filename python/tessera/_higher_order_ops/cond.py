@@ -4,7 +4,14 @@ import warnings
 
 import tessera
 from tessera import _C
-from tessera._higher_order_ops._operator import ControlFlow, Flat, is_symbol, metadata_differs, without_values
+from tessera._higher_order_ops._operator import (
+    ControlFlow,
+    Flat,
+    is_symbol,
+    metadata_differs,
+    without_numbers,
+    without_values,
+)
 from tessera.utils import _pytree as pytree
 
 __all__ = ["cond", "cond_op"]
@@ -18,7 +25,7 @@ class CondOp(ControlFlow):
 
     def run(self, pred, true_fn, false_fn, operands):
         operands = tuple(operands)
-        if without_values(pred):
+        if isinstance(pred, tessera.SymBool) or without_values(pred):
             results = tuple(true_fn(*operands)), tuple(false_fn(*operands))
             _check_alike(*results)
             return results[0]
@@ -88,8 +95,8 @@ def cond(pred, true_fn, false_fn, operands=()):
     tensor([2., 4.])
     """
     _check(pred, true_fn, false_fn, operands)
-    if tessera.overrides.has_torch_function(pytree.tree_leaves((pred, operands))):
-        relevant = pytree.tree_leaves((pred, operands))
+    relevant = without_numbers(pytree.tree_leaves((pred, operands)))
+    if tessera.overrides.has_torch_function(relevant):
         return tessera.overrides.handle_torch_function(cond, relevant, pred, true_fn, false_fn, operands)
     if isinstance(pred, (bool, int)):
         if _C._len_torch_dispatch_stack():

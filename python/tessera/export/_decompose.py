@@ -38,16 +38,26 @@ class _Tracer(ExportTracer):
 class _Run(Interpreter):
     """Runs the old graph."""
 
-    def __init__(self, program, tracer):
+    def __init__(self, program, tracer, table):
         super().__init__(program.graph_module, garbage_collect_values=False)
-        self.tracer = tracer
+        self.tracer, self.table = tracer, table
         self.extra_traceback = False
 
     def run_node(self, n):
         self.tracer.current = n
         if n.op == "call_function" and is_symbolic(n.meta.get("val")):
             return self._number(n)
+        if n.target is tessera.ops.aten.reshape.default and n.target not in self.table:
+            return self._reshape(n)
         return super().run_node(n)
+
+    def _reshape(self, n):
+        """A reshape as the view that it was, or as that of a copy: the trace knows which, for all sizes."""
+        old, new = n.args[0].meta["val"], n.meta["val"]
+        tensor = self.env[n.args[0]]
+        if old.untyped_storage()._cdata != new.untyped_storage()._cdata:
+            tensor = tessera.ops.aten.clone.default(tensor, memory_format=tessera.contiguous_format)
+        return tessera.ops.aten.view.default(tensor, list(new.shape))
 
     def _number(self, n):
         """A symbolic number is as it was; what a tensor says of it gets its node now."""
@@ -107,7 +117,7 @@ class _Decomposition:
             tessera.no_grad(), self.mode, decomposing(self.table), ProxyTorchDispatchMode(self.tracer, self.table),
             functional.FunctionalTensorMode() if self.writes else contextlib.nullcontext(),
         ):  # fmt: skip
-            runner = _Run(self.program, self.tracer)
+            runner = _Run(self.program, self.tracer, self.table)
             results = runner.run(*inside, enable_io_processing=False)
             self.tracer.current = None
             self.env = runner.env

@@ -2,24 +2,13 @@
 
 import ast
 import functools
-import math
 import operator
 
 import tessera
 from tessera.library import Library
 
-# Operators that answer with a number; tensors' own attributes do so while a program is traced.
+# The check of what a program says of numbers that it finds itself.
 _library = Library("aten", "FRAGMENT")
-_known = frozenset(tessera._C._op_names())
-for _schema, _answer in (
-    ("sym_size.int(Tensor self, int dim) -> SymInt", lambda self, dim: self.size(dim)),
-    ("sym_stride.int(Tensor self, int dim) -> SymInt", lambda self, dim: self.stride(dim)),
-    ("sym_numel(Tensor self) -> SymInt", lambda self: self.numel()),
-    ("sym_storage_offset(Tensor self) -> SymInt", lambda self: self.storage_offset()),
-):
-    if "aten::" + _schema.partition("(")[0] not in _known:
-        _library.define(_schema)
-        _library.impl(_schema.partition("(")[0], _answer, "CompositeExplicitAutograd")
 
 
 def _assert_scalar(condition, message):
@@ -27,7 +16,6 @@ def _assert_scalar(condition, message):
         raise RuntimeError(message)
 
 
-del _known
 _library.define("_assert_scalar(Scalar self, str assert_msg) -> ()")
 _library.impl("_assert_scalar", _assert_scalar, "CompositeExplicitAutograd")
 
@@ -42,27 +30,6 @@ def is_symbolic(value):
     return isinstance(value, _symbolic_types())
 
 
-# Functions in expressions, by the names that they have there.
-_FUNCTIONS = {
-    "floordiv": operator.floordiv, "mod": operator.mod, "truediv": operator.truediv, "pow": operator.pow,
-    "fpow": operator.pow, "max": "sym_max", "min": "sym_min", "float": "sym_float", "ite": "sym_ite",
-    "trunc": math.trunc, "floor": math.floor, "ceil": math.ceil, "round": round, "sqrt": math.sqrt,
-}  # fmt: skip
-_RELATIONS = {"==": operator.eq, "!=": operator.ne, ">=": operator.ge, ">": operator.gt}
-
-
-def _function(name):
-    found = _FUNCTIONS[name]
-    return getattr(tessera, found) if isinstance(found, str) else found
-
-
-def _sides(condition):
-    """(left, right) of `expr op 0` with positive terms on either side."""
-    kind = type(condition.expr)
-    left = {m: c for m, c in condition.expr.terms.items() if c > 0}
-    return kind(left), kind({m: -c for m, c in condition.expr.terms.items() if c <= 0})
-
-
 class SymbolNodes:
     """The nodes of symbols and of what is computed from them.
 
@@ -72,10 +39,12 @@ class SymbolNodes:
     """
 
     def __init__(self, graph, annotate):
+        from tessera.fx.experimental._number_nodes import NumberNodes
+
         self._graph, self._annotate = graph, annotate
         self._sizes = {}  # symbol -> (node of a tensor, dimension)
         self._linear = {}  # symbol -> (node of a tensor, dimension, a, b) where the size is a * symbol + b
-        self._known = {}  # expression -> node
+        self._numbers = NumberNodes(self._symbol, self._call)
         self.env = None
 
     def add_tensor(self, node, tensor):
@@ -100,7 +69,7 @@ class SymbolNodes:
         """Notes the node of a symbolic number."""
         self.env = value.node.shape_env
         if not isinstance(value.node.expr, bool):
-            self._known[value.node.expr] = node
+            self._numbers.known[value.node.expr] = node
 
     def node_of(self, value):
         """The node that computes a symbolic number; the number itself if it is fixed."""
@@ -108,15 +77,8 @@ class SymbolNodes:
         return self.of_expression(value.node.expr)
 
     def of_expression(self, expr):
-        """The node that computes an expression or condition."""
-        if isinstance(expr, (bool, int, float)):
-            return expr
-        if expr.is_number:
-            return expr.value()
-        known = self._known.get(expr)
-        if known is None:
-            known = self._known[expr] = self._make(expr)
-        return known
+        """The node that computes an expression or condition; numbers as they are."""
+        return self._numbers.of(expr)
 
     def _call(self, function, values, expr):
         """The node of a function of nodes and numbers, whose result is an expression."""
@@ -131,53 +93,6 @@ class SymbolNodes:
     def _number(self, expr):
         make = self.env.create_symfloatnode if expr.is_real else self.env.create_symintnode
         return make(expr, hint=None)
-
-    def _make(self, expr):
-        if hasattr(expr, "op"):
-            return self._condition(expr)
-        return self._symbol(expr) if expr.is_symbol else self._polynomial(expr)
-
-    def _condition(self, condition):
-        if condition.parts:
-            function = operator.and_ if condition.op == "and" else operator.or_
-            values = [self.of_expression(p) for p in condition.parts]
-            return functools.reduce(lambda a, b: self._call(function, (a, b), condition), values)
-        sides = map(self.of_expression, _sides(condition))
-        return self._call(_RELATIONS[condition.op], tuple(sides), condition)
-
-    def _polynomial(self, expr):
-        """The node of a sum of products, one operation after the other."""
-        kind, total, so_far = type(expr), None, None
-        for monomial, coefficient in sorted(expr.terms.items(), key=lambda t: not t[0]):
-            value, of_value = self._product(monomial, expr) if monomial else (coefficient, kind({(): coefficient}))
-            function = operator.add
-            if monomial and coefficient == -1 and total is not None:
-                function = operator.sub
-            elif monomial and coefficient != 1:
-                of_value = of_value * coefficient
-                value = self._call(operator.mul, (value, coefficient), of_value)
-            if total is None:
-                total, so_far = value, of_value
-            else:
-                so_far = so_far - of_value if function is operator.sub else so_far + of_value
-                total = self._call(function, (total, value), so_far)
-        return total
-
-    def _product(self, monomial, expr):
-        """(node, expression) of a product of atoms."""
-        kind, value, of_value = type(expr), None, None
-        for atom, power in monomial:
-            single = kind({((atom, 1),): 1})
-            node = self._atom(atom, single, expr)
-            for _ in range(power):
-                of_value = single if value is None else of_value * single
-                value = node if value is None else self._call(operator.mul, (value, node), of_value)
-        return value, of_value
-
-    def _atom(self, atom, single, expr):
-        if hasattr(atom, "args") and single == expr:
-            return self._call(_function(atom.name), tuple(map(self.of_expression, atom.args)), expr)
-        return self.of_expression(single)
 
     def _symbol(self, symbol):
         sym_size = tessera.ops.aten.sym_size.int
