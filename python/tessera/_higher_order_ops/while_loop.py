@@ -124,8 +124,8 @@ class WhileLoopOp(ControlFlow):
 
 def _no_gradient(*_):
     raise RuntimeError(
-        "while_loop: the number of steps of a loop over fake tensors is not known, so its gradient can't be traced; trace "
-        "without gradients, or on real tensors"
+        "while_loop: the number of steps of a loop over fake tensors is not known, so its gradient can't be traced; "
+        "trace without gradients, or on real tensors"
     )
 
 
