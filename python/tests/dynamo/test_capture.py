@@ -357,3 +357,20 @@ def test_limit_of_compilations():
             strict(X, k)
         with pytest.raises(tessera._dynamo.exc.FailOnRecompileLimitHit, match="was compiled 2 times"):
             strict(X, 5)
+
+
+def test_a_fault_of_the_capture_is_none_of_the_program(monkeypatch, caplog):
+    from tessera._dynamo import _frames
+
+    def f(x):
+        y = x + 1
+        return [y, *(y * 2,)]
+
+    def fails(frame, ins):
+        raise ZeroDivisionError("a test")
+
+    monkeypatch.setitem(_frames._TABLE, "BUILD_LIST", fails)
+    assert [t.tolist() for t in tessera.compile(f, backend="eager")(X)] == [t.tolist() for t in f(X)]
+    assert "can't be captured" in caplog.text and "a test" in caplog.text
+    with pytest.raises(tessera._dynamo.exc.Unsupported, match="the capture itself failed: ZeroDivisionError"):
+        tessera.compile(f, backend="eager", fullgraph=True)(X)
