@@ -385,7 +385,7 @@ def flat(function, args, kwargs):
     if binder is None:
         binder = _binders[code] = _make_binder(code)
     binder = types.FunctionType(binder.__code__, binder.__globals__, function.__name__, function.__defaults__)
-    binder.__kwdefaults__ = function.__kwdefaults__
+    binder.__kwdefaults__, binder.__qualname__ = function.__kwdefaults__, function.__qualname__
     return (*binder(*args, **kwargs), function.__closure__)
 
 
