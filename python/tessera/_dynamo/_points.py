@@ -172,6 +172,13 @@ class Point:
                     return None
                 breaks[at] = error
                 _logs.graph_break(self, error)
+            except exc.TorchDynamoException:
+                raise
+            except Exception as error:
+                if self.settings.fullgraph:
+                    raise exc.InternalTorchDynamoError(f"{type(error).__name__}: {error}") from error
+                _logs.log.warning("%s is left to Python: its piece can't be written: %r", self.code.co_name, error)
+                return None
             finally:
                 tracer.close()
                 _restore(before)
@@ -208,6 +215,15 @@ class Point:
             made = Unsupported(f"the program raises {error.text()}")
             made.at, made.real_stack = frame.now, [frame.summary()]
             raise made from None
+        except (exc.TorchDynamoException, NeedSymbols):
+            raise
+        except Exception as error:  # a fault of the capture must not become one of the program
+            _logs.log.warning(
+                "%s can't be captured from line %s on: %r", self.code.co_name, frame.summary().lineno, error
+            )
+            made = Unsupported(f"the capture itself failed: {type(error).__name__}: {error}", case_name="internal")
+            made.at, made.real_stack = frame.now, [frame.summary()]
+            raise made from error
         emitter = _emit.Emitter(tracer, self.parameters)
         piece = Piece(self, tracer, emitter)
         try:
@@ -369,7 +385,7 @@ def flat(function, args, kwargs):
     if binder is None:
         binder = _binders[code] = _make_binder(code)
     binder = types.FunctionType(binder.__code__, binder.__globals__, function.__name__, function.__defaults__)
-    binder.__kwdefaults__ = function.__kwdefaults__
+    binder.__kwdefaults__, binder.__qualname__ = function.__kwdefaults__, function.__qualname__
     return (*binder(*args, **kwargs), function.__closure__)
 
 
@@ -463,7 +479,8 @@ def _miss(point, args):
             _logs.recompile(point, args)
             if config.error_on_recompile:
                 raise exc.RecompileError(f"{point.code.co_name} has to be compiled again: {_logs.reasons(point, args)}")
-            if len(point.entries) >= config.recompile_limit:
+            everywhere = sum(len(p.entries) for p in point.settings.points[point.code].values())
+            if len(point.entries) >= config.recompile_limit or everywhere >= config.accumulated_recompile_limit:
                 return _limit(point)
         before = getattr(_local, "busy", 0)
         _local.busy = before + 1
@@ -484,7 +501,7 @@ def _miss(point, args):
 def _limit(point):
     text = (
         f"{point.code.co_name} ({point.code.co_filename}:{point.code.co_firstlineno}) was compiled "
-        f"{config.recompile_limit} times (config.recompile_limit) and its arguments fit to none of them"
+        f"{len(point.entries)} times (config.recompile_limit) and its arguments fit to none of them"
     )
     if point.settings.fullgraph or config.fail_on_recompile_limit_hit:
         raise exc.FailOnRecompileLimitHit(text)

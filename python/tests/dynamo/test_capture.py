@@ -357,3 +357,49 @@ def test_limit_of_compilations():
             strict(X, k)
         with pytest.raises(tessera._dynamo.exc.FailOnRecompileLimitHit, match="was compiled 2 times"):
             strict(X, 5)
+
+
+def test_a_fault_of_the_capture_is_none_of_the_program(monkeypatch, caplog):
+    from tessera._dynamo import _frames
+
+    def f(x):
+        y = x + 1
+        return [y, *(y * 2,)]
+
+    def fails(frame, ins):
+        raise ZeroDivisionError("a test")
+
+    monkeypatch.setitem(_frames._TABLE, "BUILD_LIST", fails)
+    assert [t.tolist() for t in tessera.compile(f, backend="eager")(X)] == [t.tolist() for t in f(X)]
+    assert "can't be captured" in caplog.text and "a test" in caplog.text
+    with pytest.raises(tessera._dynamo.exc.Unsupported, match="the capture itself failed: ZeroDivisionError"):
+        tessera.compile(f, backend="eager", fullgraph=True)(X)
+
+
+def test_errors_of_the_program_are_its_own():
+    def named(x, y):
+        return x @ y
+
+    compiled = tessera.compile(named, backend="eager")
+    with pytest.raises(TypeError, match=r"named\(\) missing 1 required positional argument: 'y'"):
+        compiled(X)
+    with pytest.raises(RuntimeError, match="mat1 and mat2 shapes"):
+        compiled(tessera.ones(2, 2), tessera.ones(3, 3))
+    with pytest.raises(NameError, match="undefined_name"):
+        tessera.compile(lambda x: undefined_name + x, backend="eager")(X)  # noqa: F821
+
+
+def test_threads():
+    import threading
+
+    compiled, right = tessera.compile(lambda x: (x * 2).sum(), backend="eager"), []
+
+    def work(n):
+        right.extend(compiled(tessera.ones(n)).item() == 2 * n for _ in range(20))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in (2, 3, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert right == [True] * 60
