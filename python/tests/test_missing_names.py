@@ -135,6 +135,8 @@ ONLY_RAISE = {
     "tessera.distributed._process_group._lacks.method": "what a backend lacks; third parties define what they have",
     "tessera.distributed.elastic.multiprocessing.api._raise_signal": "a signal's handler",
     "tessera.distributed._stores.Store._missing": ABSTRACT,
+    "tessera.distributed.nn.api.remote_module._refused.method": "documented: the module is elsewhere",
+    "tessera.distributed.nn.api.remote_module.RemoteModule.__getstate__": "documented: for the process that made it",
     "tessera.distributed.rpc._rref.RRef.__reduce_ex__": "documented: for remote calls, which pickle RRefs themselves",
     "tessera.distributed._stores.Store.__reduce_ex__": "documented: stores belong to their process",
     **{f"tessera.distributed._work.Work.{name}": ABSTRACT for name in ("is_completed", "wait", "result", "get_future")},

@@ -138,6 +138,7 @@ UNREAD = {
     "tessera.distributed.autograd._Out.": ("ctx", CONTEXT),
     "tessera.distributed.autograd._In.forward": ("begin", "requires a gradient, so that backward comes here"),
     "tessera.distributed._work.DoneWork.wait": ("timeout", "it has ended"),
+    "tessera.distributed.pipelining.schedules.": ("rank", "of a rule whose other schedules look at it"),
     "tessera.distributed.rendezvous.": ("kwargs", HOOK),
     "tessera._export.verifier.Verifier.check_additional": ("gm", ABSTRACT),
     "tessera._export.verifier.TrainingIRVerifier.check_valid_op": ("op", "all operators are valid there"),

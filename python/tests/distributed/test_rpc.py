@@ -1,7 +1,9 @@
 """Remote calls, references, gradients through them."""
 
 import os
+import shutil
 import socket
+import tempfile
 import time
 
 import pytest
@@ -59,18 +61,19 @@ def owned():
 
 
 def workers(body, world=2):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    folder = tempfile.mkdtemp()
 
     def worker(rank, world):
-        options = rpc.TensorPipeRpcBackendOptions(init_method=f"tcp://127.0.0.1:{port}", rpc_timeout=20)
+        options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{folder}/store", rpc_timeout=20)
         rpc.init_rpc(f"w{rank}", rank=rank, world_size=world, rpc_backend_options=options)
         result = body(rank) if rank == 0 else None
         rpc.shutdown()
         return result
 
-    return run(worker, world, backend=None)[0]
+    try:
+        return run(worker, world, backend=None)[0]
+    finally:
+        shutil.rmtree(folder)
 
 
 def test_values_errors_and_futures():
@@ -192,18 +195,17 @@ def test_a_worker_that_is_gone_is_named():
         rpc.shutdown(graceful=False)
         return True
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    folder = tempfile.mkdtemp()
 
     def worker(rank, world):
-        options = rpc.TensorPipeRpcBackendOptions(init_method=f"tcp://127.0.0.1:{port}", rpc_timeout=20)
+        options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{folder}/store", rpc_timeout=20)
         rpc.init_rpc(f"w{rank}", rank=rank, world_size=world, rpc_backend_options=options)
         if rank == 0:
             return body(rank)
         time.sleep(30)
 
     assert run(worker, 2, backend=None)[0] is True
+    shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 128, 3])

@@ -62,7 +62,7 @@ def _cut(value, spec, chunks):
             continue
         if leaf.shape[one.split_dim] < chunks:
             raise RuntimeError(
-                f"a tensor of length {leaf.shape[one.split_dim]} along dimension {one.split_dim} cannot be cut in {chunks}"
+                f"a tensor of length {leaf.shape[one.split_dim]} in dimension {one.split_dim} cannot be cut in {chunks}"
             )
         rows.append(list(leaf.tensor_split(chunks, one.split_dim)))
     return [_pytree.tree_unflatten([row[i] for row in rows], tree) for i in range(chunks)]

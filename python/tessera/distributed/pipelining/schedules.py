@@ -128,8 +128,8 @@ class _Schedule:
             stage.stage_index_to_group_rank = dict(enumerate(self._places))
             if self._places[stage.stage_index] != stage.group_rank:
                 raise ValueError(
-                    f"{type(self).__name__} has stage {stage.stage_index} at rank {self._places[stage.stage_index]}, but "
-                    f"it was made at rank {stage.group_rank}"
+                    f"{type(self).__name__} has stage {stage.stage_index} at rank {self._places[stage.stage_index]}, "
+                    f"but it was made at rank {stage.group_rank}"
                 )
         expected = self._places.count(self._any.group_rank)
         if len(stages) != expected:

@@ -26,8 +26,8 @@ class PipelineStage:
         device: where the module is.
         input_args: an example of its inputs (of one part of a batch); None: it is asked of the stage before.
         output_args: an example of its outputs; None: the module is run once.
-        group: of the processes; None: the default one. Stage i is of rank i modulo its size, unless a schedule says else.
-        dw_builder: makes a function that computes the gradients of weights of a part, where the module does that itself.
+        group: of the processes; None: the default one. Stage i is of rank i modulo its size, or as a schedule says.
+        dw_builder: makes a function that computes the gradients of a part's weights, where the module does that.
 
     Raises: ValueError for a place that there is not.
     """
