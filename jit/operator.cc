@@ -68,7 +68,7 @@ void add_arithmetic(Table& t) {
 // Random numbers, and what depends on more than its arguments.
 bool is_pure(const FunctionSchema& s, const OpInfo* info) {
   if (s.is_mutable()) return false;
-  if (info && std::string_view(info->tags).find("nondeterministic") != std::string_view::npos) return false;
+  if (info && std::string_view(info->tags()).find("nondeterministic") != std::string_view::npos) return false;
   for (const SchemaArgument& a : s.arguments)
     if (a.type.is(TypeKind::kGenerator) || a.type.without_optional().is(TypeKind::kGenerator)) return false;
   for (const SchemaArgument& r : s.returns)
@@ -111,7 +111,7 @@ Value from_default(const SchemaValue& v, TypePtr t) {
 
 const Operator* make_operator(const Entry& e) {
   auto* op = new Operator;
-  op->schema = e.info ? e.info->schema : e.schema ? e.schema : e.own;
+  op->schema = e.info ? std::string(e.info->schema()) : e.schema ? std::string(e.schema) : e.own;
   const FunctionSchema s = parse_schema(op->schema);
   op->name = s.name, op->overload = s.overload;
   op->info = e.info, op->builtin = e.builtin;
