@@ -111,7 +111,7 @@ Value from_default(const SchemaValue& v, TypePtr t) {
 
 const Operator* make_operator(const Entry& e) {
   auto* op = new Operator;
-  op->schema = e.info ? e.info->schema() : e.schema ? e.schema : e.own;
+  op->schema = e.info ? std::string(e.info->schema()) : e.schema ? std::string(e.schema) : e.own;
   const FunctionSchema s = parse_schema(op->schema);
   op->name = s.name, op->overload = s.overload;
   op->info = e.info, op->builtin = e.builtin;
