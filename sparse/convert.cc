@@ -17,11 +17,17 @@ struct Elements {
   Tensor values;              // (n, [block, block,] dense...)
 };
 
+// Negative unless 0 <= v < size, for the sign of many of them at once.
+uint64_t outside(int64_t v, int64_t size) {
+  return static_cast<uint64_t>(v) | (static_cast<uint64_t>(size) - 1 - static_cast<uint64_t>(v));
+}
+
 void check_inside(const Tensor& places, int64_t size) {
   const int64_t* p = places.data<int64_t>();
-  bool good = true;
-  for (int64_t i = 0; i < places.numel(); ++i) good &= static_cast<uint64_t>(p[i]) < static_cast<uint64_t>(size);
-  TESSERA_CHECK_INDEX(good, "an index of a sparse tensor is outside of its dimension of size ", size,
+  uint64_t signs = 0;
+  for (int64_t i = 0; i < places.numel(); ++i) signs |= outside(p[i], size);
+  TESSERA_CHECK_INDEX(static_cast<int64_t>(signs) >= 0,
+                      "an index of a sparse tensor is outside of its dimension of size ", size,
                       "; make it with check_invariants=True to see which");
 }
 
@@ -265,13 +271,13 @@ Tensor flat_places(const Tensor& indices, IntList sizes) {
     const int64_t size = sizes[static_cast<size_t>(d)];
     std::atomic<bool> good{true};
     parallel_ranges(nnz, 1 << 16, [&](int64_t begin, int64_t end) {
-      bool inside = true;
+      uint64_t signs = 0;
       for (int64_t k = begin; k < end; ++k) {
-        inside &= static_cast<uint64_t>(in[k]) < static_cast<uint64_t>(size);
+        signs |= outside(in[k], size);
         p[k] = static_cast<int64_t>(static_cast<uint64_t>(p[k]) * static_cast<uint64_t>(size) +
                                     static_cast<uint64_t>(in[k]));
       }
-      if (!inside) good = false;
+      if (static_cast<int64_t>(signs) < 0) good = false;
     });
     TESSERA_CHECK_INDEX(good, "an index of a sparse tensor is outside of its dimension ", d, " of size ", size,
                         "; make it with check_invariants=True to see which");
@@ -536,7 +542,8 @@ Rows rows_of(const Tensor& matrix, bool transposed) {
     if (transposed) t = transposed_any(t, 0, 1);
     const Tensor c = coalesced(t);
     const Tensor n = numbers(members(c).compressed);
-    const Tensor places = flat_places(n, c.sizes());  // checks
+    check_inside(contiguous(select(n, 0, 0)), c.size(0));
+    check_inside(contiguous(select(n, 0, 1)), c.size(1));
     const int64_t nnz = n.size(1);
     return {pointers_of(n.data<int64_t>(), nnz, c.size(0)), contiguous(select(n, 0, 1)),
             contiguous(resolve_neg(resolve_conj(members(c).values))), c.size(0), c.size(1)};

@@ -473,22 +473,28 @@ Tensor spdiags(const Tensor& diagonals, const Tensor& offsets, SymIntList shape,
   std::sort(seen.begin(), seen.end());
   TESSERA_CHECK(std::adjacent_find(seen.begin(), seen.end()) == seen.end(), "Offset tensor contains duplicate values");
   const int64_t height = shape.ints()[0], width = shape.ints()[1], length = d.size(1);
-  IntVector rows, columns, from;
+  const auto range = [&](int64_t offset) {  // columns of a diagonal
+    const bool inside = offset < width && offset > -height;
+    const int64_t first = std::max<int64_t>(0, offset);
+    return std::pair(first, inside ? std::max(first, std::min({length, width, height + offset})) : first);
+  };
+  int64_t nnz = 0;
+  for (int64_t k = 0; k < list.numel(); ++k) {
+    const auto [first, last] = range(list.data<int64_t>()[k]);
+    nnz += last - first;
+  }
+  const Tensor indices = empty_kernel(IntVector{2, nnz}, DType::kInt64);
+  const Tensor places = empty_kernel(IntVector{nnz}, DType::kInt64);
+  int64_t *rows = indices.data<int64_t>(), *columns = rows + nnz, *from = places.data<int64_t>();
   for (int64_t k = 0; k < list.numel(); ++k) {
     const int64_t offset = list.data<int64_t>()[k];
-    if (offset >= width || offset <= -height) continue;
-    for (int64_t c = std::max<int64_t>(0, offset); c < std::min({length, width, height + offset}); ++c) {
-      rows.push_back(c - offset);
-      columns.push_back(c);
-      from.push_back(k * length + c);
+    const auto [first, last] = range(offset);
+    for (int64_t c = first; c < last; ++c) {
+      *rows++ = c - offset;
+      *columns++ = c;
+      *from++ = k * length + c;
     }
   }
-  const int64_t nnz = static_cast<int64_t>(rows.size());
-  const Tensor indices = empty_kernel(IntVector{2, nnz}, DType::kInt64),
-               places = empty_kernel(IntVector{nnz}, DType::kInt64);
-  std::copy(rows.begin(), rows.end(), indices.data<int64_t>());
-  std::copy(columns.begin(), columns.end(), indices.data<int64_t>() + nnz);
-  std::copy(from.begin(), from.end(), places.data<int64_t>());
   const Tensor values = index_select(reshape(d, {-1}), 0, places);
   const Tensor r = _sparse_coo_of(indices, values, shape, false);
   return as == Layout::kSparseCoo ? r : to_sparse_any(r, as, std::nullopt, std::nullopt);

@@ -205,11 +205,7 @@ def storage_type(self):
 
 
 def to_sparse_coo(self):
-    """The tensor in COO layout; self if it is.
-
-    >>> tessera.tensor([[0.0, 2.0]]).to_sparse_coo().values()
-    tensor([2.])
-    """
+    """The tensor in COO layout; self if it is."""
     return self.to_sparse()
 
 

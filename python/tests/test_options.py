@@ -71,9 +71,9 @@ def test_factories_refuse_layouts_that_there_are_no_tensors_of(name):
     windows = name.startswith("aten::windows_")  # documented: a wrong value
     with pytest.raises(
         ValueError if windows else NotImplementedError,
-        match="strided tensors only" if windows else r"layout=torch\.(sparse_coo|_mkldnn) is not supported",
+        match="strided tensors only" if windows else r"layout=torch\.(sparse_coo|jagged) is not supported",
     ):
-        op(**given, layout=tessera._mkldnn if name in ANY_LAYOUT else SPARSE)
+        op(**given, layout=tessera.jagged if name in ANY_LAYOUT else SPARSE)
     assert op(**{k: v for k, v in given.items()}, layout=tessera.strided).layout == tessera.strided
 
 

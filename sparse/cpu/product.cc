@@ -35,6 +35,22 @@ HWY_INLINE void AddColumns(D d, const int64_t* columns, const T* values, int64_t
   for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[v], d, out + static_cast<size_t>(v) * lanes);
 }
 
+// One vector of a row: terms go to four sums in turn, which do not wait for each other.
+template <class D, class T>
+HWY_INLINE void AddColumn(D d, const int64_t* columns, const T* values, int64_t begin, int64_t end, const T* b,
+                          int64_t n, T* out) {
+  auto s0 = hn::Zero(d), s1 = hn::Zero(d), s2 = hn::Zero(d), s3 = hn::Zero(d);
+  int64_t k = begin;
+  for (; k + 4 <= end; k += 4) {
+    s0 = hn::MulAdd(hn::Set(d, values[k]), hn::LoadU(d, b + columns[k] * n), s0);
+    s1 = hn::MulAdd(hn::Set(d, values[k + 1]), hn::LoadU(d, b + columns[k + 1] * n), s1);
+    s2 = hn::MulAdd(hn::Set(d, values[k + 2]), hn::LoadU(d, b + columns[k + 2] * n), s2);
+    s3 = hn::MulAdd(hn::Set(d, values[k + 3]), hn::LoadU(d, b + columns[k + 3] * n), s3);
+  }
+  for (; k < end; ++k) s0 = hn::MulAdd(hn::Set(d, values[k]), hn::LoadU(d, b + columns[k] * n), s0);
+  hn::StoreU(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)), d, out);
+}
+
 template <class T>
 HWY_INLINE void MultiplyLine(const int64_t* columns, const T* values, int64_t begin, int64_t end, const T* b, int64_t n,
                              T* out) {
@@ -46,7 +62,7 @@ HWY_INLINE void MultiplyLine(const int64_t* columns, const T* values, int64_t be
     AddColumns<4>(d, columns, values, begin, end, b + j, n, out + j);
     j += 4 * lanes;
   }
-  for (; j + lanes <= n; j += lanes) AddColumns<1>(d, columns, values, begin, end, b + j, n, out + j);
+  for (; j + lanes <= n; j += lanes) AddColumn(d, columns, values, begin, end, b + j, n, out + j);
   if (j == n) return;
   std::fill(out + j, out + n, T(0));
   for (int64_t k = begin; k < end; ++k) {

@@ -160,12 +160,12 @@ PyObject* tensor_to_ndarray(const Tensor& given, bool force) {
   }
   TESSERA_CHECK(!(t.requires_grad() && grad_mode_enabled()) && !t.requires_grad(),
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
+  TESSERA_CHECK_TYPE(t.layout() == Layout::kStrided, "can't convert ", layout_name(t.layout()),
+                     " layout tensor to numpy. Use Tensor.to_dense() first.");
   TESSERA_CHECK(t.numel() == 0 || !t.is_cpu() || t.data_ptr(),
                 "Cannot access data pointer of Tensor that doesn't have storage");
   TESSERA_CHECK_TYPE(t.is_cpu(), "can't convert ", t.device().str(),
                      " device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.");
-  TESSERA_CHECK_TYPE(t.layout() == Layout::kStrided, "can't convert ", layout_name(t.layout()),
-                     " layout tensor to numpy. Use Tensor.to_dense() first.");
   TESSERA_CHECK(!t.is_conj(),
                 "Can't call numpy() on Tensor that has conjugate bit set. Use tensor.resolve_conj().numpy() instead.");
   TESSERA_CHECK(!t.is_neg(),
