@@ -7,10 +7,10 @@
 
 namespace tessera::kernels {
 
-inline Tensor copied(const Tensor& view) { return clone(view, MemoryFormat::kContiguous); }
-inline std::vector<Tensor> copied(const std::vector<Tensor>& views) {
+inline Tensor copy_of_view(const Tensor& view) { return clone(view, MemoryFormat::kContiguous); }
+inline std::vector<Tensor> copy_of_view(const std::vector<Tensor>& views) {
   std::vector<Tensor> r;
-  for (const Tensor& v : views) r.push_back(copied(v));
+  for (const Tensor& v : views) r.push_back(copy_of_view(v));
   return r;
 }
 
