@@ -538,7 +538,9 @@ PyObject* py_make_wrapper(PyObject*, PyObject* const* args, Py_ssize_t n, PyObje
     checked_numel(sizes);
     const DType dtype = dtype_arg("_make_wrapper_subclass", a[5]).value_or(default_dtype());
     const Device device = device_arg("_make_wrapper_subclass", a[7]).value_or(Device());
-    auto impl = make_tensor_impl(StorageImpl::without_data(device, 0), dtype, device, backend_key(device.type));
+    Storage nothing = StorageImpl::without_data(device, device.is_cpu());
+    if (device.is_cpu()) nothing->resize(0);  // shrunk: who reaches for data is refused
+    auto impl = make_tensor_impl(std::move(nothing), dtype, device, backend_key(device.type));
     impl->set_sizes_and_strides(sizes, strides);
     if (a[3] && a[3] != Py_None) impl->set_storage_offset(int_arg("_make_wrapper_subclass", "storage_offset", 0, a[3]));
     if (a[6] && a[6] != Py_None && is_layout(a[6])) impl->set_layout(unwrap_layout(a[6]));

@@ -46,6 +46,8 @@ void TensorImpl::check_fits_storage() const {
                 "(vmap, grad, jvp ...), where data can be reached by operators alone, not by .numpy(), .tolist() or "
                 ".data_ptr(). Return it from the transformed function and read it outside.");
   if (numel_ == 0 || device_.is_meta()) return;
+  TESSERA_CHECK(!keys_.has(DispatchKey::kPython) || storage_->data(),
+                "Cannot access data pointer of Tensor that doesn't have storage");
   TESSERA_CHECK(!storage_->device().is_meta(),
                 "Cannot access data pointer of Tensor that doesn't have storage: it is a fake one, of which only the "
                 "metadata is known");

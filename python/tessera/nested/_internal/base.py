@@ -124,7 +124,10 @@ class Nested(tessera.Tensor):
             return NotImplemented
         serve = type(owner)._served().get(name)
         if serve is not None:
-            return serve(func, args, kwargs)
+            try:
+                return serve(func, args, kwargs)
+            except (KeyError, StopIteration) as error:
+                raise TypeError(f"{name}(): an argument is missing or not of its kind ({error!r})") from error
         if name.startswith(("get ", "set ")) or name in _METADATA:
             saved = _C._set_torch_function_subclass_disabled(True)
             try:
