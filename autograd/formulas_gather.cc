@@ -1,7 +1,7 @@
 #include "autograd/formulas_gather.h"
 
 #include "autograd/formulas_index.h"
-#include "tensor/core/sparse.h"
+#include "tensor/core/layouts/sparse.h"
 
 namespace tessera::autograd::formulas {
 

@@ -7,7 +7,7 @@
 #include "nn/cpu/embedding.h"
 #include "tensor/cpu/index/index_simd.h"
 #include "nn/engine/embedding.h"
-#include "tensor/core/sparse.h"
+#include "tensor/core/layouts/sparse.h"
 #include "tensor/core/transforms.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/index_extra.h"

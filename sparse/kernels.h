@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tensor/core/sparse.h"
+#include "tensor/core/layouts/sparse.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_extra.h"
 

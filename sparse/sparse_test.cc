@@ -4,7 +4,7 @@
 #include "autograd/autograd.h"
 #include "sparse/all_ops.h"
 #include "sparse/kernels.h"
-#include "tensor/core/sparse.h"
+#include "tensor/core/layouts/sparse.h"
 
 namespace tessera {
 namespace {

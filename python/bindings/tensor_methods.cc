@@ -11,7 +11,7 @@
 #include "python/bindings/convert/dlpack.h"
 #include "python/bindings/convert/numpy.h"
 #include "python/bindings/convert/storage.h"
-#include "tensor/core/sparse.h"
+#include "tensor/core/layouts/sparse.h"
 #include "python/bindings/convert/tensor_convert.h"
 #include "python/bindings/library/fake.h"
 #include "python/bindings/operators.h"

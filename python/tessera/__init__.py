@@ -77,8 +77,8 @@ _lazy_names = {
     "TypedStorage": "storage",
     "UntypedStorage": "storage",
     "enable_grad": "autograd.grad_mode",
-    "explain": "_explain",
-    "finfo": "_type_info",
+    "explain": "_root.explain",
+    "finfo": "_root.type_info",
     "fork_rng": "random",
     "from_dlpack": "utils.dlpack",
     "from_file": "_api",
@@ -86,7 +86,7 @@ _lazy_names = {
     "_VF": "_VF",
     "get_default_device": "utils._device",
     "get_rng_state": "random",
-    "iinfo": "_type_info",
+    "iinfo": "_root.type_info",
     "inference_mode": "autograd.grad_mode",
     "initial_seed": "random",
     "has_lapack": "_api",
@@ -133,7 +133,7 @@ for _name in (
     "set_warn_always",
     "use_deterministic_algorithms",
 ):
-    _lazy_names[_name] = "_settings"
+    _lazy_names[_name] = "_root.settings"
 for _name in ("coo", "compressed", "csr", "csc", "bsr", "bsc"):
     _lazy_names[f"sparse_{_name}_tensor"] = "sparse._factories"
     if len(_name) == 3 and _name != "coo":
@@ -152,7 +152,7 @@ for _name in ("eig", "lstsq", "matrix_rank", "solve", "symeig"):
     _lazy_names[_name] = "_linalg_utils"
 for _kind in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"):
     _lazy_names[_kind + "Storage"] = "storage"
-    _lazy_names[_kind + "Tensor"] = "_tensor_types"
+    _lazy_names[_kind + "Tensor"] = "_root.tensor_types"
 for _kind in ("ComplexFloat", "ComplexDouble", "QUInt8", "QInt8", "QInt32", "QUInt4x2", "QUInt2x4"):
     _lazy_names[_kind + "Storage"] = "storage"
 del _kind, _name

@@ -644,7 +644,7 @@ def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, ax
             f"{[*data.shape[:axis], 'S']}, got {list(counts.shape)}"
         )
     n, pieces = data.shape[axis], counts.shape[-1]
-    if not unsafe and counts.numel() and bool(((counts < 0).any() | (ends[..., -1] != n).any())):
+    if not unsafe and counts.numel() and bool((counts < 0).any() | (ends[..., -1] != n).any()):
         raise RuntimeError(f"segment_reduce(): expected lengths of at least 0 that sum to {n}, got {counts.tolist()}")
     where = tessera.searchsorted(
         ends.contiguous(), tessera.arange(n).expand(*ends.shape[:-1], n).contiguous(), right=True

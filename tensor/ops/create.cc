@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "tensor/core/device_hooks.h"
-#include "tensor/core/sparse.h"
+#include "tensor/core/layouts/sparse.h"
 #include "tensor/core/warning.h"
 #include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/engine/functions.h"

@@ -38,7 +38,7 @@ class _AliasLoader:
         module.__spec__ = self.real_spec  # the import system has just replaced it; the module is already initialised
         module.__name__ = _OUTSIDE + self.real_name[len(_INSIDE) :]  # what it was imported as
         if not hasattr(module, "__path__") or self.real_name == _INSIDE + "._C":
-            # Modules that an extension module makes have no finder: who imports the outer one (pickle, for a function of
+            # Modules that an extension module makes have no finder: who imports the outer one (pickle, for functions of
             # theirs) gets them, too.
             inside = self.real_name + "."
             sys.modules.update(

@@ -1,4 +1,4 @@
-#include "tensor/core/sparse.h"
+#include "tensor/core/layouts/sparse.h"
 
 namespace tessera::sparse {
 
