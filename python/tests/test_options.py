@@ -103,8 +103,9 @@ def test_other_makers_refuse_layouts(tmp_path):
             call()
     with pytest.raises(TypeError):
         tessera.ones(2).new_tensor([1], layout=3)
-    with pytest.raises(TypeError, match="names"):
-        tessera.tensor([1.0], names=("N",))
+    assert tessera.tensor([1.0], names=("N",)).names == ("N",)
+    with pytest.raises(RuntimeError, match=r"Number of names \(2\)"):
+        tessera.tensor([1.0], names=("N", "C"))
     with pytest.raises(RuntimeError, match="memory_format"):
         tessera.empty(1, 2, 3, 4, memory_format=tessera.channels_last, out=tessera.empty(0))
 

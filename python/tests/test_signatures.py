@@ -162,6 +162,7 @@ UNREAD = {
     "tessera.distributions.transforms.": ("y", "both ends are given; most maps need one of them"),
     "tessera.distributions.utils.lazy_property.": ("owner", "Python's protocol of descriptors"),
     "tessera.jit._marks.annotate": ("the_type", COMPILER),
+    "tessera.jit._trace._get_trace_graph": ("strict", EXECUTOR),
     "tessera.jit._frontend.ScriptFunction.__get__": ("owner", "Python's protocol of descriptors"),
     "tessera.jit._frontend.ScriptFunction.graph_for": ("args kwargs", EXECUTOR),
     "tessera.jit._modules.RecursiveScriptModule.graph_for": ("args kwargs", EXECUTOR),

@@ -171,6 +171,7 @@ CONSTRAINTS = {
     ],
     "repeat_interleave.self_Tensor": [Given(self=floats(2, 3), repeats=integers(2, 1), dim=0)],
     "split_with_sizes": [Given(self=floats(3), split_sizes=[1, 2])],
+    "unsafe_split_with_sizes": [Given(self=floats(3), split_sizes=[1, 2])],
     "split.sizes": [Given(self=floats(3), split_size=[1, 2])],
     "masked_scatter": [Given(source=floats(6))],
     "as_strided_scatter": [Given(self=floats(6), src=floats(2, 2), size=[2, 2], stride=[2, 1])],

@@ -117,6 +117,7 @@ VIEWS = {
     ],
     "unflatten.int": [Given(self=F(2, 4), dim=1, sizes=[2, 2])],
     "split_with_sizes": [Given(self=F(3, 2), split_sizes=[1, 2])],
+    "unsafe_split_with_sizes": [Given(self=F(3, 2), split_sizes=[1, 2])],
     "split.sizes": [Given(self=F(3, 2), split_size=[1, 2])],
 }
 
