@@ -4,7 +4,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "jit/builtins.h"
+#include "jit/builtins/builtins.h"
 #include "jit/operator.h"
 #include "jit/passes.h"
 #include "jit/print.h"

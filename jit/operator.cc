@@ -5,7 +5,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "jit/builtins.h"
+#include "jit/builtins/builtins.h"
 #include "jit/function.h"
 
 namespace tessera::jit {

@@ -71,7 +71,6 @@ UNREAD = {
     "tessera._dynamo._frames.": ("f ins", TABLE),
     "tessera._dynamo._raising.fail": ("tracer", TABLE),
     "tessera._dynamo._explain.explain.inner.listen": ("point", HOOK),
-    "tessera._dynamo._points.Settings.": ("tensor source", "without symbols all numbers are constants"),
     "tessera._dynamo.backends.": (
         "example_inputs kwargs options",
         "a backend's signature; these run graphs as they are",
@@ -166,14 +165,8 @@ UNREAD = {
     "tessera.jit._frontend.ScriptFunction.__get__": ("owner", "Python's protocol of descriptors"),
     "tessera.jit._frontend.ScriptFunction.graph_for": ("args kwargs", EXECUTOR),
     "tessera.jit._modules.RecursiveScriptModule.graph_for": ("args kwargs", EXECUTOR),
-    "tessera.jit._modules.RecursiveScriptModule.get_debug_state": ("args kwargs", EXECUTOR),
-    "tessera.jit._script.script": ("_rcb", "names are found where the function was written"),
-    "tessera.jit._archives.load": ("_restore_shapes", "documented: shapes of inputs are not kept"),
     "tessera.jit._archives.run_frozen_optimizations": ("optimize_numerics preserved_methods", "freeze() did it"),
-    "tessera.jit._trace.": (
-        "optimize _force_outplace _module_class _compilation_unit _store_inputs _return_inputs_states",
-        EXECUTOR,
-    ),
+    "tessera.jit._trace.": ("optimize", EXECUTOR),
     "tessera.jit._script.CompilationUnit.define": ("rcb", "names are found in the caller's frame"),
     "tessera.nn.utils._computed.Computed.__call__": ("inputs", HOOK),
     "tessera.utils.benchmark.utils.fuzzer.FuzzedTensor.default_tensor_constructor": ("kwargs", HOOK),
@@ -243,12 +236,12 @@ KEPT = {
         "read by python/bindings/library/fake.cc; all operators have Meta kernels",
     ),
     "tessera.cpu.Stream": ("priority", CPU),
+    "tessera.jit._errors.FrontendError": ("source_range", "an attribute that programs read"),
     "tessera.distributed._gloo._Device": ("lazy_init", "an attribute that programs read"),
     "tessera.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler": (
         "local_rank_id",
         "an attribute that programs read",
     ),
-    "tessera.distributed.rpc._rref.RRef": ("type_hint", "for compilers"),
     "tessera.distributed._nccl._NCCLOptions": ("is_high_priority_stream", "there is no such backend"),
     "tessera.nn.modules.transformer.TransformerEncoder": (
         "mask_check",

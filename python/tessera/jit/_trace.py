@@ -84,7 +84,7 @@ def _names(fn, n):
     return (names + [f"input_{i}" for i in range(len(names), n)])[:n]
 
 
-def _paths(module, c, prefix=""):
+def _paths(module, prefix=""):
     """Where tensors and children of a module are, for the trace."""
     found = []
     for name, value in [*module._parameters.items(), *module._buffers.items()]:
@@ -95,10 +95,7 @@ def _paths(module, c, prefix=""):
             continue
         if isinstance(child, ScriptModule):
             found.append((child._c, prefix + name))
-            inner = child._c
-        else:
-            inner = None
-        found += _paths(child, inner, f"{prefix}{name}.")
+        found += _paths(child, f"{prefix}{name}.")
     return found
 
 
@@ -106,7 +103,7 @@ def _record(fn, args, kwargs, name, qualified, owner=None, module=None, strict=T
     """One trace: (compiled function, result of the call)."""
     _check_inputs([*args, *kwargs.values()])
     args, kwargs = _inputs(tuple(args)), _inputs(dict(kwargs))
-    paths = _paths(module[1], module[0]) if module else []
+    paths = _paths(module[1]) if module else []
     _jit.trace_begin(module[0] if module else None, paths)
     try:
         target = fn.forward if isinstance(fn, Module) else fn

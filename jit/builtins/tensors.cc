@@ -1,7 +1,7 @@
 // Operators that ask a tensor something or make one of numbers, and what programs ask of their surroundings.
 #include <cstring>
 
-#include "jit/builtins.h"
+#include "jit/builtins/builtins.h"
 #include "tensor/core/warning.h"
 #include "tensor/ops/api.h"
 

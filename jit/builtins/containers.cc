@@ -1,7 +1,7 @@
 // Operators on lists, dicts and tuples.
 #include <algorithm>
 
-#include "jit/builtins.h"
+#include "jit/builtins/builtins.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::jit {

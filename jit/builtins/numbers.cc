@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "jit/builtins.h"
+#include "jit/builtins/builtins.h"
 
 namespace tessera::jit {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "jit/builtins.h"
+#include "jit/builtins/builtins.h"
 
 namespace tessera::jit {
 namespace {
