@@ -85,8 +85,9 @@ def compare(replay, make_mode, step, files=1):
             except (RuntimeError, ValueError, TypeError, IndexError):
                 continue  # what real tensors don't have either
             args, kwargs, _ = replay.build_call(case, pack)
-            if any(isinstance(v, tessera.Tensor) and v.layout != tessera.strided for v in tree_leaves((args, kwargs))):
-                continue  # the same, of tensors that the case makes in another way
+            made = [v for v in tree_leaves((args, kwargs, real)) if isinstance(v, tessera.Tensor)]
+            if any(v.layout != tessera.strided for v in made):
+                continue  # the same, of tensors and results that the case does not say it of
             cases += 1
             mode = make_mode()
             args, kwargs = tree_map(lambda v: as_fake(mode, v), (args, kwargs))  # noqa: B023
