@@ -46,11 +46,11 @@ void TensorImpl::check_fits_storage() const {
                 "(vmap, grad, jvp ...), where data can be reached by operators alone, not by .numpy(), .tolist() or "
                 ".data_ptr(). Return it from the transformed function and read it outside.");
   if (numel_ == 0 || device_.is_meta()) return;
-  TESSERA_CHECK(!keys_.has(DispatchKey::kPython) || storage_->data(),
-                "Cannot access data pointer of Tensor that doesn't have storage");
   TESSERA_CHECK(!storage_->device().is_meta(),
                 "Cannot access data pointer of Tensor that doesn't have storage: it is a fake one, of which only the "
                 "metadata is known");
+  TESSERA_CHECK(!keys_.has(DispatchKey::kPython) || storage_->data(),
+                "Cannot access data pointer of Tensor that doesn't have storage");
   int64_t last = offset_;
   for (int i = 0; i < dim(); ++i) last += (sizes()[static_cast<size_t>(i)] - 1) * strides()[static_cast<size_t>(i)];
   const int64_t needed = (last + 1) * item_size(dtype_);

@@ -395,7 +395,7 @@ Tensor bincount_impl(const Tensor& self, const Tensor& weights, int64_t minlengt
                   : weights.dtype() == DType::kFloat32 ? DType::kFloat32
                                                        : DType::kFloat64;
   if (self.numel() == 0) return zeros({minlength}, t, std::nullopt, self.device());
-  if (self.is_cpu() && !weights.defined() && !values_unknown(self)) {
+  if (self.is_cpu() && !weights.defined()) {
     const Tensor x = contiguous(to(self, DType::kInt64));
     const std::vector<int64_t> counts =
         cpu::count_integers(x.data<int64_t>(), x.numel(), "bincount only supports 1-d non-negative integral inputs.");
