@@ -38,8 +38,8 @@ _names = {
     "set_rng_state_all",
     "_nvml": "clock_rate device_memory_used memory_usage power_draw temperature utilization",
     "_runtime": "CudaError check_error cudaStatus cudart",
-    ":tessera._root.tensor_types": "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor "
-    "IntTensor LongTensor ShortTensor",
+    ":tessera._root.tensor_types": "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor "
+    "HalfTensor IntTensor LongTensor ShortTensor",
 }
 _table = {
     name: module if module[0] != ":" else f"{module} cuda_{name}"
