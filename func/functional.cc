@@ -197,6 +197,8 @@ bool run_twin(const OpHeader& op, const Plan& plan, const std::vector<Value>& va
   }
   if (!plan.functional) return false;
   if (std::string_view(op.name) == "aten::_batch_norm") {  // of training; the new statistics are its last results
+    const auto given = [&](size_t i) { return values[i].tensor().defined(); };
+    if (!values[7].boolean() || !given(5) || !given(6) || given(3) || given(4)) return false;
     Value found[5];
     call(*plan.functional, {values[0], values[1], values[2], values[5], values[6], values[7], values[8], values[9]},
          found);
