@@ -221,6 +221,25 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int] = None, 
     return torch.embedding(weight, input, row, scale_grad_by_freq, sparse)
 def pad(input: Tensor, pad: List[int], mode: str = "constant", value: Optional[float] = None) -> Tensor:
     return torch.pad(input, pad, mode, value)
+def lstm_cell(input: Tensor, hx: List[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor] = None,
+        b_hh: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+    gates = F.linear(input, w_ih, b_ih) + F.linear(hx[0], w_hh, b_hh)
+    parts = gates.chunk(4, 1)
+    c = parts[1].sigmoid() * hx[1] + parts[0].sigmoid() * parts[2].tanh()
+    return parts[3].sigmoid() * c.tanh(), c
+def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor] = None,
+        b_hh: Optional[Tensor] = None) -> Tensor:
+    a = F.linear(input, w_ih, b_ih).chunk(3, 1)
+    b = F.linear(hx, w_hh, b_hh).chunk(3, 1)
+    z = (a[1] + b[1]).sigmoid()
+    n = (a[2] + (a[0] + b[0]).sigmoid() * b[2]).tanh()
+    return n + z * (hx - n)
+def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor] = None,
+        b_hh: Optional[Tensor] = None) -> Tensor:
+    return (F.linear(input, w_ih, b_ih) + F.linear(hx, w_hh, b_hh)).tanh()
+def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor] = None,
+        b_hh: Optional[Tensor] = None) -> Tensor:
+    return (F.linear(input, w_ih, b_ih) + F.linear(hx, w_hh, b_hh)).relu()
 def _reduction_number(size_average: Optional[bool], reduce: Optional[bool], reduction: str) -> int:
     if size_average is not None or reduce is not None:
         average = True if size_average is None else size_average
@@ -391,6 +410,9 @@ _CELLS = {
 }
 
 
+_HOMES = ("tessera.nn.functional", "tessera.nn._functional", "tessera.nn._recurrent")
+
+
 @functools.cache
 def _functions():
     table = {}
@@ -412,7 +434,7 @@ def _methods():
 
 def definition_of(fn):
     """The text of a function of nn.functional, or None."""
-    if getattr(fn, "__module__", "").startswith(("tessera.nn.functional", "tessera.nn._functional")):
+    if getattr(fn, "__module__", "").startswith(_HOMES):
         return _functions().get(fn.__name__)
     return None
 

@@ -291,6 +291,8 @@ def _as_tuple(inputs):
         return ()
     if isinstance(inputs, (tessera.Tensor, dict)):
         return (inputs,)
+    if not isinstance(inputs, (list, tuple)):
+        raise RuntimeError(f"Type '{type(inputs).__name__}' cannot be traced. Only Tensors and containers of them can")
     return tuple(inputs)
 
 
