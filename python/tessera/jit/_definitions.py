@@ -461,7 +461,7 @@ def _methods():
 
 def definition_of(fn):
     """The text of a function of nn.functional, or None."""
-    if getattr(fn, "__module__", "").startswith(_HOMES):
+    if (getattr(fn, "__module__", None) or "").startswith(_HOMES):
         return _functions().get(fn.__name__)
     return None
 

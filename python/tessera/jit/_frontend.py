@@ -137,12 +137,12 @@ def lookup_in(fn):
 
     def resolve(name):
         if name.startswith("super()."):
-            return _super_method(fn, owner, name[8:], find)
+            return _super_method(owner, name[8:], find)
         head, *rest = name.split(".")
         value = find(head)
         for part in rest:
             value = getattr(value, part, _nothing)
-        return None if value is _nothing else classify(value, name)
+        return None if value is _nothing else classify(value)
 
     return resolve
 
@@ -150,7 +150,7 @@ def lookup_in(fn):
 _nothing = object()
 
 
-def _super_method(fn, owner, name, find):
+def _super_method(owner, name, find):
     cls = find("__class__")
     if cls is _nothing:
         cls = find(owner.rpartition(".")[2])
@@ -158,11 +158,11 @@ def _super_method(fn, owner, name, find):
         return None
     for base in cls.__mro__[1:]:
         if name in vars(base):
-            return ("function", declare(inspect.unwrap(vars(base)[name]), owner_free=True))
+            return ("function", declare(inspect.unwrap(vars(base)[name])))
     return None
 
 
-def classify(obj, name=""):
+def classify(obj):
     """What an object is to a program: ("op" | "special" | "constant" | "function" | "type" | ..., details)."""
     special = _specials().get(id(obj))
     if special:
@@ -282,13 +282,13 @@ def _body_text(text):
 def attribute(obj, name):
     """classify() of an attribute, or None."""
     value = getattr(obj, name, _nothing)
-    return None if value is _nothing else classify(value, name)
+    return None if value is _nothing else classify(value)
 
 
 # --- functions ---
 
 
-def declare(fn, owner_free=False):
+def declare(fn):
     """The compiler's function for a Python function; it is compiled when it is needed."""
     fn = getattr(fn, "__original_fn", fn)
     if inspect.ismethod(fn):

@@ -85,7 +85,7 @@ class ConcreteType:
             value = scope.get(head, _nothing)
             for part in rest:
                 value = getattr(value, part, _nothing)
-            told = None if value is _nothing else classify(value, name)
+            told = None if value is _nothing else classify(value)
         return told
 
     def _type(self, note):

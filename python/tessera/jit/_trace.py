@@ -84,7 +84,7 @@ def _names(fn, n):
     return (names + [f"input_{i}" for i in range(len(names), n)])[:n]
 
 
-def _paths(module, c, prefix=""):
+def _paths(module, prefix=""):
     """Where tensors and children of a module are, for the trace."""
     found = []
     for name, value in [*module._parameters.items(), *module._buffers.items()]:
@@ -95,10 +95,7 @@ def _paths(module, c, prefix=""):
             continue
         if isinstance(child, ScriptModule):
             found.append((child._c, prefix + name))
-            inner = child._c
-        else:
-            inner = None
-        found += _paths(child, inner, f"{prefix}{name}.")
+        found += _paths(child, f"{prefix}{name}.")
     return found
 
 
@@ -106,7 +103,7 @@ def _record(fn, args, kwargs, name, qualified, owner=None, module=None, strict=T
     """One trace: (compiled function, result of the call)."""
     _check_inputs([*args, *kwargs.values()])
     args, kwargs = _inputs(tuple(args)), _inputs(dict(kwargs))
-    paths = _paths(module[1], module[0]) if module else []
+    paths = _paths(module[1]) if module else []
     _jit.trace_begin(module[0] if module else None, paths)
     try:
         target = fn.forward if isinstance(fn, Module) else fn
@@ -382,12 +379,12 @@ def _get_trace_graph(
     kwargs = kwargs or {}
     args = args if isinstance(args, tuple) else (args,)
     if not isinstance(f, Module):
-        made, result = _record(f, args, kwargs, "forward", "__torch__.forward", strict=False)
+        made, result = _record(f, args, kwargs, "forward", "__torch__.forward", strict=strict)
         return (made.graph, result, args) if return_inputs else (made.graph, result)
     concrete = _traced_type(f)
     instance = _instance(f, concrete)
     made, result = _record(
-        f, args, kwargs, "forward", f"{concrete.made.name}.forward", concrete.made, (instance._c, f), False
+        f, args, kwargs, "forward", f"{concrete.made.name}.forward", concrete.made, (instance._c, f), strict
     )
     return (made.graph, result, args) if return_inputs else (made.graph, result)
 
