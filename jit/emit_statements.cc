@@ -206,6 +206,9 @@ Emitter::Exit Emitter::merge(Node* n, Frame& a, Frame& b, Exit ea, Exit eb, cons
       continue;
     }
     TypePtr t = unneeded[0] ? v[1]->type : unneeded[1] ? v[0]->type : unify(v[0]->type, v[1]->type);
+    if (name == "$value" && !function_.ret_annotated)  // a branch without a return only has what a loop began with
+      for (size_t i = 0; i < 2; ++i)
+        if (!frames[i]->assigned.contains(name) && v[i]->type->is(K::kNone)) t = v[1 - i]->type;
     TypePtr declared = declared_type(name);
     for (Frame* f : frames)
       if (const auto it = f->declared.find(name); it != f->declared.end()) declared = it->second;

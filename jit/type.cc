@@ -244,6 +244,7 @@ bool accepts_none(TypePtr t) { return is_subtype(none_type(), t); }
 namespace {
 bool fits_interface(TypePtr a, TypePtr b, std::string* why) {
   for (const Function* wanted : b->def->methods) {
+    const_cast<Function*>(wanted)->ensure_schema();
     const Function* m = a->def->method(wanted->name);
     std::string reason;
     if (!m) {

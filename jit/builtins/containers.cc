@@ -222,7 +222,7 @@ constexpr BuiltinEntry kContainers[] = {
     {"aten::values.k(Dict(k, t) self) -> t[]", TESSERA_BUILTIN(Items v; for (const auto& [k, x]
                                                                              : dict(a[0]).items) v.push_back(x);
                                                                r[0] = list(dict(a[0]).value, std::move(v)))},
-    {"aten::items.k(Dict(k, t) self) -> (k, t)[]",
+    {"aten::items.k(Dict(k, t) self) -> ((k, t)[])",
      TESSERA_BUILTIN(const Dict& d = dict(a[0]); Items v; for (const auto& p
                                                                : d.items) v.push_back(pair_of(d, p));
                      r[0] = list(tuple_of({d.key, d.value}), std::move(v)))},

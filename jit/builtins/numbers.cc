@@ -8,6 +8,14 @@
 
 namespace tessera::jit {
 namespace {
+// Whether two values are one object. Items of enums are made anew where they come from Python.
+bool is_one(const Value& a, const Value& b) {
+  if (a.tag() != b.tag()) return false;
+  if (a.is_none()) return true;
+  if (a.is_tensor()) return a.tensor().is_same(b.tensor());
+  const Object* o = object_of(a);
+  return !o || o->kind == ObjectKind::kEnumItem ? equal(a, b) : o == object_of(b);
+}
 
 using Tag = Value::Tag;
 using C = std::complex<double>;
@@ -350,16 +358,8 @@ constexpr BuiltinEntry kNumbers[] = {
     {"aten::__rshift__.int(int a, int b) -> int",
      TESSERA_BUILTIN(r[0] = Value::of(a[0].integer() >> (a[1].integer() & 63)))},
     {"aten::__not__(bool self) -> bool", TESSERA_BUILTIN(r[0] = Value::of(!a[0].boolean()))},
-    {"aten::__is__(t1 self, t2 obj) -> bool",
-     TESSERA_BUILTIN(r[0] = Value::of(a[0].tag() == a[1].tag() &&
-                                      (a[0].is_none() || (a[0].is_tensor() && a[0].tensor().is_same(a[1].tensor())) ||
-                                       (a[0].object() && a[0].object() == a[1].object()) ||
-                                       (!a[0].is_tensor() && !a[0].object() && equal(a[0], a[1])))))},
-    {"aten::__isnot__(t1 self, t2 obj) -> bool",
-     TESSERA_BUILTIN(r[0] = Value::of(!(a[0].tag() == a[1].tag() &&
-                                        (a[0].is_none() || (a[0].is_tensor() && a[0].tensor().is_same(a[1].tensor())) ||
-                                         (a[0].object() && a[0].object() == a[1].object()) ||
-                                         (!a[0].is_tensor() && !a[0].object() && equal(a[0], a[1]))))))},
+    {"aten::__is__(t1 self, t2 obj) -> bool", TESSERA_BUILTIN(r[0] = Value::of(is_one(a[0], a[1])))},
+    {"aten::__isnot__(t1 self, t2 obj) -> bool", TESSERA_BUILTIN(r[0] = Value::of(!is_one(a[0], a[1])))},
     {"aten::Int.float(float a) -> int", TESSERA_BUILTIN(r[0] = Value::of(to_int(a[0].number())))},
     {"aten::Int.bool(bool a) -> int", TESSERA_BUILTIN(r[0] = Value::of(a[0].integer()))},
     {"aten::Int.int(int a) -> int", TESSERA_BUILTIN(r[0] = a[0])},

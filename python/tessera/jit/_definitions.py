@@ -203,7 +203,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
     square = input.mul(input)
     shape = input.size()
     flat = square.reshape([shape[0], 1, shape[1], -1])
-    padded = torch.pad(flat, [0, 0, size // 2, (size - 1) // 2])
+    padded = F.pad(flat, [0, 0, size // 2, (size - 1) // 2])
     mean = nn.avg_pool2d(padded, [size, 1], [1, 1]).squeeze(1).reshape(shape)
     return input / mean.mul(alpha).add(k).pow(beta)
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12,
@@ -220,7 +220,53 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int] = None, 
             torch.embedding_renorm_(weight, input, max_norm, norm_type)
     return torch.embedding(weight, input, row, scale_grad_by_freq, sparse)
 def pad(input: Tensor, pad: List[int], mode: str = "constant", value: Optional[float] = None) -> Tensor:
-    return torch.pad(input, pad, mode, value)
+    if mode == "constant":
+        return torch.constant_pad_nd(input, pad, 0.0 if value is None else value)
+    if len(pad) % 2 != 0:
+        raise RuntimeError("Padding length must be divisible by 2")
+    if value is not None and value != 0.0:
+        raise RuntimeError("Padding mode '{}' doesn't take in value argument".format(mode))
+    n = len(pad) // 2
+    if n < 1 or n > 3 or (input.dim() != n + 1 and input.dim() != n + 2):
+        raise NotImplementedError("Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now")
+    if mode == "reflect":
+        if n == 1:
+            return nn.reflection_pad1d(input, pad)
+        return nn.reflection_pad2d(input, pad) if n == 2 else nn.reflection_pad3d(input, pad)
+    if mode == "replicate":
+        if n == 1:
+            return nn.replication_pad1d(input, pad)
+        return nn.replication_pad2d(input, pad) if n == 2 else nn.replication_pad3d(input, pad)
+    if mode != "circular":
+        raise NotImplementedError("Unrecognised padding mode {}".format(mode))
+    for i in range(n):
+        size = input.size(-1 - i)
+        left = pad[2 * i]
+        right = pad[2 * i + 1]
+        if left > size or right > size:
+            raise RuntimeError("Padding value causes wrapping around more than once.")
+        index = torch.arange(-left, size + right, device=input.device).remainder(size)
+        input = input.index_select(-1 - i, index)
+    return input
+def lstm_cell(input: Tensor, hx: List[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor] = None,
+        b_hh: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+    gates = F.linear(input, w_ih, b_ih) + F.linear(hx[0], w_hh, b_hh)
+    parts = gates.chunk(4, 1)
+    c = parts[1].sigmoid() * hx[1] + parts[0].sigmoid() * parts[2].tanh()
+    return parts[3].sigmoid() * c.tanh(), c
+def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor] = None,
+        b_hh: Optional[Tensor] = None) -> Tensor:
+    a = F.linear(input, w_ih, b_ih).chunk(3, 1)
+    b = F.linear(hx, w_hh, b_hh).chunk(3, 1)
+    z = (a[1] + b[1]).sigmoid()
+    n = (a[2] + (a[0] + b[0]).sigmoid() * b[2]).tanh()
+    return n + z * (hx - n)
+def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor] = None,
+        b_hh: Optional[Tensor] = None) -> Tensor:
+    return (F.linear(input, w_ih, b_ih) + F.linear(hx, w_hh, b_hh)).tanh()
+def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor] = None,
+        b_hh: Optional[Tensor] = None) -> Tensor:
+    return (F.linear(input, w_ih, b_ih) + F.linear(hx, w_hh, b_hh)).relu()
 def _reduction_number(size_average: Optional[bool], reduce: Optional[bool], reduction: str) -> int:
     if size_average is not None or reduce is not None:
         average = True if size_average is None else size_average
@@ -313,7 +359,7 @@ def fold(input: Tensor, output_size: BroadcastingList2[int], kernel_size: Broadc
 _METHODS = """
 def _ConvNd__conv_forward(self, input: Tensor, weight: Tensor, bias: Optional[Tensor]):
     if self.padding_mode != "zeros":
-        input = torch.pad(input, self._reversed_padding_repeated_twice, self.padding_mode)
+        input = F.pad(input, self._reversed_padding_repeated_twice, self.padding_mode)
         return torch.{conv}(input, weight, bias, self.stride, {zeros}, self.dilation, self.groups)
     return torch.{conv}(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 def _ConvTransposeNd__forward(self, input: Tensor, output_size: Optional[List[int]] = None) -> Tensor:
@@ -391,6 +437,9 @@ _CELLS = {
 }
 
 
+_HOMES = ("tessera.nn.functional", "tessera.nn._functional", "tessera.nn._recurrent")
+
+
 @functools.cache
 def _functions():
     table = {}
@@ -412,7 +461,7 @@ def _methods():
 
 def definition_of(fn):
     """The text of a function of nn.functional, or None."""
-    if getattr(fn, "__module__", "").startswith(("tessera.nn.functional", "tessera.nn._functional")):
+    if (getattr(fn, "__module__", None) or "").startswith(_HOMES):
         return _functions().get(fn.__name__)
     return None
 

@@ -13,6 +13,10 @@ class FrontendError(Exception):
         self.source_range = source_range
         self.msg = msg
 
+    def __str__(self):
+        place = self.source_range.highlight() if hasattr(self.source_range, "highlight") else ""
+        return f"{self.msg}\n{place}" if place else str(self.msg)
+
 
 class NotSupportedError(RuntimeError):
     """A program uses what the language does not have."""

@@ -10,6 +10,7 @@ import math
 import sys
 import textwrap
 import types
+import warnings
 import weakref
 
 import tessera
@@ -364,13 +365,15 @@ def add_member(host, name):
 class ScriptFunction:
     """A function that was given to script() or trace().
 
-    Calling it runs the compiled program. `graph` is the program, `code` its text, `schema` its signature.
+    Calling it runs the compiled program, or the Python function where that could not be compiled at the first call
+    (with a ScriptWarning). `graph` is the program, `code` its text, `schema` its signature.
     """
 
     def __init__(self, function=None, handle=None):
         if function is not None:
             functools.update_wrapper(self, function)
         self._function, self._made = function, handle
+        self._interpreted = False
 
     def _handle(self):
         """The compiler's function; compiled at the first use."""
@@ -381,7 +384,26 @@ class ScriptFunction:
         return self._made
 
     def __call__(self, *args, **kwargs):
-        return (self._made or self._handle())(*args, **kwargs)
+        return (self._made or self._runnable())(*args, **kwargs)
+
+    def _runnable(self):
+        """The compiled function. A decorated function of a file that does not compile at its first call stays Python,
+        with a warning.
+        """
+        if self._interpreted:
+            return self._function
+        try:
+            return self._handle()
+        except NotSupportedError:  # what the language is known not to have
+            raise
+        except (RuntimeError, OSError) as error:
+            if self._function is None:
+                raise
+            name = getattr(self._function, "__qualname__", "a function")
+            text = f"{name} runs as Python, since it cannot be compiled: {error}"
+            warnings.warn(text, tessera.jit.ScriptWarning, stacklevel=3)
+            self._interpreted = True
+            return self._function
 
     def __get__(self, instance, owner):
         return self if instance is None else functools.partial(self, instance)

@@ -439,6 +439,11 @@ class RecursiveScriptModule(ScriptModule):
 
     # --- members ---
 
+    @property
+    def training(self):  # Module has a default in the class: what the compiled module has goes before it
+        """Whether the module is in training mode."""
+        return self._c.get("training") if "training" in self.__dict__.get("_places", {}) else True
+
     def _is_child(self, kind):
         inner = kind.class_
         return inner is not None and (inner.is_module or kind.kind() == "InterfaceType")
@@ -508,9 +513,8 @@ class RecursiveScriptModule(ScriptModule):
         if original is not None and not name.startswith("__"):
             static = inspect.getattr_static(type(original), name, _nothing)
             modifier = getattr(static, "_torchscript_modifier", None)
-            if modifier in (FunctionModifiers.IGNORE, FunctionModifiers.COPY_TO_SCRIPT_WRAPPER) or isinstance(
-                static, (staticmethod, classmethod)
-            ):
+            stays = (FunctionModifiers.IGNORE, FunctionModifiers.UNUSED, FunctionModifiers.COPY_TO_SCRIPT_WRAPPER)
+            if modifier in stays or isinstance(static, (staticmethod, classmethod)):
                 return (
                     types.MethodType(static, self)
                     if isinstance(static, types.FunctionType)

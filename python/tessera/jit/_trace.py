@@ -288,6 +288,8 @@ def _as_tuple(inputs):
         return ()
     if isinstance(inputs, (tessera.Tensor, dict)):
         return (inputs,)
+    if not isinstance(inputs, (list, tuple)):
+        raise RuntimeError(f"Type '{type(inputs).__name__}' cannot be traced. Only Tensors and containers of them can")
     return tuple(inputs)
 
 
@@ -377,12 +379,12 @@ def _get_trace_graph(
     kwargs = kwargs or {}
     args = args if isinstance(args, tuple) else (args,)
     if not isinstance(f, Module):
-        made, result = _record(f, args, kwargs, "forward", "__torch__.forward", strict=False)
+        made, result = _record(f, args, kwargs, "forward", "__torch__.forward", strict=strict)
         return (made.graph, result, args) if return_inputs else (made.graph, result)
     concrete = _traced_type(f)
     instance = _instance(f, concrete)
     made, result = _record(
-        f, args, kwargs, "forward", f"{concrete.made.name}.forward", concrete.made, (instance._c, f), False
+        f, args, kwargs, "forward", f"{concrete.made.name}.forward", concrete.made, (instance._c, f), strict
     )
     return (made.graph, result, args) if return_inputs else (made.graph, result)
 

@@ -135,7 +135,7 @@ def unpacking(xs: List[int]):
     a, b = xs
     c, *d = (1, 2, 3)
     (e, f), g = (a, b), c
-    return a, b, c, d, e, f, g
+    return a, b, c, len(d), d[0], d[1], e, f, g  # d is a tuple in a program, a list in Python
 
 
 def conditional(a: bool, b: bool, n: int):

@@ -133,3 +133,27 @@ def test_settings():
     with jit.optimized_execution(False), warnings.catch_warnings(record=True) as said, jit.strict_fusion():
         warnings.simplefilter("always")
     assert len(said) <= 1
+
+
+LOOKUP = {"one": object()}
+
+
+@jit.script
+def reads_python(x):
+    return x + len(LOOKUP)
+
+
+@jit.script
+def imports(x):
+    import os
+
+    return x + len(os.sep)
+
+
+def test_decorated_functions_that_do_not_compile_stay_python():
+    with pytest.warns(jit.ScriptWarning, match="reads_python runs as Python"):
+        assert reads_python(tessera.ones(2)).tolist() == [2, 2]
+    assert reads_python(tessera.ones(1)).tolist() == [2]
+    for wrong in (lambda: reads_python.graph, lambda: imports(tessera.ones(1))):
+        with pytest.raises(RuntimeError):
+            wrong()
