@@ -161,7 +161,6 @@ UNREAD = {
     "tessera.distributions.transforms.": ("y", "both ends are given; most maps need one of them"),
     "tessera.distributions.utils.lazy_property.": ("owner", "Python's protocol of descriptors"),
     "tessera.jit._marks.annotate": ("the_type", COMPILER),
-    "tessera.jit._trace._get_trace_graph": ("strict", EXECUTOR),
     "tessera.jit._frontend.ScriptFunction.__get__": ("owner", "Python's protocol of descriptors"),
     "tessera.jit._frontend.ScriptFunction.graph_for": ("args kwargs", EXECUTOR),
     "tessera.jit._modules.RecursiveScriptModule.graph_for": ("args kwargs", EXECUTOR),
@@ -236,7 +235,6 @@ KEPT = {
         "read by python/bindings/library/fake.cc; all operators have Meta kernels",
     ),
     "tessera.cpu.Stream": ("priority", CPU),
-    "tessera.jit._errors.FrontendError": ("source_range", "an attribute that programs read"),
     "tessera.distributed._gloo._Device": ("lazy_init", "an attribute that programs read"),
     "tessera.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler": (
         "local_rank_id",
