@@ -26,24 +26,31 @@ Tensor coo_values_gradient(const Tensor& grad, const Tensor& indices, IntList sh
   return values_at(grad, sparse::make_coo(grad.sizes(), indices, zero, true));
 }
 
+namespace {
+// Where the gradient of t has elements: an element that t names twice has one gradient, which is not to be counted twice.
+Tensor pattern_of(const Tensor& t) {
+  return is_coo(t) && !members(t).coalesced ? sparse::coalesced(t) : t;
+}
+}  // namespace
+
 Tensor in_layout_of(const Tensor& grad, const Tensor& like) {
   if (!is_sparse(like)) return is_sparse(grad) ? to_dense(grad) : grad;
-  return is_sparse(grad) ? sparse_mask(grad, like) : sparse_mask(grad, like);
+  return sparse_mask(grad, pattern_of(like));
 }
 
 Tensor to_dense_gradient(const Tensor& grad, const Tensor& self, bool masked) {
   if (!is_sparse(self)) return grad;
-  if (masked || !is_coo(self)) return sparse_mask(grad, self);
+  if (masked || !is_coo(self)) return sparse_mask(grad, pattern_of(self));
   return is_sparse(grad) ? grad : to_sparse(grad, members(self).sparse_dim);
 }
 
 Tensor sparse_mask_gradient(const Tensor& grad, const Tensor& self, const Tensor& mask) {
-  const Tensor at = is_sparse(grad) ? grad : sparse_mask(grad, mask);
-  return is_sparse(self) ? sparse_mask(at, self) : to_dense(at);
+  const Tensor at = is_sparse(grad) ? grad : sparse_mask(grad, pattern_of(mask));
+  return is_sparse(self) ? sparse_mask(at, pattern_of(self)) : to_dense(at);
 }
 
 Tensor factor_gradient(const Tensor& grad, const Tensor& mat1, const Tensor& mat2, bool second) {
-  const Tensor& wanted = second ? mat2 : mat1;
+  const Tensor wanted = pattern_of(second ? mat2 : mat1);
   const auto adjoint = [](const Tensor& m) { return conj(transpose(m, 0, 1)); };
   const Tensor full_grad = is_sparse(grad) ? to_dense(grad) : grad;
   if (!is_sparse(wanted)) return second ? mm(adjoint(mat1), full_grad) : mm(full_grad, adjoint(mat2));
@@ -62,7 +69,7 @@ Tensor factor_gradient(const Tensor& grad, const Tensor& mat1, const Tensor& mat
 
 Tensor product_pattern_gradient(const Tensor& grad, const Tensor& a, const Tensor& b, bool second) {
   const auto adjoint = [](const Tensor& m) { return conj(transpose(m, 0, 1)); };
-  const Tensor& wanted = second ? b : a;
+  const Tensor wanted = pattern_of(second ? b : a);
   const Tensor r = second ? mm(adjoint(a), grad) : mm(grad, adjoint(b));
   return sparse_mask(r, wanted);
 }
