@@ -19,9 +19,12 @@ from ._modules import RecursiveScriptModule, ScriptModule, ScriptObject, script_
 def _decorates_a_module(fn, frames_up):
     """Whether script stands as a decorator of a function of a file: then it is compiled when it is first used."""
     frame = sys._getframe(2 + frames_up)
+    first = fn.__code__.co_firstlineno
+    # Python 3.10 is at the line of `def` when it calls a decorator, later ones are at the decorator's, the first.
+    body = min((line for _, _, line in fn.__code__.co_lines() if line and line > first), default=first)
     return (
         frame.f_code.co_name == "<module>"
-        and frame.f_lineno == fn.__code__.co_firstlineno
+        and first <= frame.f_lineno <= body
         and frame.f_code.co_filename == fn.__code__.co_filename
     )
 
