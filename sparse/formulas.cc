@@ -27,10 +27,9 @@ Tensor coo_values_gradient(const Tensor& grad, const Tensor& indices, IntList sh
 }
 
 namespace {
-// Where the gradient of t has elements: an element that t names twice has one gradient, which is not to be counted twice.
-Tensor pattern_of(const Tensor& t) {
-  return is_coo(t) && !members(t).coalesced ? kernels::coalesced(t) : t;
-}
+// Where the gradient of t has elements: an element that t names twice has one gradient, which is not to be counted
+// twice.
+Tensor pattern_of(const Tensor& t) { return is_coo(t) && !members(t).coalesced ? kernels::coalesced(t) : t; }
 }  // namespace
 
 Tensor in_layout_of(const Tensor& grad, const Tensor& like) {
