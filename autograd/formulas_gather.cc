@@ -10,14 +10,16 @@ Tensor gather_gradient(const Tensor& grad, const Tensor& self, int64_t dim, cons
     return gather_backward(grad, self, dim, index);
   // Each element of the gradient at the place that it was taken from.
   const int64_t along = wrap_dim(dim, self.dim());
-  std::vector<Tensor> places;
+  // Rows of one tensor, and not a stack of tensors: programs that train link this.
+  const int64_t count = index.numel();
+  const Tensor places = empty_tensor({{self.dim(), count}}, {}, DType::kInt64, index.device());
   for (int64_t d = 0; d < self.dim(); ++d) {
     IntVector shape(static_cast<size_t>(self.dim()), 1);
     shape[static_cast<size_t>(d)] = index.size(d);
     const Tensor at = d == along ? index : reshape(arange(Scalar(index.size(d)), DType::kInt64), IntList(shape));
-    places.push_back(reshape(expand(at, index.sizes()), {-1}));
+    make_view(places, {{count}}, {{1}}, d * count).copy_(reshape(expand(at, index.sizes()), {-1}));
   }
-  return sparse::make_coo(self.sizes(), stack(places), contiguous(reshape(grad, {-1})), index.numel() == 0);
+  return sparse::make_coo(self.sizes(), places, contiguous(reshape(grad, {-1})), count == 0);
 }
 
 }  // namespace tessera::autograd::formulas

@@ -124,6 +124,8 @@ class Reducer:
         static_graph: whether the first iteration shows what all later ones do.
         as_view: whether gradients are views of the buckets.
         reduced_dtype: in which gradients are reduced; None: their own.
+        bucket_limits: bytes of the first, second ... bucket, the last one for all that follow; None: by the two sizes.
+        skip_unused: whether buckets whose parameters are all unused, on every rank, are left out.
     """
 
     def __init__(
@@ -137,9 +139,12 @@ class Reducer:
         static_graph=False,
         as_view=False,
         reduced_dtype=None,
+        bucket_limits=None,
+        skip_unused=False,
     ):
         self.params, self.group, self.names = list(params), process_group, list(names)
-        self.limits = [first_bucket_bytes, bucket_bytes]
+        self.limits = list(bucket_limits or [first_bucket_bytes, bucket_bytes])
+        self.skip_unused = skip_unused
         self.find_unused, self.static, self.as_view = find_unused, static_graph, as_view
         self.divisor, self.hook = process_group.size(), None
         self.buckets, self.bucket_of = [], {}
@@ -323,6 +328,10 @@ class Reducer:
                 self._launch(bucket)
 
     def _launch(self, bucket):
+        if self.skip_unused and self._unused.issuperset(bucket.numbers):
+            bucket.handle = Future()
+            bucket.handle.set_result(bucket.buffer)
+            return
         last = bucket.index == len(self.buckets) - 1
         if self.hook is not None:
             # it may put its result in the buffer's place
@@ -487,7 +496,7 @@ class Logger:
             "total_parameter_size_bytes": sum(p.numel() * p.element_size() for p in params),
             "num_parameter_tensors": len(params),
             "bucket_sizes": ", ".join(map(str, sizes)),
-            "bucket_cap_bytes": self._reducer.limits[1],
+            "bucket_cap_bytes": self._reducer.limits[-1],
             "find_unused_parameters": self._reducer.find_unused,
             "gradient_as_bucket_view": self._reducer.as_view,
             "backend_name": self._reducer.group.name(),

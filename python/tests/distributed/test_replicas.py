@@ -45,6 +45,7 @@ WAYS = [
     {"find_unused_parameters": True},
     {"bucket_cap_mb": 0.002},
     {"bucket_cap_mb": 0.002, "gradient_as_bucket_view": True},
+    {"bucket_cap_mb_list": [0.001, 0.004, 0.002]},
 ]
 
 
@@ -57,6 +58,39 @@ def test_training_equals_one_process_with_the_whole_batch(settings, world):
     found = run(body, world)
     assert all(tessera.equal(one, found[0]) for one in found)
     assert tessera.allclose(found[0], train(network(), 0, 1), atol=1e-6)
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_buckets_of_unused_parameters_are_left_out_where_asked_for(skip):
+    class Half(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.unused = nn.Linear(3, 2), nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.used(x)
+
+    def body(rank, world):
+        settings = {"find_unused_parameters": True, "bucket_cap_mb_list": [1e-5], "skip_all_reduce_unused_params": skip}
+        model = DistributedDataParallel(Half(), **settings)
+        asked, reduce = [], model.process_group.allreduce
+        model.process_group.allreduce = lambda tensors, opts: asked.append(tensors[0].numel()) or reduce(tensors, opts)
+        model(tessera.ones(2, 3) * (rank + 1)).sum().backward()
+        del model.process_group.allreduce
+        return sorted(asked), model.module.used.weight.grad, model.module.unused.weight.grad
+
+    for asked, used, unused in run(body, 2):
+        assert asked.count(8) == (1 if skip else 2)
+        assert tessera.equal(used, tessera.full((2, 3), 3.0)) and unused is None
+
+
+def test_sizes_of_buckets_are_above_zero():
+    def body(rank, world):
+        for wrong in ([], [1, 0]):
+            with pytest.raises(ValueError, match="bucket_cap_mb_list holds sizes above 0"):
+                DistributedDataParallel(network(), bucket_cap_mb_list=wrong)
+
+    run(body, 2)
 
 
 def test_gradients_add_up_without_sync():

@@ -4,6 +4,7 @@ autograd, by a table of functions that work on plain tensors. Gradients are thos
 
 import functools
 import importlib
+import typing
 
 import tessera
 from tessera import _C
@@ -99,6 +100,7 @@ class Nested(tessera.Tensor):
 
     _table: dict = {}
     _operators = ""  # the module that fills the table
+    _elementwise: typing.Any  # a static method
 
     @classmethod
     def _served(cls):

@@ -87,9 +87,14 @@ class DistributedDataParallel(Module, Joinable):
         param_to_hook_all_reduce: the parameter after whose gradient that happens.
         mixed_precision: dtypes of parameters, reductions and buffers.
         device_mesh: of one dimension, in place of `process_group`.
+        skip_all_reduce_unused_params: with `find_unused_parameters`, leaves out buckets whose parameters are all
+            unused. These must be the same on all ranks in every iteration.
+        bucket_cap_mb_list: MiB of the first, second ... bucket, the last one for all that follow; goes before
+            `bucket_cap_mb`.
 
-    Raises: ValueError without a group and for `device_ids` of a module on the CPU; RuntimeError for a module without
-        parameters that require gradients, for a group and a mesh at once, and for replicas that are not alike.
+    Raises: ValueError without a group, for sizes of buckets of 0 or less, and for `device_ids` of a module on the
+        CPU; RuntimeError for a module without parameters that require gradients, for a group and a mesh at once, and
+        for replicas that are not alike.
     """
 
     def __init__(
@@ -110,6 +115,8 @@ class DistributedDataParallel(Module, Joinable):
         param_to_hook_all_reduce=None,
         mixed_precision=None,
         device_mesh=None,
+        skip_all_reduce_unused_params=False,
+        bucket_cap_mb_list=None,
     ):
         super().__init__()
         Joinable.__init__(self)
@@ -132,6 +139,10 @@ class DistributedDataParallel(Module, Joinable):
         if self.bucket_cap_mb <= 0:
             raise ValueError(f"bucket_cap_mb is a size above 0, but got {bucket_cap_mb}")
         self.bucket_bytes_cap = int(self.bucket_cap_mb * 1024 * 1024)
+        self.bucket_cap_mb_list = None if bucket_cap_mb_list is None else list(bucket_cap_mb_list)
+        if self.bucket_cap_mb_list is not None and not all(size > 0 for size in self.bucket_cap_mb_list or [0]):
+            raise ValueError(f"bucket_cap_mb_list holds sizes above 0, but got {bucket_cap_mb_list}")
+        self.skip_all_reduce_unused_params = skip_all_reduce_unused_params
         self.require_backward_grad_sync = self.require_forward_param_sync = True
         self._delayed, self._delay_after = list(delayed.values()), param_to_hook_all_reduce
         self._divide_by_initial_world_size, self._comm_hooks = True, []
@@ -191,6 +202,8 @@ class DistributedDataParallel(Module, Joinable):
             static_graph=self.static_graph,
             as_view=self.gradient_as_bucket_view,
             reduced_dtype=self.mixed_precision.reduce_dtype if self.mixed_precision is not None else None,
+            bucket_limits=[int(size * 1024 * 1024) for size in self.bucket_cap_mb_list or ()],
+            skip_unused=self.skip_all_reduce_unused_params,
         )
         self.logger = Logger(self.reducer)
         sync_bn = any("SyncBatchNorm" in type(one).__name__ for one in self.module.modules())
