@@ -1,4 +1,4 @@
-"""Streams: derivatives run on those of the forward calls, graphs hold what their copies use, errors say what is wrong."""
+"""Derivatives run on the streams of the forward calls, graphs hold what their copies use, errors say what is wrong."""
 
 import os
 import subprocess
