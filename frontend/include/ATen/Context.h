@@ -4,6 +4,7 @@
 #include "ATen/core/Tensor.h"
 #include "tensor/core/device_hooks.h"
 #include "tensor/core/parallel.h"
+#include "tensor/ops/promotion.h"
 
 namespace at {
 
@@ -32,6 +33,15 @@ inline int get_num_threads() { return tessera::num_threads(); }
 inline void set_num_threads(int n) { tessera::set_num_threads(n); }
 inline int get_num_interop_threads() { return 1; }
 inline void set_num_interop_threads(int n) { TORCH_CHECK(n > 0, "Expected positive number of threads"); }
+inline ScalarType promote_types(ScalarType a, ScalarType b) { return c10::promoteTypes(a, b); }
+inline bool can_cast(ScalarType from, ScalarType to) { return c10::canCast(from, to); }
+inline ScalarType result_type(const Tensor& a, const Tensor& b) { return to_scalar_type(tessera::result_type(a, b)); }
+inline ScalarType result_type(const Tensor& a, const Scalar& b) { return to_scalar_type(tessera::result_type(a, b)); }
+inline ScalarType result_type(const Scalar& a, const Tensor& b) { return result_type(b, a); }
+inline ScalarType result_type(const Scalar& a, const Scalar& b) {
+  return to_scalar_type(tessera::result_type(tessera::wrapped_number(a), tessera::wrapped_number(b)));
+}
+inline ScalarType result_type(TensorList l) { return to_scalar_type(tessera::result_type(fe::in(l))); }
 inline bool hasCUDA() { return false; }
 inline bool hasMKL() { return false; }
 inline bool hasMPS() { return false; }
