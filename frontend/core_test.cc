@@ -19,7 +19,5 @@ TEST(Frontend, ErrorsAreOfTheDocumentedClass) {
   try {
     TORCH_CHECK_VALUE(false, "value ", 2.5);
     FAIL();
-  } catch (const c10::Error& e) {
-    EXPECT_EQ(e.msg(), "value 2.5");
-  }
+  } catch (const c10::Error& e) { EXPECT_EQ(e.msg(), "value 2.5"); }
 }

@@ -166,8 +166,8 @@ class Writer {
       if (method && &a == self_) continue;
       if (takes_options() && together && static_cast<int>(i) == options_) {
         const bool given = a.default_value->kind != SchemaValue::Kind::kNone;
-        parts.push_back(absl::StrCat("TensorOptions options = ", given ? constant(a.type.elements[0], *a.default_value)
-                                                                       : "{}"));
+        parts.push_back(
+            absl::StrCat("TensorOptions options = ", given ? constant(a.type.elements[0], *a.default_value) : "{}"));
         i += 3;
         continue;
       }
@@ -229,8 +229,9 @@ bool is_method(const OpForm& f) { return f.cpp_method || f.python_method; }
 
 std::string generate_frontend_objects(const std::vector<Family>& families) {
   std::string text = file_comment("all tables");
-  absl::StrAppend(&text, "// The operators themselves.\n#pragma once\n\n#include \"tensor/dispatch/op.h\"\n\nnamespace "
-                         "tessera::op {\n");
+  absl::StrAppend(&text,
+                  "// The operators themselves.\n#pragma once\n\n#include \"tensor/dispatch/op.h\"\n\nnamespace "
+                  "tessera::op {\n");
   for (const Family& family : families)
     for (const auto& e : family.entries)
       for (const OpForm& f : e->forms)

@@ -60,8 +60,8 @@ Options parse_options(int argc, char** argv) {
     std::string number;
     if (text("library", &o.library) || text("package", &o.package) || text("header", &o.header) ||
         text("out", &o.out) || text("methods", &o.methods) || text("names", &o.names) || text("module", &o.module) ||
-        text("autocast", &o.autocast) || text("frontend", &o.frontend) || text("stubs", &o.stubs) || text("reference", &o.reference) ||
-        text("strip", &o.strip))
+        text("autocast", &o.autocast) || text("frontend", &o.frontend) || text("stubs", &o.stubs) ||
+        text("reference", &o.reference) || text("strip", &o.strip))
       continue;
     if (text("shards", &number)
             ? absl::SimpleAtoi(number, &o.shards) && o.shards > 0

@@ -7,14 +7,14 @@
 #define AT_EXPAND(types) types
 #define AT_FLOATING_TYPES ::at::ScalarType::Double, ::at::ScalarType::Float
 #define AT_REDUCED_FLOATING_TYPES ::at::ScalarType::Half, ::at::ScalarType::BFloat16
-#define AT_INTEGRAL_TYPES                                                                                  \
+#define AT_INTEGRAL_TYPES \
   ::at::ScalarType::Byte, ::at::ScalarType::Char, ::at::ScalarType::Int, ::at::ScalarType::Long, ::at::ScalarType::Short
 #define AT_BAREBONES_UNSIGNED_TYPES ::at::ScalarType::UInt16, ::at::ScalarType::UInt32, ::at::ScalarType::UInt64
 #define AT_INTEGRAL_TYPES_V2 AT_INTEGRAL_TYPES, AT_BAREBONES_UNSIGNED_TYPES
 #define AT_COMPLEX_TYPES ::at::ScalarType::ComplexDouble, ::at::ScalarType::ComplexFloat
 #define AT_ALL_TYPES AT_INTEGRAL_TYPES, AT_FLOATING_TYPES
 #define AT_ALL_TYPES_AND_COMPLEX AT_ALL_TYPES, AT_COMPLEX_TYPES
-#define AT_FLOAT8_TYPES                                                                         \
+#define AT_FLOAT8_TYPES                                                                              \
   ::at::ScalarType::Float8_e5m2, ::at::ScalarType::Float8_e5m2fnuz, ::at::ScalarType::Float8_e4m3fn, \
       ::at::ScalarType::Float8_e4m3fnuz
 

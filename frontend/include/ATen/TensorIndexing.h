@@ -35,8 +35,8 @@ class TensorIndex final {
   TensorIndex(std::nullopt_t) {}
   TensorIndex(EllipsisIndexType) : type_(TensorIndexType::Ellipsis) {}
   TensorIndex(const char* text) : type_(TensorIndexType::Ellipsis) {
-    TORCH_CHECK_VALUE(std::string_view(text) == "...",
-                      "Expected \"...\" to represent an ellipsis index, but got \"", text, "\"");
+    TORCH_CHECK_VALUE(std::string_view(text) == "...", "Expected \"...\" to represent an ellipsis index, but got \"",
+                      text, "\"");
   }
   template <class T>
   requires std::is_integral_v<T> TensorIndex(T v)
@@ -148,14 +148,16 @@ inline void set_item(const Tensor& self, ArrayRef<TensorIndex> indices, const Sc
 
 namespace at {
 
-inline Tensor Tensor::index(ArrayRef<indexing::TensorIndex> indices) const { return indexing::get_item(*this, indices); }
+inline Tensor Tensor::index(ArrayRef<indexing::TensorIndex> indices) const {
+  return indexing::get_item(*this, indices);
+}
 inline Tensor Tensor::index(std::initializer_list<indexing::TensorIndex> indices) const {
   return indexing::get_item(*this, indices);
 }
-#define TESSERA_INDEX_PUT(List, Value)                                       \
+#define TESSERA_INDEX_PUT(List, Value)                                        \
   inline Tensor& Tensor::index_put_(List indices, const Value& value) const { \
-    indexing::set_item(*this, indices, value);                               \
-    return const_cast<Tensor&>(*this);                                       \
+    indexing::set_item(*this, indices, value);                                \
+    return const_cast<Tensor&>(*this);                                        \
   }
 TESSERA_INDEX_PUT(ArrayRef<indexing::TensorIndex>, Tensor)
 TESSERA_INDEX_PUT(ArrayRef<indexing::TensorIndex>, Scalar)

@@ -17,8 +17,11 @@ namespace detail {
 class TensorData {
  public:
   template <class T>
-  requires(std::is_arithmetic_v<T> || requires(T v) { at::Scalar(v); c10::CppTypeToScalarType<T>::value; })
-      TensorData(T value)
+  requires(std::is_arithmetic_v<T> ||
+           requires(T v) {
+             at::Scalar(v);
+             c10::CppTypeToScalarType<T>::value;
+           }) TensorData(T value)
       : type_(c10::CppTypeToScalarType<T>::value), values_{at::Scalar(value)}, scalar_(true) {}
   TensorData(std::initializer_list<TensorData> items) : type_(c10::get_default_dtype_as_scalartype()) {
     sizes_ = {static_cast<int64_t>(items.size())};
@@ -48,8 +51,8 @@ class TensorData {
   // In Python's way: whole numbers are long, others of the default type, unless the options say something.
   at::Tensor make(at::TensorOptions options, bool exact = false) const {
     if (!options.has_dtype())
-      options = options.dtype(exact ? type_
-                              : type_ == at::kInt || type_ == at::kLong      ? at::kLong
+      options = options.dtype(exact                                         ? type_
+                              : type_ == at::kInt || type_ == at::kLong     ? at::kLong
                               : type_ == at::kFloat || type_ == at::kDouble ? c10::get_default_dtype_as_scalartype()
                               : c10::isComplexType(type_) ? c10::get_default_complex_dtype().toScalarType()
                                                           : type_);
@@ -120,8 +123,13 @@ inline void manual_seed(uint64_t seed) { at::manual_seed(seed); }
 namespace at {
 using torch::from_blob;
 template <class T>
-requires requires(T v) { Scalar(v); c10::CppTypeToScalarType<T>::value; }
-Tensor tensor(T value, const TensorOptions& options = {}) { return torch::detail::TensorData(value).make(options, true); }
+requires requires(T v) {
+  Scalar(v);
+  c10::CppTypeToScalarType<T>::value;
+}
+Tensor tensor(T value, const TensorOptions& options = {}) {
+  return torch::detail::TensorData(value).make(options, true);
+}
 template <class T>
 Tensor tensor(ArrayRef<T> values, const TensorOptions& options = {}) {
   return torch::detail::TensorData(values).make(options, true);

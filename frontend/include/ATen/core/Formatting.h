@@ -24,7 +24,9 @@ struct NumberStyle {
       low = std::min(low, std::abs(v));
       high = std::max(high, std::abs(v));
     }
-    auto digits = [](double v) { return v == 0 || !std::isfinite(v) ? 1 : static_cast<int>(std::floor(std::log10(v))) + 1; };
+    auto digits = [](double v) {
+      return v == 0 || !std::isfinite(v) ? 1 : static_cast<int>(std::floor(std::log10(v))) + 1;
+    };
     const int least = digits(low), most = digits(high);
     if (whole) {
       scientific = most > 9;
@@ -63,8 +65,8 @@ class KeepFormat {
 };
 
 // A matrix of `values`, rows * columns, as many columns at a time as fit into a line.
-inline void print_matrix(std::ostream& out, const double* values, const NumberStyle& style, int64_t rows, int64_t columns,
-                         int64_t line, bool inner) {
+inline void print_matrix(std::ostream& out, const double* values, const NumberStyle& style, int64_t rows,
+                         int64_t columns, int64_t line, bool inner) {
   const int64_t room = std::max<int64_t>(1, (line - (inner ? 1 : 0)) / (style.width + 1));
   const char* pad = inner ? " " : "";
   for (int64_t from = 0; from < columns; from += room) {
@@ -106,7 +108,8 @@ inline std::ostream& print(std::ostream& out, const Tensor& tensor, int64_t line
   const double* data = plain.const_data_ptr<double>();
   if (plain.dim() == 0) {
     int digits = 1;  // the fewest that read back
-    while (digits < 17 && std::strtod(c10::str(std::setprecision(digits), data[0]).c_str(), nullptr) != data[0]) ++digits;
+    while (digits < 17 && std::strtod(c10::str(std::setprecision(digits), data[0]).c_str(), nullptr) != data[0])
+      ++digits;
     out << std::defaultfloat << std::setprecision(digits) << data[0] << '\n';
   } else if (plain.numel() > 0) {
     if (plain.dim() == 1) {

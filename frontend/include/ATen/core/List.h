@@ -48,7 +48,9 @@ class List {
   std::vector<T> vec() const { return *items_; }
   size_t use_count() const { return static_cast<size_t>(items_.use_count()); }
   bool is(const List& o) const { return items_ == o.items_; }
-  friend bool operator==(const List& a, const List& b) requires std::equality_comparable<T> { return *a.items_ == *b.items_; }
+  friend bool operator==(const List& a, const List& b) requires std::equality_comparable<T> {
+    return *a.items_ == *b.items_;
+  }
 
  private:
   decltype(auto) at(size_t i) const {

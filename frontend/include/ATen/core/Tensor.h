@@ -132,8 +132,8 @@ class Tensor : public tessera::Tensor {
   Tensor& operator=(Tensor&& x) && { return copy_(x); }
   Tensor& operator=(const Scalar& x) && { return fill_(x); }
 
-  using tessera::Tensor::is_contiguous;
   using tessera::Tensor::data_ptr;
+  using tessera::Tensor::is_contiguous;
   tessera::TensorImpl* unsafeGetTensorImpl() const { return impl(); }
   size_t use_count() const { return defined() ? static_cast<size_t>(impl()->use_count()) : 0; }
   size_t weak_use_count() const { return defined() ? 1 : 0; }
@@ -215,7 +215,8 @@ class Tensor : public tessera::Tensor {
   }
   template <class T, size_t N, template <class> class PtrTraits = DefaultPtrTraits>
   PackedTensorAccessor32<T, N, PtrTraits> packed_accessor32() const& {
-    TORCH_CHECK(numel() <= INT32_MAX, "numel needs to be smaller than int32_t max; otherwise, please use packed_accessor64");
+    TORCH_CHECK(numel() <= INT32_MAX,
+                "numel needs to be smaller than int32_t max; otherwise, please use packed_accessor64");
     return generic_packed_accessor<T, N, PtrTraits, int32_t>();
   }
   template <class T, size_t N, template <class> class PtrTraits = DefaultPtrTraits>
@@ -235,7 +236,7 @@ class Tensor : public tessera::Tensor {
   Tensor operator-() const { return neg(); }
   Tensor operator!() const { return logical_not(); }
   // In place; also on what an expression gives.
-#define TESSERA_COMPOUND(op, name) \
+#define TESSERA_COMPOUND(op, name)                               \
   Tensor& operator op(const Tensor& o) const { return name(o); } \
   Tensor& operator op(const Scalar& o) const { return name(o); }
   TESSERA_COMPOUND(+=, add_)
@@ -295,7 +296,10 @@ class Tensor : public tessera::Tensor {
   Tensor& mutable_grad() const { return reinterpret_cast<Tensor&>(impl_or_raise().materialize_autograd_meta().grad); }
   void backward(const Tensor& gradient = {}, std::optional<bool> retain_graph = std::nullopt, bool create_graph = false,
                 std::optional<TensorList> inputs = std::nullopt) const {
-    tessera::autograd::backward({static_cast<const tessera::Tensor*>(this), 1}, gradient.defined() ? tessera::TensorList(static_cast<const tessera::Tensor*>(&gradient), 1) : tessera::TensorList(),
+    tessera::autograd::backward({static_cast<const tessera::Tensor*>(this), 1},
+                                gradient.defined()
+                                    ? tessera::TensorList(static_cast<const tessera::Tensor*>(&gradient), 1)
+                                    : tessera::TensorList(),
                                 retain_graph, create_graph, inputs ? fe::in(*inputs) : tessera::TensorList());
   }
   // The data without history: with versions of their own (data, variable_data), or counting with this tensor's.
@@ -385,8 +389,8 @@ inline void Generator::set_state(const Tensor& state) {
 
 namespace at {
 
-#define TESSERA_OPERATOR(op, name)                                                               \
-  inline Tensor operator op(const Tensor& a, const Tensor& b) { return a.name(b); }              \
+#define TESSERA_OPERATOR(op, name)                                                  \
+  inline Tensor operator op(const Tensor& a, const Tensor& b) { return a.name(b); } \
   inline Tensor operator op(const Tensor& a, const Scalar& b) { return a.name(b); }
 #define TESSERA_MIRRORED(op, name, mirrored) \
   TESSERA_OPERATOR(op, name)                 \

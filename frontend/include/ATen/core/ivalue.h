@@ -27,21 +27,38 @@ namespace detail {
 template <class T>
 struct list_of : std::false_type {};
 template <class T>
-struct list_of<std::vector<T>> : std::true_type { using type = T; };
+struct list_of<std::vector<T>> : std::true_type {
+  using type = T;
+};
 template <class T>
-struct list_of<ArrayRef<T>> : std::true_type { using type = T; };
+struct list_of<ArrayRef<T>> : std::true_type {
+  using type = T;
+};
 template <class T>
-struct list_of<List<T>> : std::true_type { using type = T; };
+struct list_of<List<T>> : std::true_type {
+  using type = T;
+};
 template <class T, size_t N>
-struct list_of<std::array<T, N>> : std::true_type { using type = T; };
+struct list_of<std::array<T, N>> : std::true_type {
+  using type = T;
+};
 template <class T>
 struct dict_of : std::false_type {};
 template <class K, class V>
-struct dict_of<Dict<K, V>> : std::true_type { using key = K; using value = V; };
+struct dict_of<Dict<K, V>> : std::true_type {
+  using key = K;
+  using value = V;
+};
 template <class K, class V>
-struct dict_of<std::unordered_map<K, V>> : std::true_type { using key = K; using value = V; };
+struct dict_of<std::unordered_map<K, V>> : std::true_type {
+  using key = K;
+  using value = V;
+};
 template <class K, class V>
-struct dict_of<std::map<K, V>> : std::true_type { using key = K; using value = V; };
+struct dict_of<std::map<K, V>> : std::true_type {
+  using key = K;
+  using value = V;
+};
 template <class T>
 inline constexpr bool is_optional = false;
 template <class T>
@@ -53,14 +70,22 @@ inline constexpr bool is_tuple<std::tuple<T...>> = true;
 template <class T>
 constexpr ivalue::Element element_of() {
   using E = ivalue::Element;
-  if constexpr (std::is_same_v<T, bool>) return E::kBool;
-  else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) return E::kInt;
-  else if constexpr (std::is_floating_point_v<T>) return E::kDouble;
-  else if constexpr (std::is_same_v<T, std::complex<double>>) return E::kComplex;
-  else if constexpr (std::is_base_of_v<tessera::Tensor, T>) return E::kTensor;
-  else if constexpr (std::is_same_v<T, std::string>) return E::kString;
-  else if constexpr (std::is_same_v<T, std::optional<Tensor>>) return E::kOptionalTensor;
-  else return E::kAny;
+  if constexpr (std::is_same_v<T, bool>)
+    return E::kBool;
+  else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>)
+    return E::kInt;
+  else if constexpr (std::is_floating_point_v<T>)
+    return E::kDouble;
+  else if constexpr (std::is_same_v<T, std::complex<double>>)
+    return E::kComplex;
+  else if constexpr (std::is_base_of_v<tessera::Tensor, T>)
+    return E::kTensor;
+  else if constexpr (std::is_same_v<T, std::string>)
+    return E::kString;
+  else if constexpr (std::is_same_v<T, std::optional<Tensor>>)
+    return E::kOptionalTensor;
+  else
+    return E::kAny;
 }
 }  // namespace detail
 
@@ -72,9 +97,12 @@ class IValue {
   IValue(const tessera::Tensor& t) : v_(Tensor(t)) {}
   template <class T>
   requires(std::is_arithmetic_v<T>) IValue(T v) {
-    if constexpr (std::is_same_v<T, bool>) v_ = v;
-    else if constexpr (std::is_integral_v<T>) v_ = static_cast<int64_t>(v);
-    else v_ = static_cast<double>(v);
+    if constexpr (std::is_same_v<T, bool>)
+      v_ = v;
+    else if constexpr (std::is_integral_v<T>)
+      v_ = static_cast<int64_t>(v);
+    else
+      v_ = static_cast<double>(v);
   }
   IValue(std::complex<double> v) : v_(v) {}
   IValue(ScalarType t) : v_(static_cast<int64_t>(t)) {}
@@ -87,10 +115,14 @@ class IValue {
   IValue(const char* s) : IValue(std::string(s)) {}
   IValue(std::string_view s) : IValue(std::string(s)) {}
   IValue(const Scalar& s) {
-    if (s.isComplex()) v_ = s.toComplexDouble();
-    else if (s.isFloatingPoint()) v_ = s.toDouble();
-    else if (s.isBoolean()) v_ = s.toBool();
-    else v_ = s.to_int();
+    if (s.isComplex())
+      v_ = s.toComplexDouble();
+    else if (s.isFloatingPoint())
+      v_ = s.toDouble();
+    else if (s.isBoolean())
+      v_ = s.toBool();
+    else
+      v_ = s.to_int();
   }
   IValue(tessera::IntrusivePtr<tessera::RefCounted> object) : v_(std::move(object)) {}
   template <class T>
@@ -138,9 +170,9 @@ class IValue {
   bool isTensorList() const { return holds(ivalue::Element::kTensor); }
   bool isOptionalTensorList() const { return holds(ivalue::Element::kOptionalTensor); }
   std::string tagKind() const {
-    static constexpr const char* kNames[] = {"None", "Tensor", "Double", "ComplexDouble", "Int", "Bool", "String",
-                                             "Device", "Generator", "Storage", "Object", "Tuple", "GenericList",
-                                             "GenericDict"};
+    static constexpr const char* kNames[] = {"None",   "Tensor", "Double",      "ComplexDouble", "Int",
+                                             "Bool",   "String", "Device",      "Generator",     "Storage",
+                                             "Object", "Tuple",  "GenericList", "GenericDict"};
     return kNames[v_.index()];
   }
 
@@ -203,7 +235,9 @@ class IValue {
     return to<T>();
   }
   bool is(const IValue& o) const;
-  bool isAliasOf(const IValue& o) const { return isTensor() && o.isTensor() ? toTensor().is_alias_of(o.toTensor()) : is(o); }
+  bool isAliasOf(const IValue& o) const {
+    return isTensor() && o.isTensor() ? toTensor().is_alias_of(o.toTensor()) : is(o);
+  }
   friend bool operator==(const IValue& a, const IValue& b);
   friend std::ostream& operator<<(std::ostream& out, const IValue& v);
 
@@ -334,10 +368,10 @@ T IValue::to() const {
     return d;
   } else if constexpr (detail::is_tuple<T>) {
     const auto& e = toTupleRef().elements();
-    TORCH_CHECK(e.size() == std::tuple_size_v<T>, "expected a tuple of ", std::tuple_size_v<T>, " elements, got ", e.size());
-    return [&]<size_t... I>(std::index_sequence<I...>) {
-      return T(e[I].template to<std::tuple_element_t<I, T>>()...);
-    }(std::make_index_sequence<std::tuple_size_v<T>>());
+    TORCH_CHECK(e.size() == std::tuple_size_v<T>, "expected a tuple of ", std::tuple_size_v<T>, " elements, got ",
+                e.size());
+    return [&]<size_t... I>(std::index_sequence<I...>) { return T(e[I].template to<std::tuple_element_t<I, T>>()...); }
+    (std::make_index_sequence<std::tuple_size_v<T>>());
   } else {
     return toCustomClass<typename T::element_type>();
   }
@@ -345,11 +379,15 @@ T IValue::to() const {
 inline bool IValue::is(const IValue& o) const {
   if (v_.index() != o.v_.index()) return false;
   if (isTensor()) return toTensor().is_same(o.toTensor());
-  return std::visit([&](const auto& x) -> bool {
-    using T = std::decay_t<decltype(x)>;
-    if constexpr (std::is_same_v<T, Tensor> || std::is_same_v<T, Storage>) return false;
-    else return x == std::get<T>(o.v_);
-  }, v_);
+  return std::visit(
+      [&](const auto& x) -> bool {
+        using T = std::decay_t<decltype(x)>;
+        if constexpr (std::is_same_v<T, Tensor> || std::is_same_v<T, Storage>)
+          return false;
+        else
+          return x == std::get<T>(o.v_);
+      },
+      v_);
 }
 inline bool operator==(const IValue& a, const IValue& b) {
   if (a.isTensor() && b.isTensor()) return a.toTensor().is_same(b.toTensor()) || at::equal(a.toTensor(), b.toTensor());
@@ -386,8 +424,10 @@ inline std::ostream& operator<<(std::ostream& out, const IValue& v) {
   if (v.isComplexDouble()) return out << v.toScalar();
   if (v.isString()) return out << v.toStringRef();
   if (v.isDevice()) return out << v.toDevice();
-  if (v.isTuple()) items('(', v.toTupleRef().items, ')');
-  else if (v.isList()) items('[', v.toListRef().vec(), ']');
+  if (v.isTuple())
+    items('(', v.toTupleRef().items, ')');
+  else if (v.isList())
+    items('[', v.toListRef().vec(), ']');
   else if (v.isGenericDict()) {
     out << '{';
     bool first = true;

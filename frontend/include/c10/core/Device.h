@@ -12,15 +12,35 @@ namespace c10 {
 
 using DeviceIndex = int8_t;
 enum class DeviceType : int8_t {
-  CPU = 0, CUDA = 1, MKLDNN = 2, OPENGL = 3, OPENCL = 4, IDEEP = 5, HIP = 6, FPGA = 7, MAIA = 8, XLA = 9, Vulkan = 10,
-  Metal = 11, XPU = 12, MPS = 13, Meta = 14, HPU = 15, VE = 16, Lazy = 17, IPU = 18, MTIA = 19, PrivateUse1 = 20,
+  CPU = 0,
+  CUDA = 1,
+  MKLDNN = 2,
+  OPENGL = 3,
+  OPENCL = 4,
+  IDEEP = 5,
+  HIP = 6,
+  FPGA = 7,
+  MAIA = 8,
+  XLA = 9,
+  Vulkan = 10,
+  Metal = 11,
+  XPU = 12,
+  MPS = 13,
+  Meta = 14,
+  HPU = 15,
+  VE = 16,
+  Lazy = 17,
+  IPU = 18,
+  MTIA = 19,
+  PrivateUse1 = 20,
   COMPILE_TIME_MAX_DEVICE_TYPES = 21
 };
 namespace detail {
 using T = tessera::DeviceType;
-inline constexpr T kDeviceTypes[] = {T::kCPU, T::kCUDA, T::kMKLDNN, T::kOpenGL, T::kOpenCL, T::kIDEEP, T::kHIP,
-                                     T::kFPGA, T::kMAIA, T::kXLA, T::kVulkan, T::kVulkan, T::kXPU, T::kMPS, T::kMeta,
-                                     T::kHPU, T::kVE, T::kLazy, T::kIPU, T::kMTIA, T::kPrivateUse1};
+inline constexpr T kDeviceTypes[] = {T::kCPU, T::kCUDA, T::kMKLDNN,     T::kOpenGL, T::kOpenCL, T::kIDEEP,
+                                     T::kHIP, T::kFPGA, T::kMAIA,       T::kXLA,    T::kVulkan, T::kVulkan,
+                                     T::kXPU, T::kMPS,  T::kMeta,       T::kHPU,    T::kVE,     T::kLazy,
+                                     T::kIPU, T::kMTIA, T::kPrivateUse1};
 inline DeviceType device_type(tessera::DeviceType t) {
   for (int i = 0; i < static_cast<int>(std::size(kDeviceTypes)); ++i)
     if (kDeviceTypes[i] == t) return static_cast<DeviceType>(i);
@@ -71,7 +91,7 @@ inline constexpr Layout kStrided = Layout::Strided, kSparse = Layout::Sparse, kS
                         kSparseBsc = Layout::SparseBsc, kJagged = Layout::Jagged;
 inline tessera::Layout to_layout(Layout l) {
   using L = tessera::Layout;
-  constexpr L all[] = {L::kStrided, L::kSparseCoo, L::kSparseCsr, L::kMkldnn,
+  constexpr L all[] = {L::kStrided,   L::kSparseCoo, L::kSparseCsr, L::kMkldnn,
                        L::kSparseCsc, L::kSparseBsr, L::kSparseBsc, L::kJagged};
   return all[static_cast<int>(l)];
 }
@@ -81,8 +101,8 @@ inline Layout from_layout(tessera::Layout l) {
   return Layout::Strided;
 }
 inline std::ostream& operator<<(std::ostream& out, Layout l) {
-  constexpr const char* names[] = {"Strided", "Sparse", "SparseCsr", "Mkldnn", "SparseCsc", "SparseBsr", "SparseBsc",
-                                   "Jagged"};
+  constexpr const char* names[] = {"Strided",   "Sparse",    "SparseCsr", "Mkldnn",
+                                   "SparseCsc", "SparseBsr", "SparseBsc", "Jagged"};
   return out << names[static_cast<int>(l)];
 }
 

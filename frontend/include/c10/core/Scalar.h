@@ -37,7 +37,9 @@ class Scalar : public tessera::Scalar {
   Scalar operator-() const { return tessera::Scalar::operator-(); }
   Scalar conj() const { return tessera::Scalar::conj(); }
   Scalar log() const {
-    return isComplex() ? Scalar(std::log(to_complex())) : to_double() < 0 ? Scalar(std::nan("")) : Scalar(std::log(to_double()));
+    return isComplex()       ? Scalar(std::log(to_complex()))
+           : to_double() < 0 ? Scalar(std::nan(""))
+                             : Scalar(std::log(to_double()));
   }
 
   // The value as a T; std::runtime_error where it does not fit.
@@ -64,8 +66,8 @@ class Scalar : public tessera::Scalar {
         const int64_t v = to_int();
         if constexpr (sizeof(T) < 8) {
           // Negative numbers wrap into unsigned types, as far as they fit.
-          const int64_t low = std::is_signed_v<T> ? int64_t{std::numeric_limits<T>::lowest()}
-                                                  : -int64_t{std::numeric_limits<T>::max()};
+          const int64_t low =
+              std::is_signed_v<T> ? int64_t{std::numeric_limits<T>::lowest()} : -int64_t{std::numeric_limits<T>::max()};
           if (isUnsigned() || v < low || v > int64_t{std::numeric_limits<T>::max()})
             detail::overflow(CppTypeToScalarType<T>::value);
         } else if (std::is_signed_v<T> && isUnsigned()) {
@@ -98,7 +100,8 @@ class Scalar : public tessera::Scalar {
 #undef TESSERA_TO
 
   template <class T>
-  requires detail::is_number<T> bool equal(T v) const {
+  requires detail::is_number<T>
+  bool equal(T v) const {
     if (isComplex()) return to_complex() == std::complex<double>(static_cast<double>(v));
     if constexpr (std::is_same_v<T, bool>) return isBoolean() && to_bool() == v;
     if (isBoolean()) return false;

@@ -22,40 +22,71 @@ using Float8_e5m2fnuz = tessera::Float8_e5m2fnuz;
 using Float8_e8m0fnu = tessera::Float8_e8m0fnu;
 template <class T>
 using complex = std::complex<T>;
-struct qint8 { int8_t val_; };
-struct quint8 { uint8_t val_; };
-struct qint32 { int32_t val_; };
+struct qint8 {
+  int8_t val_;
+};
+struct quint8 {
+  uint8_t val_;
+};
+struct qint32 {
+  int32_t val_;
+};
 
 // Name in C++, the C++ type, name as a dtype (k...), Tessera's dtype, name of a tensor type. In the documented order.
-#define TESSERA_SCALAR_TYPES(_)                                           \
-  _(Byte, uint8_t, kUInt8, "unsigned char")                               \
-  _(Char, int8_t, kInt8, "signed char")                                   \
-  _(Short, int16_t, kInt16, "short int")                                      \
-  _(Int, int, kInt32, "int")                                              \
-  _(Long, int64_t, kInt64, "long int")                                        \
-  _(Half, ::c10::Half, kFloat16, "c10::Half")                             \
-  _(Float, float, kFloat32, "float")                                      \
-  _(Double, double, kFloat64, "double")                                   \
-  _(ComplexHalf, ::c10::ComplexHalf, kComplex32, "c10::complex<c10::Half>") \
-  _(ComplexFloat, ::c10::complex<float>, kComplex64, "c10::complex<float>") \
+#define TESSERA_SCALAR_TYPES(_)                                                 \
+  _(Byte, uint8_t, kUInt8, "unsigned char")                                     \
+  _(Char, int8_t, kInt8, "signed char")                                         \
+  _(Short, int16_t, kInt16, "short int")                                        \
+  _(Int, int, kInt32, "int")                                                    \
+  _(Long, int64_t, kInt64, "long int")                                          \
+  _(Half, ::c10::Half, kFloat16, "c10::Half")                                   \
+  _(Float, float, kFloat32, "float")                                            \
+  _(Double, double, kFloat64, "double")                                         \
+  _(ComplexHalf, ::c10::ComplexHalf, kComplex32, "c10::complex<c10::Half>")     \
+  _(ComplexFloat, ::c10::complex<float>, kComplex64, "c10::complex<float>")     \
   _(ComplexDouble, ::c10::complex<double>, kComplex128, "c10::complex<double>") \
-  _(Bool, bool, kBool, "bool")                                            \
-  _(QInt8, ::c10::qint8, kQInt8, "c10::qint8")                            \
-  _(QUInt8, ::c10::quint8, kQUInt8, "c10::quint8")                        \
-  _(QInt32, ::c10::qint32, kQInt32, "c10::qint32")                        \
+  _(Bool, bool, kBool, "bool")                                                  \
+  _(QInt8, ::c10::qint8, kQInt8, "c10::qint8")                                  \
+  _(QUInt8, ::c10::quint8, kQUInt8, "c10::quint8")                              \
+  _(QInt32, ::c10::qint32, kQInt32, "c10::qint32")                              \
   _(BFloat16, ::c10::BFloat16, kBFloat16, "c10::BFloat16")
 
 enum class ScalarType : int8_t {
 #define TESSERA_ENUMERATOR(Name, T, dtype, shown) Name,
   TESSERA_SCALAR_TYPES(TESSERA_ENUMERATOR)
 #undef TESSERA_ENUMERATOR
-  QUInt4x2, QUInt2x4, Bits1x8, Bits2x4, Bits4x2, Bits8, Bits16,
-  Float8_e5m2, Float8_e4m3fn, Float8_e5m2fnuz, Float8_e4m3fnuz,
-  UInt16, UInt32, UInt64,
-  UInt1, UInt2, UInt3, UInt4, UInt5, UInt6, UInt7,
-  Int1, Int2, Int3, Int4, Int5, Int6, Int7,
-  Float8_e8m0fnu, Float4_e2m1fn_x2,
-  Undefined, NumOptions
+      QUInt4x2,
+  QUInt2x4,
+  Bits1x8,
+  Bits2x4,
+  Bits4x2,
+  Bits8,
+  Bits16,
+  Float8_e5m2,
+  Float8_e4m3fn,
+  Float8_e5m2fnuz,
+  Float8_e4m3fnuz,
+  UInt16,
+  UInt32,
+  UInt64,
+  UInt1,
+  UInt2,
+  UInt3,
+  UInt4,
+  UInt5,
+  UInt6,
+  UInt7,
+  Int1,
+  Int2,
+  Int3,
+  Int4,
+  Int5,
+  Int6,
+  Int7,
+  Float8_e8m0fnu,
+  Float4_e2m1fn_x2,
+  Undefined,
+  NumOptions
 };
 inline constexpr int NumScalarTypes = static_cast<int>(ScalarType::NumOptions);
 
@@ -64,14 +95,36 @@ inline constexpr tessera::DType kDTypes[] = {
 #define TESSERA_DTYPE(Name, T, dtype, shown) tessera::DType::dtype,
     TESSERA_SCALAR_TYPES(TESSERA_DTYPE)
 #undef TESSERA_DTYPE
-    tessera::DType::kQUInt4x2, tessera::DType::kQUInt2x4, tessera::DType::kBits1x8, tessera::DType::kBits2x4,
-    tessera::DType::kBits4x2, tessera::DType::kBits8, tessera::DType::kBits16, tessera::DType::kFloat8_e5m2,
-    tessera::DType::kFloat8_e4m3fn, tessera::DType::kFloat8_e5m2fnuz, tessera::DType::kFloat8_e4m3fnuz,
-    tessera::DType::kUInt16, tessera::DType::kUInt32, tessera::DType::kUInt64, tessera::DType::kUInt1,
-    tessera::DType::kUInt2, tessera::DType::kUInt3, tessera::DType::kUInt4, tessera::DType::kUInt5,
-    tessera::DType::kUInt6, tessera::DType::kUInt7, tessera::DType::kInt1, tessera::DType::kInt2,
-    tessera::DType::kInt3, tessera::DType::kInt4, tessera::DType::kInt5, tessera::DType::kInt6, tessera::DType::kInt7,
-    tessera::DType::kFloat8_e8m0fnu, tessera::DType::kFloat4_e2m1fn_x2};
+        tessera::DType::kQUInt4x2,
+    tessera::DType::kQUInt2x4,
+    tessera::DType::kBits1x8,
+    tessera::DType::kBits2x4,
+    tessera::DType::kBits4x2,
+    tessera::DType::kBits8,
+    tessera::DType::kBits16,
+    tessera::DType::kFloat8_e5m2,
+    tessera::DType::kFloat8_e4m3fn,
+    tessera::DType::kFloat8_e5m2fnuz,
+    tessera::DType::kFloat8_e4m3fnuz,
+    tessera::DType::kUInt16,
+    tessera::DType::kUInt32,
+    tessera::DType::kUInt64,
+    tessera::DType::kUInt1,
+    tessera::DType::kUInt2,
+    tessera::DType::kUInt3,
+    tessera::DType::kUInt4,
+    tessera::DType::kUInt5,
+    tessera::DType::kUInt6,
+    tessera::DType::kUInt7,
+    tessera::DType::kInt1,
+    tessera::DType::kInt2,
+    tessera::DType::kInt3,
+    tessera::DType::kInt4,
+    tessera::DType::kInt5,
+    tessera::DType::kInt6,
+    tessera::DType::kInt7,
+    tessera::DType::kFloat8_e8m0fnu,
+    tessera::DType::kFloat4_e2m1fn_x2};
 static_assert(std::size(kDTypes) == static_cast<size_t>(ScalarType::Undefined));
 consteval auto scalar_types() {
   std::array<ScalarType, tessera::kNumDTypes> t{};
@@ -92,9 +145,36 @@ inline const char* toString(ScalarType t) {
 #define TESSERA_NAME(Name, T, dtype, shown) #Name,
       TESSERA_SCALAR_TYPES(TESSERA_NAME)
 #undef TESSERA_NAME
-          "QUInt4x2", "QUInt2x4", "Bits1x8", "Bits2x4", "Bits4x2", "Bits8", "Bits16", "Float8_e5m2", "Float8_e4m3fn",
-      "Float8_e5m2fnuz", "Float8_e4m3fnuz", "UInt16", "UInt32", "UInt64", "UInt1", "UInt2", "UInt3", "UInt4", "UInt5",
-      "UInt6", "UInt7", "Int1", "Int2", "Int3", "Int4", "Int5", "Int6", "Int7", "Float8_e8m0fnu", "Float4_e2m1fn_x2",
+          "QUInt4x2",
+      "QUInt2x4",
+      "Bits1x8",
+      "Bits2x4",
+      "Bits4x2",
+      "Bits8",
+      "Bits16",
+      "Float8_e5m2",
+      "Float8_e4m3fn",
+      "Float8_e5m2fnuz",
+      "Float8_e4m3fnuz",
+      "UInt16",
+      "UInt32",
+      "UInt64",
+      "UInt1",
+      "UInt2",
+      "UInt3",
+      "UInt4",
+      "UInt5",
+      "UInt6",
+      "UInt7",
+      "Int1",
+      "Int2",
+      "Int3",
+      "Int4",
+      "Int5",
+      "Int6",
+      "Int7",
+      "Float8_e8m0fnu",
+      "Float4_e2m1fn_x2",
       "Undefined"};
   return t <= ScalarType::Undefined ? kNames[static_cast<int>(t)] : "UNKNOWN_SCALAR";
 }
@@ -104,7 +184,9 @@ inline size_t elementSize(ScalarType t) { return static_cast<size_t>(tessera::it
 inline bool isIntegralType(ScalarType t, bool include_bool) {
   return t < ScalarType::Undefined && tessera::is_integral(to_dtype(t), include_bool);
 }
-inline bool isFloatingType(ScalarType t) { return t < ScalarType::Undefined && tessera::is_floating_point(to_dtype(t)); }
+inline bool isFloatingType(ScalarType t) {
+  return t < ScalarType::Undefined && tessera::is_floating_point(to_dtype(t));
+}
 inline bool isComplexType(ScalarType t) { return t < ScalarType::Undefined && tessera::is_complex(to_dtype(t)); }
 inline bool isReducedFloatingType(ScalarType t) {
   return t == ScalarType::Half || t == ScalarType::BFloat16 ||
@@ -237,23 +319,27 @@ inline bool isnan_(T v) {
 
 // Arithmetic of the reduced types: computed in float, rounded to the type where both sides are of it or an integer.
 namespace tessera {
-#define TESSERA_REDUCED_OP(T, op)                                                                                     \
-  inline T operator op(T a, T b) { return static_cast<float>(a) op static_cast<float>(b); }                          \
-  template <class U>                                                                                                  \
-  requires std::is_integral_v<U> inline T operator op(T a, U b) { return a op static_cast<T>(static_cast<float>(b)); } \
-  template <class U>                                                                                                  \
-  requires std::is_integral_v<U> inline T operator op(U a, T b) { return static_cast<T>(static_cast<float>(a)) op b; } \
-  template <class U>                                                                                                  \
-  requires std::is_floating_point_v<U> inline U operator op(T a, U b) { return static_cast<float>(a) op b; }         \
-  template <class U>                                                                                                  \
-  requires std::is_floating_point_v<U> inline U operator op(U a, T b) { return a op static_cast<float>(b); }         \
+#define TESSERA_REDUCED_OP(T, op)                                                           \
+  inline T operator op(T a, T b) { return static_cast<float>(a) op static_cast<float>(b); } \
+  template <class U>                                                                        \
+  requires std::is_integral_v<U>                                                            \
+  inline T operator op(T a, U b) { return a op static_cast<T>(static_cast<float>(b)); }     \
+  template <class U>                                                                        \
+  requires std::is_integral_v<U>                                                            \
+  inline T operator op(U a, T b) { return static_cast<T>(static_cast<float>(a)) op b; }     \
+  template <class U>                                                                        \
+  requires std::is_floating_point_v<U>                                                      \
+  inline U operator op(T a, U b) { return static_cast<float>(a) op b; }                     \
+  template <class U>                                                                        \
+  requires std::is_floating_point_v<U>                                                      \
+  inline U operator op(U a, T b) { return a op static_cast<float>(b); }                     \
   inline T& operator op##=(T& a, T b) { return a = a op b; }
-#define TESSERA_REDUCED(T)                                          \
-  TESSERA_REDUCED_OP(T, +)                                          \
-  TESSERA_REDUCED_OP(T, -)                                          \
-  TESSERA_REDUCED_OP(T, *)                                          \
-  TESSERA_REDUCED_OP(T, /)                                          \
-  inline T operator-(T a) { return -static_cast<float>(a); }        \
+#define TESSERA_REDUCED(T)                                   \
+  TESSERA_REDUCED_OP(T, +)                                   \
+  TESSERA_REDUCED_OP(T, -)                                   \
+  TESSERA_REDUCED_OP(T, *)                                   \
+  TESSERA_REDUCED_OP(T, /)                                   \
+  inline T operator-(T a) { return -static_cast<float>(a); } \
   inline std::ostream& operator<<(std::ostream& out, T a) { return out << static_cast<float>(a); }
 TESSERA_REDUCED(Half)
 TESSERA_REDUCED(BFloat16)
@@ -262,27 +348,28 @@ TESSERA_REDUCED(BFloat16)
 }  // namespace tessera
 
 namespace std {
-#define TESSERA_LIMITS(T, lowest_bits, min_bits, max_bits, eps_bits, inf_bits, nan_bits, sub_bits, mantissa, digits_10, max_10) \
-  template <>                                                                                             \
-  class numeric_limits<tessera::T> {                                                                      \
-    static constexpr tessera::T of(uint16_t bits) {                                                       \
-      tessera::T t;                                                                                       \
-      t.bits = bits;                                                                                      \
-      return t;                                                                                           \
-    }                                                                                                     \
-                                                                                                          \
-   public:                                                                                                \
-    static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false,  \
-                          has_infinity = true, has_quiet_NaN = true, has_signaling_NaN = true;            \
-    static constexpr int digits = mantissa, digits10 = digits_10, max_digits10 = max_10, radix = 2;       \
-    static constexpr tessera::T min() { return of(min_bits); }                                            \
-    static constexpr tessera::T lowest() { return of(lowest_bits); }                                      \
-    static constexpr tessera::T max() { return of(max_bits); }                                            \
-    static constexpr tessera::T epsilon() { return of(eps_bits); }                                        \
-    static constexpr tessera::T infinity() { return of(inf_bits); }                                       \
-    static constexpr tessera::T quiet_NaN() { return of(nan_bits); }                                      \
-    static constexpr tessera::T denorm_min() { return of(sub_bits); }                                     \
-    static constexpr tessera::T round_error() { return tessera::T(0.5f); }                                \
+#define TESSERA_LIMITS(T, lowest_bits, min_bits, max_bits, eps_bits, inf_bits, nan_bits, sub_bits, mantissa, \
+                       digits_10, max_10)                                                                    \
+  template <>                                                                                                \
+  class numeric_limits<tessera::T> {                                                                         \
+    static constexpr tessera::T of(uint16_t bits) {                                                          \
+      tessera::T t;                                                                                          \
+      t.bits = bits;                                                                                         \
+      return t;                                                                                              \
+    }                                                                                                        \
+                                                                                                             \
+   public:                                                                                                   \
+    static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false,     \
+                          has_infinity = true, has_quiet_NaN = true, has_signaling_NaN = true;               \
+    static constexpr int digits = mantissa, digits10 = digits_10, max_digits10 = max_10, radix = 2;          \
+    static constexpr tessera::T min() { return of(min_bits); }                                               \
+    static constexpr tessera::T lowest() { return of(lowest_bits); }                                         \
+    static constexpr tessera::T max() { return of(max_bits); }                                               \
+    static constexpr tessera::T epsilon() { return of(eps_bits); }                                           \
+    static constexpr tessera::T infinity() { return of(inf_bits); }                                          \
+    static constexpr tessera::T quiet_NaN() { return of(nan_bits); }                                         \
+    static constexpr tessera::T denorm_min() { return of(sub_bits); }                                        \
+    static constexpr tessera::T round_error() { return tessera::T(0.5f); }                                   \
   };
 TESSERA_LIMITS(Half, 0xFBFF, 0x0400, 0x7BFF, 0x1400, 0x7C00, 0x7E00, 0x0001, 11, 3, 5)
 TESSERA_LIMITS(BFloat16, 0xFF7F, 0x0080, 0x7F7F, 0x3C00, 0x7F80, 0x7FC0, 0x0001, 8, 2, 4)

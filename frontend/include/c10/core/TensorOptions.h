@@ -32,7 +32,8 @@ class TensorOptions {
     return *this;
   }
   template <class D>
-  requires std::is_convertible_v<D, Device>[[nodiscard]] TensorOptions device(const D& d) const {
+  requires std::is_convertible_v<D, Device>
+  [[nodiscard]] TensorOptions device(const D& d) const {
     return with(&TensorOptions::device_, std::optional<Device>(Device(d)));
   }
   [[nodiscard]] TensorOptions device(const std::optional<Device>& d) const { return with(&TensorOptions::device_, d); }

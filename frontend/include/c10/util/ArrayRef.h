@@ -29,11 +29,13 @@ class ArrayRef {
   constexpr ArrayRef(const T* begin, const T* end) : data_(begin), size_(static_cast<size_t>(end - begin)) {}
   // Whatever has data() and size(): vectors, arrays, spans, small vectors.
   template <class C>
-  requires(!std::is_same_v<std::remove_cvref_t<C>, ArrayRef> && requires(const C& c) {
-    { c.data() } -> std::convertible_to<const T*>;
-    { c.size() } -> std::convertible_to<size_t>;
-    requires std::is_same_v<std::remove_cvref_t<decltype(*c.data())>, T>;
-  }) constexpr ArrayRef(const C& c) : data_(c.data()), size_(static_cast<size_t>(c.size())) {}
+  requires(!std::is_same_v<std::remove_cvref_t<C>, ArrayRef> &&
+           requires(const C& c) {
+             { c.data() } -> std::convertible_to<const T*>;
+             { c.size() } -> std::convertible_to<size_t>;
+             requires std::is_same_v<std::remove_cvref_t<decltype(*c.data())>, T>;
+           }) constexpr ArrayRef(const C& c)
+      : data_(c.data()), size_(static_cast<size_t>(c.size())) {}
   template <size_t N>
   constexpr ArrayRef(const T (&a)[N]) : data_(a), size_(N) {}
   constexpr ArrayRef(const std::initializer_list<T>& l)

@@ -21,9 +21,7 @@ class tessera_documented_error : public runtime_error {
   string msg() const { return what(); }
   const char* what_without_backtrace() const noexcept { return what(); }
   string backtrace() const { return {}; }
-  void add_context(const string& text) {
-    runtime_error::operator=(runtime_error(what() + ("\n" + text)));
-  }
+  void add_context(const string& text) { runtime_error::operator=(runtime_error(what() + ("\n" + text))); }
 };
 }  // namespace std
 #define runtime_error tessera_documented_error
@@ -40,9 +38,9 @@ using TypeError = tessera::TypeError;
 using NotImplementedError = tessera::NotImplementedError;
 using LinAlgError = tessera::LinAlgError;
 using OutOfMemoryError = tessera::OutOfMemoryError;
-#define TESSERA_MORE_ERRORS(Name)                     \
-  class Name : public Error {                         \
-    using Error::Error;                               \
+#define TESSERA_MORE_ERRORS(Name) \
+  class Name : public Error {     \
+    using Error::Error;           \
   };
 TESSERA_MORE_ERRORS(EnforceFiniteError)
 TESSERA_MORE_ERRORS(DistError)
@@ -71,9 +69,9 @@ inline void warn(const std::string& message) { tessera::warn(message); }
 
 }  // namespace c10
 
-#define TORCH_CHECK_WITH(error, condition, ...)                                                       \
-  do {                                                                                                \
-    if (C10_UNLIKELY(!(condition)))                                                                   \
+#define TORCH_CHECK_WITH(error, condition, ...)                                                             \
+  do {                                                                                                      \
+    if (C10_UNLIKELY(!(condition)))                                                                         \
       ::c10::detail::raise<::c10::error>(::c10::detail::message_of(#condition __VA_OPT__(, ) __VA_ARGS__)); \
   } while (false)
 #define TORCH_CHECK(condition, ...) TORCH_CHECK_WITH(Error, condition __VA_OPT__(, ) __VA_ARGS__)
@@ -85,10 +83,10 @@ inline void warn(const std::string& message) { tessera::warn(message); }
   TORCH_CHECK_WITH(NotImplementedError, condition __VA_OPT__(, ) __VA_ARGS__)
 #define TORCH_CHECK_IF_NOT_ON_CUDA(condition, ...) TORCH_CHECK(condition __VA_OPT__(, ) __VA_ARGS__)
 #define TORCH_CHECK_MSG(condition, type, ...) ::c10::str(__VA_ARGS__)
-#define TORCH_INTERNAL_ASSERT(condition, ...)                                                                      \
-  do {                                                                                                             \
-    if (C10_UNLIKELY(!(condition)))                                                                                \
-      ::c10::detail::raise<::c10::Error>(::c10::str(#condition " INTERNAL ASSERT FAILED at \"" __FILE__ "\":",     \
+#define TORCH_INTERNAL_ASSERT(condition, ...)                                                                         \
+  do {                                                                                                                \
+    if (C10_UNLIKELY(!(condition)))                                                                                   \
+      ::c10::detail::raise<::c10::Error>(::c10::str(#condition " INTERNAL ASSERT FAILED at \"" __FILE__ "\":",        \
                                                     __LINE__, ", please report a bug. " __VA_OPT__(, ) __VA_ARGS__)); \
   } while (false)
 #ifdef NDEBUG
@@ -103,9 +101,9 @@ inline void warn(const std::string& message) { tessera::warn(message); }
 #define C10_THROW_ERROR(type, message) throw ::c10::type({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, message)
 #define TORCH_WARN(...) ::c10::warn(::c10::str(__VA_ARGS__))
 #define TORCH_WARN_DEPRECATION(...) ::tessera::warn(::c10::str(__VA_ARGS__), ::tessera::WarningKind::kDeprecation)
-#define TORCH_WARN_ONCE(...)                                                                \
-  do {                                                                                      \
-    static const bool warned_here = (TORCH_WARN(__VA_ARGS__), true);                        \
-    (void)warned_here;                                                                      \
+#define TORCH_WARN_ONCE(...)                                         \
+  do {                                                               \
+    static const bool warned_here = (TORCH_WARN(__VA_ARGS__), true); \
+    (void)warned_here;                                               \
   } while (false)
 #define AT_WARN TORCH_WARN

@@ -10,7 +10,9 @@ namespace torch::autograd {
 // What forward keeps for backward. It lives as long as the node.
 class AutogradContext : public tessera::RefCounted {
  public:
-  void save_for_backward(const variable_list& tensors) { context_->save_for_backward({tensors.begin(), tensors.end()}); }
+  void save_for_backward(const variable_list& tensors) {
+    context_->save_for_backward({tensors.begin(), tensors.end()});
+  }
   variable_list get_saved_variables() const { return at::fe::out(context_->get_saved_variables()); }
   void mark_dirty(const variable_list& tensors) { context_->mark_dirty({tensors.begin(), tensors.end()}); }
   void mark_non_differentiable(const variable_list& outputs) {
@@ -43,8 +45,8 @@ class Function {
   template <class X = T, class... A>
   static auto apply(A&&... args) -> std::enable_if_t<std::is_same_v<X, T>, decltype(X::forward(nullptr, args...))> {
     using Result = decltype(X::forward(nullptr, args...));
-    auto node = tessera::make_intrusive<tessera::autograd::CustomNode>(
-        tessera::autograd::readable_name(typeid(T)), &Function::call_backward, nullptr);
+    auto node = tessera::make_intrusive<tessera::autograd::CustomNode>(tessera::autograd::readable_name(typeid(T)),
+                                                                       &Function::call_backward, nullptr);
     (add_input(*node, args), ...);
     auto context = tessera::make_intrusive<AutogradContext>();
     context->context_ = &node->context();
@@ -55,7 +57,8 @@ class Function {
       return T::forward(context.get(), std::forward<A>(args)...);
     }();
     if constexpr (std::is_same_v<Result, variable_list>) {
-      return at::fe::out(node->finish({std::make_move_iterator(outputs.begin()), std::make_move_iterator(outputs.end())}));
+      return at::fe::out(
+          node->finish({std::make_move_iterator(outputs.begin()), std::make_move_iterator(outputs.end())}));
     } else {
       std::vector<tessera::Tensor> one;
       one.push_back(std::move(outputs));
