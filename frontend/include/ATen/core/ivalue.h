@@ -47,17 +47,17 @@ struct dict_of : std::false_type {};
 template <class K, class V>
 struct dict_of<Dict<K, V>> : std::true_type {
   using key = K;
-  using value = V;
+  using mapped = V;
 };
 template <class K, class V>
 struct dict_of<std::unordered_map<K, V>> : std::true_type {
   using key = K;
-  using value = V;
+  using mapped = V;
 };
 template <class K, class V>
 struct dict_of<std::map<K, V>> : std::true_type {
   using key = K;
-  using value = V;
+  using mapped = V;
 };
 template <class T>
 inline constexpr bool is_optional = false;
@@ -144,6 +144,8 @@ class IValue {
   IValue(const std::tuple<T...>& t);
   template <class A, class B>
   IValue(const std::pair<A, B>& t) : IValue(std::tuple<A, B>(t)) {}
+
+  static IValue list(std::vector<IValue> items, ivalue::Element kind);
 
   bool isNone() const { return is<std::monostate>(); }
   bool isTensor() const { return is<Tensor>(); }
@@ -282,6 +284,11 @@ struct DictData {
 };
 }  // namespace ivalue
 
+inline IValue IValue::list(std::vector<IValue> items, ivalue::Element kind) {
+  IValue v;
+  v.v_ = std::make_shared<ivalue::ListData>(ivalue::ListData{std::move(items), kind});
+  return v;
+}
 template <class C>
 requires detail::list_of<C>::value IValue::IValue(const C& items) {
   auto data = std::make_shared<ivalue::ListData>();
@@ -359,7 +366,7 @@ T IValue::to() const {
     T d;
     for (const auto& e : toGenericDict()) {
       using Key = typename detail::dict_of<T>::key;
-      using V = typename detail::dict_of<T>::value;
+      using V = typename detail::dict_of<T>::mapped;
       if constexpr (requires { d.emplace(e.key().template to<Key>(), e.value().template to<V>()); })
         d.emplace(e.key().template to<Key>(), e.value().template to<V>());
       else
