@@ -30,6 +30,10 @@ std::string generate_methods(const std::vector<Family>& families);  // tensor_me
 std::string generate_names(const std::vector<Family>& families, const std::string& module);
 // What autocast does with each operator that has a policy: a function that fills their Autocast slots.
 std::string generate_autocast(const std::vector<Family>& families);
+// The documented C++ names (//frontend): op objects, methods of at::Tensor, functions.
+std::string generate_frontend_objects(const std::vector<Family>& families);
+std::string generate_frontend_methods(const std::vector<Family>& families);
+std::string generate_frontend_functions(const std::vector<Family>& families);
 std::string generate_stubs(const std::vector<Family>& families);      // .pyi
 std::string generate_reference(const std::vector<Family>& families);  // Markdown
 

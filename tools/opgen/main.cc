@@ -5,6 +5,7 @@
 //   opgen --methods=FILE TABLE...                the methods of class Tensor, from all tables
 //   opgen --names=FILE --module=NAME TABLE...    linalg::solve for linalg_solve, of all tables' operators of a module
 //   opgen --autocast=FILE TABLE...               what autocast does with the operators of all tables
+//   opgen --frontend=STEM TABLE...               the documented C++ names: STEM_objects.h, STEM_methods.inc, STEM.h
 //   opgen --stubs=FILE --reference=FILE TABLE... one stub file and one page for all tables
 //   opgen --check TABLE...                       only checks
 //
@@ -26,7 +27,7 @@ namespace tessera::opgen {
 namespace {
 
 struct Options {
-  std::string library, package, header, out, methods, names, module, autocast, stubs, reference, strip;
+  std::string library, package, header, out, methods, names, module, autocast, frontend, stubs, reference, strip;
   int shards = 1, autograd_shards = 1;
   bool check = false;
   std::vector<std::string> tables;
@@ -36,6 +37,7 @@ struct Options {
   std::fprintf(stderr,
                "opgen: %s\nusage: opgen --library=NAME --package=PKG [--shards=N] [--autograd_shards=N] --out=DIR "
                "TABLE... | --methods=FILE TABLE... | --names=FILE --module=NAME TABLE... | --autocast=FILE TABLE... | "
+               "--frontend=STEM TABLE... | "
                "--stubs=FILE --reference=FILE TABLE... | --check TABLE...\n",
                problem.c_str());
   std::exit(2);
@@ -58,8 +60,8 @@ Options parse_options(int argc, char** argv) {
     std::string number;
     if (text("library", &o.library) || text("package", &o.package) || text("header", &o.header) ||
         text("out", &o.out) || text("methods", &o.methods) || text("names", &o.names) || text("module", &o.module) ||
-        text("autocast", &o.autocast) || text("stubs", &o.stubs) || text("reference", &o.reference) ||
-        text("strip", &o.strip))
+        text("autocast", &o.autocast) || text("frontend", &o.frontend) || text("stubs", &o.stubs) ||
+        text("reference", &o.reference) || text("strip", &o.strip))
       continue;
     if (text("shards", &number)
             ? absl::SimpleAtoi(number, &o.shards) && o.shards > 0
@@ -115,6 +117,11 @@ int run(int argc, char** argv) {
   if (!o.methods.empty()) write(o.methods, generate_methods(families));
   if (!o.names.empty()) write(o.names, generate_names(families, o.module));
   if (!o.autocast.empty()) write(o.autocast, generate_autocast(families));
+  if (!o.frontend.empty()) {
+    write(o.frontend + "_objects.h", generate_frontend_objects(families));
+    write(o.frontend + "_methods.inc", generate_frontend_methods(families));
+    write(o.frontend + ".h", generate_frontend_functions(families));
+  }
   if (!o.stubs.empty()) write(o.stubs, generate_stubs(families));
   if (!o.reference.empty()) write(o.reference, generate_reference(families));
   if (o.library.empty()) return 0;

@@ -1,0 +1,13 @@
+// Tensors and operators: namespace at.
+#pragma once
+
+#include "ATen/Context.h"
+#include "ATen/Dispatch.h"
+#include "ATen/Parallel.h"
+#include "ATen/TensorIndexing.h"
+#include "ATen/composed.h"
+#include "ATen/core/Formatting.h"
+#include "ATen/core/Tensor.h"
+#include "ATen/core/ivalue.h"
+#include "c10/core/DeviceGuard.h"
+#include "c10/core/InferenceMode.h"

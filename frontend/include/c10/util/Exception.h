@@ -1,0 +1,109 @@
+// Errors and checks. c10::Error is Tessera's own base of errors, so that what operators throw is one, too; in programs
+// of this front end it has the documented accessors, which stand between it and std::runtime_error.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "c10/macros/Macros.h"
+#include "c10/util/StringUtil.h"
+
+namespace std {  // NOLINT: error.h names its base std::runtime_error
+class tessera_documented_error : public runtime_error {
+ public:
+  using runtime_error::runtime_error;
+  tessera_documented_error(const c10::SourceLocation&, const string& message) : runtime_error(message) {}
+  tessera_documented_error(const string& message, const string&, const void* = nullptr) : runtime_error(message) {}
+  string msg() const { return what(); }
+  const char* what_without_backtrace() const noexcept { return what(); }
+  string backtrace() const { return {}; }
+  void add_context(const string& text) { runtime_error::operator=(runtime_error(what() + ("\n" + text))); }
+};
+}  // namespace std
+#define runtime_error tessera_documented_error
+#include "tensor/core/error.h"
+#undef runtime_error
+#include "tensor/core/warning.h"
+
+namespace c10 {
+
+using Error = tessera::Error;
+using IndexError = tessera::IndexError;
+using ValueError = tessera::ValueError;
+using TypeError = tessera::TypeError;
+using NotImplementedError = tessera::NotImplementedError;
+using LinAlgError = tessera::LinAlgError;
+using OutOfMemoryError = tessera::OutOfMemoryError;
+#define TESSERA_MORE_ERRORS(Name) \
+  class Name : public Error {     \
+    using Error::Error;           \
+  };
+TESSERA_MORE_ERRORS(EnforceFiniteError)
+TESSERA_MORE_ERRORS(DistError)
+TESSERA_MORE_ERRORS(SyntaxError)
+#undef TESSERA_MORE_ERRORS
+
+namespace detail {
+template <class E>
+[[noreturn, gnu::cold, gnu::noinline]] void raise(const std::string& message) {
+  throw E(message);
+}
+inline std::string message_of(const char* condition) {
+  return std::string("Expected ") + condition + " to be true, but got false.";
+}
+template <class... Parts>
+std::string message_of(const char*, const Parts&... parts) {
+  return str(parts...);
+}
+}  // namespace detail
+
+class Warning {
+ public:
+  static void set_warnAlways(bool always) { tessera::set_warn_always(always); }
+};
+inline void warn(const std::string& message) { tessera::warn(message); }
+
+}  // namespace c10
+
+#define TORCH_CHECK_WITH(error, condition, ...)                                                             \
+  do {                                                                                                      \
+    if (C10_UNLIKELY(!(condition)))                                                                         \
+      ::c10::detail::raise<::c10::error>(::c10::detail::message_of(#condition __VA_OPT__(, ) __VA_ARGS__)); \
+  } while (false)
+#define TORCH_CHECK(condition, ...) TORCH_CHECK_WITH(Error, condition __VA_OPT__(, ) __VA_ARGS__)
+#define TORCH_CHECK_INDEX(condition, ...) TORCH_CHECK_WITH(IndexError, condition __VA_OPT__(, ) __VA_ARGS__)
+#define TORCH_CHECK_VALUE(condition, ...) TORCH_CHECK_WITH(ValueError, condition __VA_OPT__(, ) __VA_ARGS__)
+#define TORCH_CHECK_TYPE(condition, ...) TORCH_CHECK_WITH(TypeError, condition __VA_OPT__(, ) __VA_ARGS__)
+#define TORCH_CHECK_LINALG(condition, ...) TORCH_CHECK_WITH(LinAlgError, condition __VA_OPT__(, ) __VA_ARGS__)
+#define TORCH_CHECK_NOT_IMPLEMENTED(condition, ...) \
+  TORCH_CHECK_WITH(NotImplementedError, condition __VA_OPT__(, ) __VA_ARGS__)
+#define TORCH_CHECK_IF_NOT_ON_CUDA(condition, ...) TORCH_CHECK(condition __VA_OPT__(, ) __VA_ARGS__)
+#define TORCH_CHECK_MSG(condition, type, ...) ::c10::str(__VA_ARGS__)
+#define TORCH_INTERNAL_ASSERT(condition, ...)                                                                         \
+  do {                                                                                                                \
+    if (C10_UNLIKELY(!(condition)))                                                                                   \
+      ::c10::detail::raise<::c10::Error>(::c10::str(#condition " INTERNAL ASSERT FAILED at \"" __FILE__ "\":",        \
+                                                    __LINE__, ", please report a bug. " __VA_OPT__(, ) __VA_ARGS__)); \
+  } while (false)
+#ifdef NDEBUG
+#define TORCH_INTERNAL_ASSERT_DEBUG_ONLY(...) \
+  while (false) TORCH_INTERNAL_ASSERT(__VA_ARGS__)
+#else
+#define TORCH_INTERNAL_ASSERT_DEBUG_ONLY(...) TORCH_INTERNAL_ASSERT(__VA_ARGS__)
+#endif
+#define AT_ASSERT(...) TORCH_INTERNAL_ASSERT(__VA_ARGS__)
+#define AT_ERROR(...) ::c10::detail::raise<::c10::Error>(::c10::str(__VA_ARGS__))
+#define AT_INDEX_ERROR(...) ::c10::detail::raise<::c10::IndexError>(::c10::str(__VA_ARGS__))
+#define C10_THROW_ERROR(type, message) throw ::c10::type({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, message)
+#define TORCH_WARN(...) ::c10::warn(::c10::str(__VA_ARGS__))
+#define TORCH_WARN_DEPRECATION(...) ::tessera::warn(::c10::str(__VA_ARGS__), ::tessera::WarningKind::kDeprecation)
+#define TORCH_WARN_ONCE(...)                                         \
+  do {                                                               \
+    static const bool warned_here = (TORCH_WARN(__VA_ARGS__), true); \
+    (void)warned_here;                                               \
+  } while (false)
+#define AT_WARN TORCH_WARN

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "torch/autograd.h"
+#include "torch/types.h"
+#include "torch/utils.h"
+#if __has_include("torch/nn.h")
+#include "torch/nn.h"
+#endif
+#if __has_include("torch/data.h")
+#include "torch/data.h"
+#endif
+#if __has_include("torch/optim.h")
+#include "torch/optim.h"
+#endif
+#if __has_include("torch/serialize.h")
+#include "torch/serialize.h"
+#endif
+#if __has_include("torch/library.h")
+#include "torch/library.h"
+#endif
