@@ -1,9 +1,11 @@
 #include "jit/data.h"
 
+#include <algorithm>
 #include <bit>
 #include <unordered_map>
 
 #include "jit/archive.h"
+#include "jit/interpreter.h"
 #include "jit/object.h"
 #include "jit/sugar.h"
 #include "jit/unpickler.h"
@@ -128,6 +130,12 @@ Value module_of_data(const DataArchive& data, Unit& unit, int depth) {
   return wrap(std::move(instance));
 }
 
+Instance& instance_of(const Value& module) {
+  Object* o = module.tag() == Value::Tag::kObject ? object_of(module) : nullptr;
+  TESSERA_CHECK_TYPE(o && o->kind == ObjectKind::kInstance, "expected a module");
+  return *static_cast<Instance*>(o);
+}
+
 // A pickle of values, which have no classes.
 struct PlainHooks final : PickleHooks {
   serialization::ZipReader& zip;
@@ -167,26 +175,95 @@ void DataArchive::set(Entry entry) {
 }
 
 std::shared_ptr<DataArchive> data_of(const Value& module) {
-  const Object* o = module.tag() == Value::Tag::kObject ? object_of(module) : nullptr;
-  TESSERA_CHECK_TYPE(o && o->kind == ObjectKind::kInstance, "expected a module");
-  const auto* instance = static_cast<const Instance*>(o);
   auto data = std::make_shared<DataArchive>();
-  for (size_t i = 0; i < instance->def->attributes.size(); ++i) {
-    const Attribute& a = instance->def->attributes[i];
-    const Value& v = instance->slots[i];
-    DataArchive::Entry e;
-    e.name = a.name;
-    e.role = a.is_parameter ? DataArchive::Role::kParameter
-             : a.is_buffer  ? DataArchive::Role::kBuffer
-                            : DataArchive::Role::kAttribute;
-    const Object* held = v.tag() == Value::Tag::kObject ? object_of(v) : nullptr;
-    if (held && held->kind == ObjectKind::kInstance && static_cast<const Instance*>(held)->def->is_module)
-      e.archive = data_of(v);
+  for (Member& m : members(module)) {
+    DataArchive::Entry e{std::move(m.name), m.role, {}, nullptr};
+    if (m.is_module)
+      e.archive = data_of(m.value);
     else
-      e.datum = datum_of(v);
+      e.datum = datum_of(m.value);
     data->entries.push_back(std::move(e));
   }
   return data;
+}
+
+Value load_module(serialization::Source& source, std::optional<Device> device,
+                  std::map<std::string, std::string>* extra) {
+  std::vector<std::string> names;
+  if (extra)
+    for (const auto& [name, text] : *extra) names.push_back(name);
+  Loaded loaded = load(source, device, names);
+  if (extra)
+    for (auto& [name, text] : loaded.extra) (*extra)[name] = std::move(text);
+  return loaded.module;
+}
+void save_module(const Value& module, serialization::Sink& sink, const std::string& name,
+                 const std::map<std::string, std::string>& extra) {
+  instance_of(module);
+  save(module, sink, name, extra);
+}
+Value copy_module(const Value& module) {
+  instance_of(module);
+  return deep_copy(module);
+}
+std::string class_name(const Value& module) { return instance_of(module).def->name; }
+
+std::vector<Member> members(const Value& module) {
+  Instance& instance = instance_of(module);
+  std::vector<Member> all;
+  for (size_t i = 0; i < instance.def->attributes.size(); ++i) {
+    const Attribute& a = instance.def->attributes[i];
+    const Value v = i < instance.slots.size() ? instance.slots[i] : Value();
+    const Object* held = v.tag() == Value::Tag::kObject ? object_of(v) : nullptr;
+    all.push_back({a.name,
+                   a.is_parameter ? DataArchive::Role::kParameter
+                   : a.is_buffer  ? DataArchive::Role::kBuffer
+                                  : DataArchive::Role::kAttribute,
+                   held && held->kind == ObjectKind::kInstance && static_cast<const Instance*>(held)->def->is_module,
+                   v});
+  }
+  return all;
+}
+void set_member(const Value& module, const std::string& name, const Value& value) {
+  Instance& instance = instance_of(module);
+  const Attribute* a = instance.def->attribute(name);
+  TESSERA_CHECK(a, "'", instance.def->name, "' object has no attribute '", name, "'");
+  TESSERA_CHECK_TYPE(is_instance(value, a->type), "the attribute '", name, "' is of type ", a->type->annotation(),
+                     ", but the value is of type ", type_of(value)->annotation());
+  instance.at(name) = value;
+}
+std::vector<std::string> method_names(const Value& module) {
+  std::vector<std::string> names;
+  for (const Function* f : instance_of(module).def->methods) names.push_back(f->name);
+  return names;
+}
+Value call_method(const Value& module, const std::string& method, std::vector<Value> args,
+                  const std::vector<std::pair<std::string, Value>>& named) {
+  Instance& instance = instance_of(module);
+  Function* f = instance.def->method(method);
+  TESSERA_CHECK(f, "Method '", method, "' is not defined.");
+  f->ensure_schema();
+  args.insert(args.begin(), module);
+  TESSERA_CHECK(args.size() <= f->args.size(), method, "() expected at most ", f->args.size() - 1,
+                " argument(s) but received ", args.size() - 1, " argument(s). Declaration: ", f->schema());
+  size_t used = 0;
+  for (size_t k = args.size(); k < f->args.size() && used < named.size(); ++k) {
+    const auto it = std::find_if(named.begin(), named.end(), [&](const auto& n) { return n.first == f->args[k].name; });
+    TESSERA_CHECK(it != named.end() || f->args[k].has_default, method, "() is missing value for argument '",
+                  f->args[k].name, "'. Declaration: ", f->schema());
+    args.push_back(it != named.end() ? it->second : f->args[k].default_value);
+    used += it != named.end();
+  }
+  for (const auto& [name, value] : named) {
+    const bool known = std::any_of(f->args.begin(), f->args.end(), [&](const Param& p) { return p.name == name; });
+    TESSERA_CHECK(known, "Unknown keyword argument '", name, "' for operator '", method, "'. Schema: ", f->schema());
+  }
+  TESSERA_CHECK(used == named.size(), method, "() got an argument by position and by name. Declaration: ", f->schema());
+  for (size_t k = 1; k < args.size(); ++k)
+    TESSERA_CHECK(is_instance(args[k], f->args[k].type), method, "() Expected a value of type '",
+                  f->args[k].type->annotation(), "' for argument '", f->args[k].name, "' but instead found type '",
+                  type_of(args[k])->annotation(), "'.\nPosition: ", k, "\nDeclaration: ", f->schema());
+  return call(*f, std::move(args));
 }
 
 void save(const DataArchive& data, serialization::Sink& sink, const std::string& name) {

@@ -2,10 +2,12 @@
 // values, tensors and further archives. In the file they are modules without methods.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "serialization/file.h"
@@ -44,6 +46,26 @@ std::shared_ptr<DataArchive> data_of(const Value& module);
 void save(const DataArchive& data, serialization::Sink& sink, const std::string& name);
 // Error for a file that is no sound archive.
 std::shared_ptr<DataArchive> load_data(serialization::Source& source, std::optional<Device> device = {});
+
+// Programs for such hosts: `module` is an instance that load_module() gave, or one that it holds.
+Value load_module(serialization::Source& source, std::optional<Device> device,
+                  std::map<std::string, std::string>* extra = nullptr);  // the keys say which files to read besides
+void save_module(const Value& module, serialization::Sink& sink, const std::string& name,
+                 const std::map<std::string, std::string>& extra = {});
+Value copy_module(const Value& module);
+std::string class_name(const Value& module);
+struct Member {
+  std::string name;
+  DataArchive::Role role;
+  bool is_module;
+  Value value;
+};
+std::vector<Member> members(const Value& module);
+void set_member(const Value& module, const std::string& name, const Value& value);
+std::vector<std::string> method_names(const Value& module);
+// Error for a call that does not fit the method.
+Value call_method(const Value& module, const std::string& method, std::vector<Value> args,
+                  const std::vector<std::pair<std::string, Value>>& named = {});
 
 // One value as an archive in memory, as torch.save() writes values without a class of their own, and back.
 std::vector<char> pickle_archive(const Datum& d);

@@ -19,16 +19,16 @@ inline T sparse_like(const T& grad, const T& values) {
 }
 // A number for each element, and for both parts of a complex one.
 inline T filled(const T& p, double v) {
-  return at::full_like(p, p.is_complex() ? Scalar(c10::complex<double>(v, v)) : Scalar(v));
+  return at::full_like(p, p.is_complex() ? Scalar(std::complex<double>(v, v)) : Scalar(v));
 }
 }  // namespace detail
 
 #define TESSERA_OPTIONS(Name, rate)                                                        \
   struct Name##Options : OptimizerCloneableOptions<Name##Options> {                        \
     Name##Options(double lr = rate) : lr_(lr) {}                                           \
-    bool operator==(const Name##Options& o) const { return values() == o.values(); }       \
     TESSERA_OPTIM_FIELDS(TESSERA_##Name##_OPTIONS)                                         \
     auto values() const { return std::tuple{TESSERA_##Name##_OPTIONS(TESSERA_OPTIM_VALUE, TESSERA_OPTIM_VALUE) 0}; } \
+    bool operator==(const Name##Options& o) const { return values() == o.values(); }       \
     void check() const override
 #define TESSERA_OPTIM_VALUE(T, name, ...) name##_,
 #define TESSERA_STATE(Name)                                                                \
