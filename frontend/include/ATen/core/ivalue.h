@@ -47,17 +47,17 @@ struct dict_of : std::false_type {};
 template <class K, class V>
 struct dict_of<Dict<K, V>> : std::true_type {
   using key = K;
-  using value = V;
+  using mapped = V;
 };
 template <class K, class V>
 struct dict_of<std::unordered_map<K, V>> : std::true_type {
   using key = K;
-  using value = V;
+  using mapped = V;
 };
 template <class K, class V>
 struct dict_of<std::map<K, V>> : std::true_type {
   using key = K;
-  using value = V;
+  using mapped = V;
 };
 template <class T>
 inline constexpr bool is_optional = false;
@@ -359,7 +359,7 @@ T IValue::to() const {
     T d;
     for (const auto& e : toGenericDict()) {
       using Key = typename detail::dict_of<T>::key;
-      using V = typename detail::dict_of<T>::value;
+      using V = typename detail::dict_of<T>::mapped;
       if constexpr (requires { d.emplace(e.key().template to<Key>(), e.value().template to<V>()); })
         d.emplace(e.key().template to<Key>(), e.value().template to<V>());
       else
