@@ -557,7 +557,7 @@ TESSERA_OPTIMIZER(Adafactor)
     if (g.dim() > 1) {
       const T row = s.row_var(), col = s.col_var();
       const auto mean_square = [&](int64_t dim) {
-        const T n = g.norm(2, {dim}, true);
+        const T n = at::norm(g, 2, {dim}, true);
         return n.mul(n).div_(double(g.size(dim)));
       };
       row.lerp_(mean_square(-1), keep);
