@@ -466,6 +466,8 @@ void print_class(TypePtr t, SourceUses& uses, std::string* out) {
     *out += str_cat("  __parameters__ = [", names(&Attribute::is_parameter), "]\n  __buffers__ = [",
                     names(&Attribute::is_buffer), "]\n");
   }
+  if (std::any_of(d.attributes.begin(), d.attributes.end(), [](const Attribute& a) { return !identifier(a.name); }))
+    *out += "  __annotations__ = []\n";
   for (const Attribute& a : d.attributes) {
     note(note, a.type);
     *out += identifier(a.name) ? str_cat("  ", a.name, " : ", a.type->annotation(), "\n")

@@ -193,6 +193,7 @@ class Unpickler {
     throw Error(str_cat("the archive's pickle calls ", n, ", which values of programs do not need"));
   }
   void build(const Value& state) {
+    if (as_kind<Dict>(top(), ObjectKind::kDict)) return;  // a dict's attributes are no part of its value
     auto* o = as_kind<Instance>(top(), ObjectKind::kInstance);
     if (!o) broken("state for something that is no instance");
     if (Function* f = o->def->method("__setstate__")) {

@@ -2,8 +2,7 @@
 
 #include <cmath>
 
-#include "tensor/ops/create_ops.h"
-#include "tensor/ops/random_ops.h"
+#include "tensor/ops/ops.h"
 
 namespace tessera::nn::init {
 
@@ -75,6 +74,45 @@ Tensor kaiming_normal_(const Tensor& tensor, double a, FanMode mode, std::string
                        const Generator& generator) {
   if (tensor.numel() == 0) return tensor;
   return init::normal_(tensor, 0, kaiming_std(tensor, a, mode, nonlinearity), generator);
+}
+
+Tensor trunc_normal_(const Tensor& tensor, double mean, double std, double a, double b, const Generator& generator) {
+  NoGradGuard no_grad;
+  const auto quantile = [&](double bound) { return std::erf((bound - mean) / std / std::sqrt(2.0)); };
+  tessera::uniform_(tensor, quantile(a), quantile(b), generator);
+  add_(mul_(erfinv_(tensor), std * std::sqrt(2.0)), mean);
+  return clamp_(tensor, Scalar(a), Scalar(b));
+}
+
+Tensor eye_(const Tensor& tensor) {
+  TESSERA_CHECK_VALUE(tensor.dim() == 2, "Only tensors with 2 dimensions are supported");
+  NoGradGuard no_grad;
+  fill_(diagonal(zero_(tensor)), 1);
+  return tensor;
+}
+
+Tensor dirac_(const Tensor& tensor, int64_t groups) {
+  const int64_t dims = tensor.dim();
+  TESSERA_CHECK_VALUE(dims >= 3 && dims <= 5, "Only tensors with 3, 4, or 5 dimensions are supported");
+  TESSERA_CHECK_VALUE(groups > 0 && tensor.size(0) % groups == 0, "dim 0 must be divisible by groups");
+  NoGradGuard no_grad;
+  zero_(tensor);
+  Tensor center = tensor;  // (out, in)
+  for (int64_t d = 2; d < dims; ++d) center = select(center, 2, tensor.size(d) / 2);
+  const int64_t rows = tensor.size(0) / groups;
+  for (int64_t g = 0; g < groups; ++g) fill_(diagonal(narrow(center, 0, g * rows, rows)), 1);
+  return tensor;
+}
+
+Tensor sparse_(const Tensor& tensor, double sparsity, double std, const Generator& generator) {
+  TESSERA_CHECK_VALUE(tensor.dim() == 2, "Only tensors with 2 dimensions are supported");
+  NoGradGuard no_grad;
+  const int64_t rows = tensor.size(0);
+  const auto zeros = static_cast<int64_t>(std::ceil(sparsity * static_cast<double>(rows)));
+  tessera::normal_(tensor, 0, std, generator);
+  for (int64_t column = 0; column < tensor.size(1); ++column)
+    index_fill_(select(tensor, 1, column), 0, narrow(randperm(rows), 0, 0, zeros), 0);
+  return tensor;
 }
 
 void linear_defaults_(const Tensor& weight, const Tensor& bias) {

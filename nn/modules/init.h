@@ -31,6 +31,18 @@ Tensor kaiming_uniform_(const Tensor& tensor, double a = 0, FanMode mode = FanMo
 Tensor kaiming_normal_(const Tensor& tensor, double a = 0, FanMode mode = FanMode::kFanIn,
                        std::string_view nonlinearity = "leaky_relu", const Generator& generator = {});
 
+// N(mean, std^2) restricted to [a, b]: uniform numbers between the bounds' quantiles, through the inverse of the
+// distribution function.
+Tensor trunc_normal_(const Tensor& tensor, double mean = 0, double std = 1, double a = -2, double b = 2,
+                     const Generator& generator = {});
+// The identity matrix; ValueError unless the tensor is 2-D.
+Tensor eye_(const Tensor& tensor);
+// Convolution weights (3-D to 5-D) that pass their input channels on, in each group as many as possible. ValueError if
+// groups does not divide dim 0.
+Tensor dirac_(const Tensor& tensor, int64_t groups = 1);
+// N(0, std^2) with a share `sparsity` of each column zero (Martens 2010); ValueError unless 2-D.
+Tensor sparse_(const Tensor& tensor, double sparsity, double std = 0.01, const Generator& generator = {});
+
 // What Linear and convolutions start from: the weight uniform in +-1 / sqrt(fan_in), then the bias (may be undefined)
 // in the same bounds.
 void linear_defaults_(const Tensor& weight, const Tensor& bias);

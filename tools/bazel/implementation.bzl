@@ -17,7 +17,7 @@ linked = rule(
     provides = [CcInfo],
 )
 
-def library_with_implementation(name, srcs, hdrs, deps, implementation_deps, copts = [], slow_srcs = [], slow_copts = [], **kwargs):
+def library_with_implementation(name, srcs, hdrs, deps, implementation_deps, copts = [], slow_srcs = [], slow_copts = [], public = False, **kwargs):
     """A cc_library.
 
     Args:
@@ -29,6 +29,7 @@ def library_with_implementation(name, srcs, hdrs, deps, implementation_deps, cop
       copts: for srcs.
       slow_srcs: more srcs, with options of their own.
       slow_copts: those.
+      public: other workspaces may depend on it.
       **kwargs: for all rules.
     """
     parts = []
@@ -37,4 +38,6 @@ def library_with_implementation(name, srcs, hdrs, deps, implementation_deps, cop
         parts = [":%s_slow" % name]
     cc_library(name = name + "_implementation", srcs = srcs, hdrs = hdrs, copts = copts, deps = deps + implementation_deps + parts, **kwargs)
     linked(name = name + "_linked", deps = [":%s_implementation" % name], **kwargs)
+    if public:
+        kwargs = dict(kwargs, visibility = ["//visibility:public"])
     cc_library(name = name, hdrs = hdrs, deps = deps + [":%s_linked" % name], **kwargs)

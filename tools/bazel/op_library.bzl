@@ -28,6 +28,7 @@ def op_library(
         autograd_deps = [],
         autograd_srcs = [],
         for_size = [],
+        public = False,
         visibility = None,
         testonly = False):
     """Makes of a folder's op tables:
@@ -53,6 +54,7 @@ def op_library(
       autograd_deps: what the derivative formulas need besides.
       autograd_srcs: hand-written files of the autograd library.
       for_size: parts whose calls cost so much more than a call that they are compiled for size: "ops" (with srcs), "autograd". Forward mode always is.
+      public: other workspaces may depend on it; what they name is <name>, :autograd and :registry.
       visibility: of all targets.
       testonly: as for any rule.
     """
@@ -95,9 +97,12 @@ def op_library(
         copts = FOR_SIZE if "ops" in for_size else [],
         deps = deps + core + ["//tensor/ops:pointwise"] + ([] if package == "tensor/ops" else ["//tensor/ops"]),  # structured.h is in tensor/ops
         implementation_deps = implementation_deps,
+        public = public,
         testonly = testonly,
         visibility = visibility,
     )
+    for part in ["autograd", "registry"] if public else []:
+        native.alias(name = part, actual = "%s_%s" % (name, part), visibility = ["//visibility:public"])
 
     # alwayslink: the op objects refer to these symbols weakly, which pulls nothing from an archive. --gc-sections drops what no op object needs.
     cc_library(

@@ -1,0 +1,2 @@
+#include <torch/data/dataloader.h>
+#include <torch/data/transforms.h>

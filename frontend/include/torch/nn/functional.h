@@ -1,0 +1,5 @@
+// torch::nn::functional.
+#pragma once
+
+#include <torch/nn/functional/conv.h>
+#include <torch/nn/functional/loss.h>

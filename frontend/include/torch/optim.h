@@ -1,0 +1,2 @@
+#include <torch/optim/optimizers.h>
+#include <torch/optim/schedulers.h>

@@ -1,0 +1,245 @@
+// Programs of TorchScript archives: torch::jit::load, torch::jit::Module.
+#pragma once
+
+#include <torch/serialize.h>
+#include <torch/torch.h>
+
+#include <map>
+#include <ostream>
+#include <sstream>
+#include <unordered_map>
+
+namespace torch::jit {
+
+using Kwargs = std::unordered_map<std::string, IValue>;
+using ExtraFilesMap = std::unordered_map<std::string, std::string>;
+template <class T>
+struct Named {
+  std::string name;
+  T value;
+};
+using NameTensor = Named<at::Tensor>;
+using NameValue = Named<IValue>;
+// What the lists of a module's members give: iterable, with size().
+template <class T>
+struct member_list : std::vector<T> {
+  using std::vector<T>::vector;
+};
+
+class Module;
+using NameModule = Named<Module>;
+
+struct Method {
+  tessera::Value owner;
+  std::string method;
+  IValue operator()(std::vector<IValue> stack, const Kwargs& kwargs = {}) const;
+  const std::string& name() const { return method; }
+};
+
+// A handle: copies are the same module.
+class Module {
+  using Role = tessera::jit::DataArchive::Role;
+
+ public:
+  Module() = default;
+  explicit Module(tessera::Value value) : value_(std::move(value)) {}
+
+  IValue forward(std::vector<IValue> inputs, const Kwargs& kwargs = {}) {
+    return Method{value_, "forward"}(std::move(inputs), kwargs);
+  }
+  IValue operator()(std::vector<IValue> inputs) { return forward(std::move(inputs)); }
+  template <class... A>
+  IValue run_method(const std::string& name, A&&... args) {
+    return get_method(name)({IValue(std::forward<A>(args))...});
+  }
+  std::optional<Method> find_method(const std::string& name) const {
+    for (const std::string& known : tessera::jit::method_names(value_))
+      if (known == name) return Method{value_, name};
+    return std::nullopt;
+  }
+  Method get_method(const std::string& name) const {
+    const std::optional<Method> m = find_method(name);
+    TORCH_CHECK(m, "Method '", name, "' is not defined.");
+    return *m;
+  }
+  std::vector<Method> get_methods() const {
+    std::vector<Method> all;
+    for (const std::string& name : tessera::jit::method_names(value_)) all.push_back({value_, name});
+    return all;
+  }
+
+  bool hasattr(const std::string& name) const { return find(name).has_value(); }
+  IValue attr(const std::string& name) const {
+    const auto m = find(name);
+    TORCH_CHECK(m, "Module has no attribute '", name, "'");
+    return open(*m);
+  }
+  IValue attr(const std::string& name, IValue or_else) const {
+    const auto m = find(name);
+    return m ? open(*m) : or_else;
+  }
+  void setattr(const std::string& name, const IValue& v) {
+    tessera::jit::set_member(value_, name, tessera::jit::value_of(serialize::detail::to_datum(v)));
+  }
+
+  member_list<NameTensor> named_parameters(bool recurse = true) const {
+    return tensors(recurse, [](const auto& m) { return m.role == Role::kParameter; });
+  }
+  member_list<NameTensor> named_buffers(bool recurse = true) const {
+    return tensors(recurse, [](const auto& m) { return m.role == Role::kBuffer; });
+  }
+  member_list<at::Tensor> parameters(bool recurse = true) const { return values(named_parameters(recurse)); }
+  member_list<at::Tensor> buffers(bool recurse = true) const { return values(named_buffers(recurse)); }
+  member_list<NameValue> named_attributes(bool recurse = true) const {
+    member_list<NameValue> all;
+    walk("", recurse, [&](const std::string& name, const auto& m) { all.push_back({name, open(m)}); });
+    return all;
+  }
+  member_list<IValue> attributes(bool recurse = true) const { return values(named_attributes(recurse)); }
+  member_list<NameModule> named_children() const;
+  member_list<Module> children() const;
+  // This module first, with an empty name.
+  member_list<NameModule> named_modules() const;
+  member_list<Module> modules() const;
+
+  void train(bool on = true) {
+    each_module([&](const tessera::Value& module) {
+      for (const auto& m : tessera::jit::members(module))
+        if (m.name == "training") tessera::jit::set_member(module, m.name, tessera::Value::of(on));
+    });
+  }
+  void eval() { train(false); }
+  bool is_training() const { return attr("training", true).toBool(); }
+  void to(at::Device device, at::ScalarType dtype, bool non_blocking = false) {
+    convert([&](const at::Tensor& t) { return t.to(device, t.is_floating_point() ? dtype : t.scalar_type(), non_blocking); });
+  }
+  void to(at::ScalarType dtype, bool non_blocking = false) {
+    convert([&](const at::Tensor& t) { return t.is_floating_point() ? t.to(dtype, non_blocking) : t; });
+  }
+  void to(at::Device device, bool non_blocking = false) {
+    convert([&](const at::Tensor& t) { return t.to(device, t.scalar_type(), non_blocking); });
+  }
+  Module deepcopy() const { return Module(tessera::jit::copy_module(value_)); }
+  Module clone(bool = false) const { return deepcopy(); }
+  Module copy() const { return *this; }
+
+  void save(std::ostream& out, const ExtraFilesMap& extra = {}) const {
+    tessera::serialization::MemorySink sink;
+    tessera::jit::save_module(value_, sink, "archive", {extra.begin(), extra.end()});
+    const std::vector<uint8_t> bytes = sink.take();
+    out.write(reinterpret_cast<const char*>(bytes.data()), std::streamsize(bytes.size()));
+  }
+  void save(const std::string& filename, const ExtraFilesMap& extra = {}) const {
+    tessera::serialization::FileSink sink(filename);
+    const size_t slash = filename.rfind('/') + 1;
+    tessera::jit::save_module(value_, sink, filename.substr(slash, filename.rfind('.') - slash),
+                              {extra.begin(), extra.end()});
+    sink.close();
+  }
+  std::string type_name() const { return tessera::jit::class_name(value_); }
+  IValue _ivalue() const { return tessera::IntrusivePtr<tessera::RefCounted>::share(value_.object()); }
+
+ private:
+  using Member = tessera::jit::Member;
+  static IValue open(const Member& m) { return serialize::detail::to_ivalue(tessera::jit::datum_of(m.value)); }
+  std::optional<Member> find(const std::string& name) const {
+    for (Member& m : tessera::jit::members(value_))
+      if (m.name == name) return std::move(m);
+    return std::nullopt;
+  }
+  template <class F>
+  void walk(const std::string& prefix, bool recurse, F f) const {
+    for (const Member& m : tessera::jit::members(value_)) {
+      if (!m.is_module) f(prefix + m.name, m);
+    }
+    for (const Member& m : tessera::jit::members(value_))
+      if (m.is_module && recurse) Module(m.value).walk(prefix + m.name + ".", recurse, f);
+  }
+  template <class P>
+  member_list<NameTensor> tensors(bool recurse, P wanted) const {
+    member_list<NameTensor> all;
+    walk("", recurse, [&](const std::string& name, const Member& m) {
+      if (wanted(m) && m.value.is_tensor()) all.push_back({name, m.value.tensor()});
+    });
+    return all;
+  }
+  template <class T>
+  static member_list<T> values(const member_list<Named<T>>& named) {
+    member_list<T> all;
+    for (const auto& n : named) all.push_back(n.value);
+    return all;
+  }
+  template <class F>
+  void each_module(F f) const {
+    f(value_);
+    for (const Member& m : tessera::jit::members(value_))
+      if (m.is_module) Module(m.value).each_module(f);
+  }
+  template <class F>
+  void convert(F f) {
+    const tessera::NoGradGuard no_grad;
+    walk("", true, [&](const std::string&, const Member& m) {
+      if (m.role == Role::kAttribute || !m.value.is_tensor() || !m.value.tensor().defined()) return;
+      const at::Tensor t = m.value.tensor();
+      t.set_data(f(t));
+    });
+  }
+  tessera::Value value_;
+};
+namespace script = ::torch::jit;
+using ScriptModule = Module;
+
+inline IValue Method::operator()(std::vector<IValue> stack, const Kwargs& kwargs) const {
+  using serialize::detail::to_datum;
+  std::vector<tessera::Value> args;
+  std::vector<std::pair<std::string, tessera::Value>> named;
+  for (const IValue& v : stack) args.push_back(tessera::jit::value_of(to_datum(v)));
+  for (const auto& [name, v] : kwargs) named.emplace_back(name, tessera::jit::value_of(to_datum(v)));
+  return serialize::detail::to_ivalue(
+      tessera::jit::datum_of(tessera::jit::call_method(owner, method, std::move(args), named)));
+}
+inline member_list<NameModule> Module::named_children() const {
+  member_list<NameModule> all;
+  for (const Member& m : tessera::jit::members(value_))
+    if (m.is_module) all.push_back({m.name, Module(m.value)});
+  return all;
+}
+inline member_list<Module> Module::children() const { return values(named_children()); }
+inline member_list<NameModule> Module::named_modules() const {
+  member_list<NameModule> all;
+  all.push_back({"", *this});
+  for (const NameModule& child : named_children())
+    for (const NameModule& below : child.value.named_modules())
+      all.push_back({child.name + (below.name.empty() ? "" : "." + below.name), below.value});
+  return all;
+}
+inline member_list<Module> Module::modules() const { return values(named_modules()); }
+
+namespace detail {
+inline Module load_from(tessera::serialization::Source& source, std::optional<at::Device> device, ExtraFilesMap& extra) {
+  use_all_operators();
+  std::map<std::string, std::string> files(extra.begin(), extra.end());
+  Module m(tessera::jit::load_module(
+      source, device ? std::optional<tessera::Device>(*device) : std::nullopt, &files));
+  for (auto& [name, text] : files) extra[name] = text;
+  return m;
+}
+}  // namespace detail
+// Error for a file that is no sound archive. The keys of `extra_files` say which files to read besides.
+inline Module load(const std::string& filename, std::optional<at::Device> device, ExtraFilesMap& extra_files) {
+  tessera::serialization::FileSource source(filename);
+  return detail::load_from(source, device, extra_files);
+}
+inline Module load(std::istream& in, std::optional<at::Device> device, ExtraFilesMap& extra_files) {
+  const std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  tessera::serialization::MemorySource source({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+  return detail::load_from(source, device, extra_files);
+}
+template <class In>
+Module load(In&& in, std::optional<at::Device> device = std::nullopt) {
+  ExtraFilesMap none;
+  return load(std::forward<In>(in), device, none);
+}
+inline void save(const Module& module, const std::string& filename) { module.save(filename); }
+
+}  // namespace torch::jit

@@ -1,0 +1,4 @@
+// backward() and grad().
+#pragma once
+
+#include "autograd/autograd.h"

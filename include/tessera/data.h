@@ -1,0 +1,4 @@
+// Data sets, samplers, loaders.
+#pragma once
+
+#include "data/loader.h"

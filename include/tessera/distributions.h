@@ -1,0 +1,4 @@
+// Distributions.
+#pragma once
+
+#include "distributions/distributions.h"

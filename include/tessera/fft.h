@@ -1,0 +1,4 @@
+// fft::rfft and all others.
+#pragma once
+
+#include "fft/fft.h"

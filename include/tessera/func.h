@@ -1,0 +1,4 @@
+// Function transforms.
+#pragma once
+
+#include "func/transforms.h"

@@ -1,0 +1,4 @@
+// linalg::solve and all others.
+#pragma once
+
+#include "linalg/linalg.h"

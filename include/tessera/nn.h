@@ -1,0 +1,5 @@
+// Modules, losses and the operators below them.
+#pragma once
+
+#include "nn/modules/modules.h"
+#include "nn/nn_ops.h"

@@ -1,0 +1,4 @@
+// Checkpoints.
+#pragma once
+
+#include "serialization/checkpoint.h"

@@ -1,0 +1,4 @@
+// signal::windows and all others.
+#pragma once
+
+#include "signal/signal.h"

@@ -1,0 +1,4 @@
+// special::erfcx and all others.
+#pragma once
+
+#include "special/special.h"

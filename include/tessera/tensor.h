@@ -1,0 +1,4 @@
+// Tensors and their operators.
+#pragma once
+
+#include "tensor/ops/api.h"
