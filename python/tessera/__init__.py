@@ -84,6 +84,7 @@ _lazy_names = {
     "from_file": "_api",
     "get_device": "_api",
     "_VF": "_VF",
+    "_segment_reduce": "functional segment_reduce",
     "get_default_device": "utils._device",
     "get_rng_state": "random",
     "iinfo": "_root.type_info",
@@ -146,6 +147,16 @@ for _name in (
     "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
 ):  # fmt: skip
     _lazy_names[_name] = "_symbolic"
+for _name in (
+    "_empty_affine_quantized", "_empty_per_channel_affine_quantized", "_make_per_channel_quantized_tensor",
+    "_make_per_tensor_quantized_tensor", "dequantize", "empty_quantized", "fake_quantize_per_channel_affine",
+    "fake_quantize_per_tensor_affine", "int_repr", "per_channel_affine", "per_channel_affine_float_qparams",
+    "per_channel_symmetric", "per_tensor_affine", "per_tensor_symmetric", "q_per_channel_axis", "q_per_channel_scales",
+    "q_per_channel_zero_points", "q_scale", "q_zero_point", "qscheme", "quantize_per_channel", "quantize_per_tensor",
+    "quantize_per_tensor_dynamic", "quantized_batch_norm", "quantized_max_pool1d", "quantized_max_pool2d",
+    "quantized_max_pool3d",
+):  # fmt: skip
+    _lazy_names[_name] = "_quantized"
 for _name in ("gru", "lstm", "rnn_relu", "rnn_tanh"):
     _lazy_names[_name] = _lazy_names[_name + "_cell"] = "nn._recurrent"
 for _name in ("eig", "lstsq", "matrix_rank", "solve", "symeig"):
@@ -164,3 +175,6 @@ from tessera import _tensor, storage
 
 _tensor.install(Tensor)
 storage.install(_C.UntypedStorage)
+
+# Libraries report which of their classes are used; each report is kept once.
+_C._log_api_usage_once = set().add

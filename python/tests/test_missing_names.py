@@ -125,6 +125,7 @@ ONLY_RAISE = {
     "tessera._symbolic._Number.__hash__": "equal to numbers that are not known",
     "tessera._symbolic._Number.__reduce_ex__": "symbols belong to a trace",
     "tessera._symbolic.sym_fresh_size": "sizes of operators without a rule for fake tensors: get_ctx() has them",
+    "tessera._tensor._of_quantized.method": "what tensors have that are not quantized; QuantizedTensor has its own",
     "tessera._linalg_utils.removed.function": "names that are documented as removed",
     "tessera._library.infer_schema.infer_schema.fail": "the error of its neighbours",
     "tessera._serialization_tools.validate_hpu_device": NO_DEVICE,
