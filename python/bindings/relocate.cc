@@ -54,7 +54,7 @@ struct Protected {
 };
 
 // An even entry is the place of a pointer; the bits of an odd one are the 63 words that follow the last one.
-void add_base(char* base, const ElfW(Addr)* entry, const ElfW(Addr)* end) {
+void add_base(char* base, const ElfW(Addr) * entry, const ElfW(Addr) * end) {
   const ElfW(Addr) by = reinterpret_cast<ElfW(Addr)>(base);
   ElfW(Addr)* next = nullptr;
   for (; entry != end; entry++) {

@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "tools/opgen/cpp_types.h"
 #include "tools/opgen/generate.h"
@@ -123,7 +124,9 @@ class Writer {
 
   bool takes_options() const { return options_ >= 0 && f_.form != Form::kOut; }
 
-  std::string function(const std::string& name) const { return all(absl::StrCat("inline ", result(), " ", name), false); }
+  std::string function(const std::string& name) const {
+    return all(absl::StrCat("inline ", result(), " ", name), false);
+  }
   std::string method(const std::string& name) const { return all(absl::StrCat("  ", result(), " ", name), true); }
 
  private:
@@ -237,6 +240,36 @@ std::string documented_name(const OpForm& f) {
 }
 bool is_method(const OpForm& f) { return f.cpp_method || f.python_method; }
 
+// The wheel carries these headers, and half of their text are a dozen words: those stand in them as macros.
+constexpr std::pair<const char*, const char*> kWords[] = {
+    {"Zp",
+     "std::optional<ScalarType> dtype, std::optional<Layout> layout, std::optional<Device> device, "
+     "std::optional<bool> pin_memory"},
+    {"Zq", "fe::dtype(options), fe::layout(options), fe::device(options), fe::pin_memory(options)"},
+    {"Zn", "fe::in(dtype), fe::in(layout), device, pin_memory"},
+    {"Zm", "TensorOptions options = {}"},
+    {"Zs", "const Tensor& self"},
+    {"Zt", "const Tensor&"},
+    {"Zc", "const Scalar&"},
+    {"Zu", "std::tuple"},
+    {"Zo", "std::optional"},
+    {"Zd", "IntArrayRef"},
+    {"Zf", "inline Tensor&"},
+    {"Zi", "inline Tensor"},
+    {"Zr", "{ return op::"},
+    {"Zw", "return const_cast<Tensor&>(*this)"},
+};
+std::string with_short_words(const std::string& head, std::string body) {
+  std::string begin, end;
+  for (const auto& [name, word] : kWords) {
+    const bool joined = std::string_view(word).ends_with("::");  // a name follows, which must not become the macro's
+    absl::StrReplaceAll({{word, joined ? absl::StrCat(name, " ") : name}}, &body);
+    absl::StrAppend(&begin, "#define ", name, " ", word, "\n");
+    absl::StrAppend(&end, "#undef ", name, "\n");
+  }
+  return absl::StrCat(head, begin, body, end);
+}
+
 }  // namespace
 
 std::string generate_frontend_objects(const std::vector<Family>& families) {
@@ -252,16 +285,16 @@ std::string generate_frontend_objects(const std::vector<Family>& families) {
 }
 
 std::string generate_frontend_methods(const std::vector<Family>& families) {
-  std::string text = file_comment("all tables") + "// The operators among the methods of at::Tensor.\n";
+  std::string text;
   for (const Family& family : families)
     for (const auto& e : family.entries)
       for (const OpForm& f : e->forms)
         if (is_method(f) && Writer::supported(f)) text += Writer(f).method(documented_name(f));
-  return text;
+  return with_short_words(file_comment("all tables") + "// The operators among the methods of at::Tensor.\n", text);
 }
 
 std::string generate_frontend_functions(const std::vector<Family>& families) {
-  std::string text = file_comment("all tables") + "// The operators as functions.\n#pragma once\n\n";
+  std::string text;
   std::map<std::string, std::string> modules;
   absl::StrAppend(&text, "namespace at {\n");
   for (const Family& family : families)
@@ -279,7 +312,7 @@ std::string generate_frontend_functions(const std::vector<Family>& families) {
   absl::StrAppend(&text, "}  // namespace at\n");
   for (const auto& [module, functions] : modules)
     absl::StrAppend(&text, "namespace torch::", module, " {\n", functions, "}  // namespace torch::", module, "\n");
-  return text;
+  return with_short_words(file_comment("all tables") + "// The operators as functions.\n#pragma once\n\n", text);
 }
 
 }  // namespace tessera::opgen

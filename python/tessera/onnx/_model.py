@@ -39,7 +39,9 @@ def attribute(name, value, axes):
         else:
             kind, value = "ints", [int(v) for v in value]
     else:
-        raise TypeError(f"attribute {name}: expected a number, text, tensor or a list of these, got {type(value).__name__}")
+        raise TypeError(
+            f"attribute {name}: expected a number, text, tensor or a list of these, got {type(value).__name__}"
+        )
     made = Message("AttributeProto", name=name, type=_KINDS[kind])
     setattr(made, kind, value)
     return made
@@ -126,6 +128,7 @@ def model_proto(model, axes=None, keep_initializers_as_inputs=False, optimize=Tr
 
 
 # --- passes over messages ---
+
 
 def _inner(node):
     return [a.g for a in node.attribute if a.g is not None]

@@ -57,7 +57,9 @@ class ONNXProgram:
         graph = self.model.graph
         lines = ["ONNXProgram(", "    model="]
         lines += [f"        opset {v.domain or 'ai.onnx'} {v.version}" for v in self.model.opset_import]
-        lines += [f"        input  {_shown(v)}" for v in graph.input] + [f"        output {_shown(v)}" for v in graph.output]
+        lines += [f"        input  {_shown(v)}" for v in graph.input] + [
+            f"        output {_shown(v)}" for v in graph.output
+        ]
         lines += [f"        {', '.join(n.output)} = {n.op_type}({', '.join(n.input)})" for n in graph.node]
         return "\n".join(
             [*lines, "    exported_program=", *("        " + t for t in str(self.exported_program).splitlines()), ")"]
@@ -278,7 +280,9 @@ def _array(value, info):
         try:
             return value.numpy()
         except TypeError as error:
-            raise OnnxExporterError(f"input {info.name!r}: onnxruntime takes arrays of NumPy, which has no {value.dtype}") from error
+            raise OnnxExporterError(
+                f"input {info.name!r}: onnxruntime takes arrays of NumPy, which has no {value.dtype}"
+            ) from error
     import numpy
 
     code = info.type.tensor_type.elem_type

@@ -430,7 +430,9 @@ class Scripts:
         return x.read().rank
 
     def _aten_numel(self, x):
-        return math.prod(x.read().shape) if all(isinstance(s, int) for s in x.read().shape) else self.graph.Size(x.read())
+        return (
+            math.prod(x.read().shape) if all(isinstance(s, int) for s in x.read().shape) else self.graph.Size(x.read())
+        )
 
     def _aten_is_floating_point(self, x):
         return x.read().dtype.is_floating_point
@@ -520,5 +522,3 @@ def _leaves(tree):
     if isinstance(tree, (list, tuple)):
         return [v for t in tree for v in _leaves(t)]
     return [tree]
-
-

@@ -173,7 +173,9 @@ class _Reader:
 
     def take(self, n, end):
         if n > end - self.at:
-            raise ValueError(f"no message of ONNX: {n} bytes are announced at byte {self.at}, {end - self.at} are there")
+            raise ValueError(
+                f"no message of ONNX: {n} bytes are announced at byte {self.at}, {end - self.at} are there"
+            )
         self.at += n
         return self.data[self.at - n : self.at]
 
@@ -207,7 +209,9 @@ class _Reader:
         if wire == 2:
             n = self.varint(end)
             if n > end - self.at:
-                raise ValueError(f"no message of ONNX: {n} bytes announced at byte {self.at}, {end - self.at} are there")
+                raise ValueError(
+                    f"no message of ONNX: {n} bytes announced at byte {self.at}, {end - self.at} are there"
+                )
             return n
         raise ValueError(f"no message of ONNX: wire type {wire} at byte {self.at}")
 

@@ -343,5 +343,3 @@ def is_caffe2_aten_fallback():
 def is_complex_value(x):
     """Whether a value has a complex dtype."""
     return isinstance(x, Value) and x.dtype.is_complex
-
-

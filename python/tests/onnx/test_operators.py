@@ -12,8 +12,6 @@ from tessera.nn import functional as F
 from tessera.onnx import _wire
 
 
-
-
 class Fn(nn.Module):
     def __init__(self, f):
         super().__init__()
@@ -56,7 +54,9 @@ CASES = {f"{n}": (getattr(torch, n), X) for n in UNARY}
 CASES.update({n: (getattr(torch, n), P) for n in INSIDE})
 CASES.update({"F." + n: (getattr(F, n), X) for n in ACTIVATIONS})
 CASES.update({n: (getattr(torch, n), X, Y) for n in BINARY})
-CASES.update({n + " int": (getattr(torch, n), I, J) for n in "add sub mul div eq lt fmod remainder floor_divide maximum".split()})
+CASES.update(
+    {n + " int": (getattr(torch, n), I, J) for n in "add sub mul div eq lt fmod remainder floor_divide maximum".split()}
+)
 CASES.update({n: (getattr(torch, n), I, J) for n in
               "bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift".split()})  # fmt: skip
 CASES.update({

@@ -17,10 +17,8 @@ class AdaptiveLogSoftmaxWithLossImpl
     : public detail::WithOptions<AdaptiveLogSoftmaxWithLossImpl, AdaptiveLogSoftmaxWithLossOptions> {
  public:
   template <class... A>
-    requires std::is_constructible_v<AdaptiveLogSoftmaxWithLossOptions, A...>
-  explicit AdaptiveLogSoftmaxWithLossImpl(A&&... a) : WithOptions(std::forward<A>(a)...) {
-    reset();
-  }
+  requires std::is_constructible_v<AdaptiveLogSoftmaxWithLossOptions, A...>
+  explicit AdaptiveLogSoftmaxWithLossImpl(A&&... a) : WithOptions(std::forward<A>(a)...) { reset(); }
   void reset() override {
     cutoffs = options.cutoffs();
     cutoffs.push_back(options.n_classes());
@@ -55,8 +53,7 @@ class AdaptiveLogSoftmaxWithLossImpl
     Raw places = at::clone(target), output = at::zeros({target.size(0)}, Raw(input).dtype());
     for (int64_t i = 0; i < n_clusters; ++i) {
       const int64_t from = cutoffs[static_cast<size_t>(i)], to = cutoffs[static_cast<size_t>(i) + 1];
-      const Raw rows = at::squeeze(
-          at::nonzero(at::logical_and(at::ge(target, from), at::lt(target, to))), -1);
+      const Raw rows = at::squeeze(at::nonzero(at::logical_and(at::ge(target, from), at::lt(target, to))), -1);
       if (rows.numel() == 0) continue;
       const Raw within = at::sub(at::index_select(target, 0, rows), from);
       const Raw scores = cluster(i, at::index_select(input, 0, rows));
