@@ -253,6 +253,7 @@ constexpr std::pair<const char*, const char*> kWords[] = {
     {"Zc", "const Scalar&"},
     {"Zu", "std::tuple"},
     {"Zo", "std::optional"},
+    {"Zx", "OptionalIntArrayRef"},
     {"Zd", "IntArrayRef"},
     {"Zf", "inline Tensor&"},
     {"Zi", "inline Tensor"},
