@@ -1,9 +1,9 @@
 // The documented C++ names: functions of at::, methods of at::Tensor, torch::linalg::solve and so on, in the types of
 // the front end (//frontend). Each is an inline call of the op object.
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "tools/opgen/cpp_types.h"
 #include "tools/opgen/generate.h"
@@ -253,18 +253,34 @@ constexpr std::pair<const char*, const char*> kWords[] = {
     {"Zc", "const Scalar&"},
     {"Zu", "std::tuple"},
     {"Zo", "std::optional"},
-    {"Zx", "OptionalIntArrayRef"},
     {"Zd", "IntArrayRef"},
     {"Zf", "inline Tensor&"},
     {"Zi", "inline Tensor"},
     {"Zr", "{ return op::"},
     {"Zw", "return const_cast<Tensor&>(*this)"},
 };
+// `text` with `name` wherever `word` stands as a whole.
+std::string with_name(absl::string_view text, absl::string_view word, absl::string_view name) {
+  const auto in_name = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  std::string result;
+  for (size_t at = 0, from = 0;; at += word.size()) {
+    at = text.find(word, at);
+    if (at == absl::string_view::npos) return absl::StrCat(result, text.substr(from));
+    const size_t after = at + word.size();
+    const bool begins = at == 0 || !in_name(text[at - 1]) || !in_name(word.front());
+    const bool ends = after == text.size() || !in_name(text[after]) || !in_name(word.back());
+    if (!begins || !ends) continue;
+    // The macro's name and a name after it must stay two.
+    absl::StrAppend(&result, text.substr(from, at - from), name,
+                    after < text.size() && in_name(text[after]) ? " " : "");
+    from = after;
+  }
+}
+
 std::string with_short_words(const std::string& head, std::string body) {
   std::string begin, end;
   for (const auto& [name, word] : kWords) {
-    const bool joined = std::string_view(word).ends_with("::");  // a name follows, which must not become the macro's
-    absl::StrReplaceAll({{word, joined ? absl::StrCat(name, " ") : name}}, &body);
+    body = with_name(body, word, name);
     absl::StrAppend(&begin, "#define ", name, " ", word, "\n");
     absl::StrAppend(&end, "#undef ", name, "\n");
   }
