@@ -1,5 +1,9 @@
 // The documented C++ names: functions of at::, methods of at::Tensor, torch::linalg::solve and so on, in the types of
 // the front end (//frontend). Each is an inline call of the op object.
+#include <algorithm>
+#include <map>
+#include <set>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -239,6 +243,15 @@ std::string documented_name(const OpForm& f) {
   return absl::StrCat(cpp_identifier(f.schema.name), f.form == Form::kOut ? "_out" : "");
 }
 bool is_method(const OpForm& f) { return f.cpp_method || f.python_method; }
+// Where one overload is a method, all are.
+std::set<std::string> method_names(const std::vector<Family>& families) {
+  std::set<std::string> names;
+  for (const Family& family : families)
+    for (const auto& e : family.entries)
+      for (const OpForm& f : e->forms)
+        if (is_method(f)) names.insert(documented_name(f));
+  return names;
+}
 
 // The wheel carries these headers, and half of their text are a dozen words: those stand in them as macros.
 constexpr std::pair<const char*, const char*> kWords[] = {
@@ -302,11 +315,15 @@ std::string generate_frontend_objects(const std::vector<Family>& families) {
 }
 
 std::string generate_frontend_methods(const std::vector<Family>& families) {
+  const std::set<std::string> names = method_names(families);
   std::string text;
   for (const Family& family : families)
     for (const auto& e : family.entries)
       for (const OpForm& f : e->forms)
-        if (is_method(f) && Writer::supported(f)) text += Writer(f).method(documented_name(f));
+        if (Writer::supported(f) &&
+            (is_method(f) || (f.schema.find_argument("self") >= 0 && f.schema.arguments[0].type.is(TypeKind::kTensor) &&
+                              e->op.python_module().empty() && names.count(documented_name(f)))))
+          text += Writer(f).method(documented_name(f));
   return with_short_words(file_comment("all tables") + "// The operators among the methods of at::Tensor.\n", text);
 }
 
