@@ -9,6 +9,15 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "tensor/dispatch/registry.h"
+
+namespace tessera {
+OpInfoList all_registered_ops();  // of the libraries that are linked
+namespace jit {
+void set_operators(OpInfoList all);  // jit/operator.h; once
+}
+}  // namespace tessera
+
 namespace torch::jit {
 
 using Kwargs = std::unordered_map<std::string, IValue>;
@@ -217,7 +226,7 @@ inline member_list<Module> Module::modules() const { return values(named_modules
 
 namespace detail {
 inline Module load_from(tessera::serialization::Source& source, std::optional<at::Device> device, ExtraFilesMap& extra) {
-  use_all_operators();
+  tessera::jit::set_operators(tessera::all_registered_ops());
   std::map<std::string, std::string> files(extra.begin(), extra.end());
   Module m(tessera::jit::load_module(
       source, device ? std::optional<tessera::Device>(*device) : std::nullopt, &files));
