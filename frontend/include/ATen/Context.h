@@ -25,9 +25,7 @@ inline Context& globalContext() {
   return context;
 }
 inline void manual_seed(uint64_t seed) {
-  const Generator generator = detail::getDefaultCPUGenerator();
-  const std::scoped_lock lock(generator.mutex());
-  generator.get()->manual_seed(seed);
+  detail::getDefaultCPUGenerator().get()->manual_seed(seed);  // which takes the generator's mutex
 }
 inline int get_num_threads() { return tessera::num_threads(); }
 inline void set_num_threads(int n) { tessera::set_num_threads(n); }

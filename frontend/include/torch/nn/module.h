@@ -114,12 +114,11 @@ class Module : public std::enable_shared_from_this<Module> {
     for (auto& c : children_) c.value()->zero_grad(set_to_none);
     at::NoGradGuard no_grad;
     for (auto& p : parameters_) {
-      const Tensor grad = p->grad();
-      if (!grad.defined()) continue;
+      if (!p->defined() || !p->grad().defined()) continue;
       if (set_to_none)
         p->set_grad(Tensor());
       else
-        p->set_grad(grad.detach().zero_());
+        p->set_grad(p->grad().detach().zero_());
     }
   }
 

@@ -220,6 +220,8 @@ struct ReflectionPadOptions {
 template <size_t D>
 using ReplicationPadOptions = ReflectionPadOptions<D>;
 template <size_t D>
+using CircularPadOptions = ReflectionPadOptions<D>;
+template <size_t D>
 using ZeroPadOptions = ReflectionPadOptions<D>;
 template <size_t D>
 struct ConstantPadOptions {
@@ -229,6 +231,7 @@ struct ConstantPadOptions {
 };
 TESSERA_SAME_1_2_3(ReflectionPad);
 TESSERA_SAME_1_2_3(ReplicationPad);
+TESSERA_SAME_1_2_3(CircularPad);
 TESSERA_SAME_1_2_3(ZeroPad);
 TESSERA_SAME_1_2_3(ConstantPad);
 

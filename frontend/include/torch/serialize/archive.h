@@ -196,10 +196,10 @@ class InputArchive final {
   bool try_read(const std::string& key, Tensor& tensor, bool /*is_buffer*/ = false) {
     const auto* e = data_->find(key);
     if (!e || e->archive || !e->datum.value.is_tensor()) return false;
-    const tessera::Tensor& found = e->datum.value.tensor();
+    const Tensor found = e->datum.value.tensor();
     if (tensor.defined()) {
       const tessera::NoGradGuard no_grad;
-      tensor.set_data(found.device() == tensor.device() ? found : found.to(tensor.device(), found.dtype()));
+      tensor.set_data(found.device() == tensor.device() ? found : found.to(tensor.device()));
     } else {
       tensor = found;
     }

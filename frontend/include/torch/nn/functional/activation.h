@@ -125,7 +125,8 @@ inline std::tuple<Tensor, Tensor> multi_head_attention_forward(const Tensor& que
   TORCH_CHECK(dim * heads == e, "embed_dim must be divisible by num_heads");
 
   auto qkv = detail::projected(query, key, value, o);
-  Raw mask = detail::additive(o.attn_mask(), query), padding = detail::additive(o.key_padding_mask(), query);
+  // What is added to the scores; unlike the padding's mask, booleans are the numbers 0 and 1 here, as documented.
+  Raw mask = o.attn_mask(), padding = detail::additive(o.key_padding_mask(), query);
   const int64_t several[] = {0, 1};
   const auto more_keys = [&] {  // one that all see
     for (Raw* m : {&mask, &padding})

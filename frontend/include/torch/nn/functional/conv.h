@@ -51,6 +51,10 @@ inline Tensor pixel_unshuffle(const Tensor& input, const PixelUnshuffleFuncOptio
   return at::pixel_unshuffle(input, o.downscale_factor());
 }
 
+inline Tensor channel_shuffle(const Tensor& input, const ChannelShuffleOptions& o) {
+  return at::channel_shuffle(input, o.groups());
+}
+
 // ---- resizing ----
 
 // (N, C, ...) with other spatial sizes, given or as multiples of the input's.

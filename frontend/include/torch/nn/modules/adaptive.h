@@ -8,8 +8,9 @@ namespace torch::nn {
 
 // The log-probability of each target, and the mean of its negative.
 struct ASMoutput {
-  ASMoutput(Tensor output, Tensor loss) : output(std::move(output)), loss(std::move(loss)) {}
-  Tensor output, loss;
+  ASMoutput(Tensor output, double loss) : output(std::move(output)), loss(loss) {}
+  Tensor output;
+  double loss;
 };
 
 // Softmax over many classes: frequent ones in a head, the others in clusters with smaller projections.
@@ -62,7 +63,7 @@ class AdaptiveLogSoftmaxWithLossImpl
     }
     const Raw top = at::log_softmax(head(input), 1);
     output = at::add(output, at::squeeze(at::gather(top, 1, at::unsqueeze(places, 1)), 1));
-    return ASMoutput(output, at::neg(at::mean(output)));
+    return ASMoutput(output, at::neg(at::mean(output)).item<double>());
   }
   // (N, n_classes).
   Tensor log_prob(const Tensor& input) { return _get_full_log_prob(input, head(input)); }

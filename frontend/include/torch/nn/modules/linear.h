@@ -240,26 +240,40 @@ TESSERA_LAYER(Unfold, unfold, << "kernel_size=" << options.kernel_size() << ", d
                               << ", padding=" << options.padding() << ", stride=" << options.stride());
 TESSERA_LAYER(PixelShuffle, pixel_shuffle, << "upscale_factor=" << options.upscale_factor());
 TESSERA_LAYER(PixelUnshuffle, pixel_unshuffle, << "downscale_factor=" << options.downscale_factor());
+TESSERA_LAYER(ChannelShuffle, channel_shuffle, << "groups=" << options.groups());
 
-class UpsampleImpl : public detail::WithOptions<UpsampleImpl, UpsampleOptions> {
- public:
-  using detail::WithOptions<UpsampleImpl, UpsampleOptions>::WithOptions;
-  Tensor forward(const Tensor& input) {
-    functional::InterpolateFuncOptions o;
-    std::visit([&](auto mode) { o.mode(mode); }, options.mode());
-    return functional::interpolate(
-        input, o.size(options.size()).scale_factor(options.scale_factor()).align_corners(options.align_corners()));
-  }
-  void pretty_print(std::ostream& s) const override {
-    s << "torch::nn::Upsample(";
-    if (options.scale_factor())
-      s << "scale_factor=" << at::ArrayRef<double>(*options.scale_factor());
-    else if (options.size())
-      s << "size=" << at::ArrayRef<int64_t>(*options.size());
-    s << ", mode=" << enumtype::get_enum_name(options.mode()) << ")";
-  }
-};
-TORCH_MODULE(Upsample);
+namespace detail {
+inline void print_resizing(std::ostream& s, const UpsampleOptions& o) {
+  if (o.scale_factor())
+    s << "scale_factor=" << at::ArrayRef<double>(*o.scale_factor());
+  else if (o.size())
+    s << "size=" << at::ArrayRef<int64_t>(*o.size());
+  s << ", mode=" << enumtype::get_enum_name(o.mode());
+}
+inline Tensor resized(const Tensor& input, const UpsampleOptions& options) {
+  functional::InterpolateFuncOptions o;
+  std::visit([&](auto mode) { o.mode(mode); }, options.mode());
+  return functional::interpolate(
+      input, o.size(options.size()).scale_factor(options.scale_factor()).align_corners(options.align_corners()));
+}
+}  // namespace detail
+
+#define TESSERA_UPSAMPLE(Name, fixed)                                               \
+  class Name##Impl : public detail::WithOptions<Name##Impl, UpsampleOptions> {      \
+   public:                                                                          \
+    TESSERA_MADE(Name##Impl, UpsampleOptions)                                       \
+    void reset() override { fixed; }                                                \
+    Tensor forward(const Tensor& input) { return detail::resized(input, options); } \
+    void pretty_print(std::ostream& s) const override {                             \
+      detail::print_resizing(s << "torch::nn::" #Name "(", options);                \
+      s << ")";                                                                     \
+    }                                                                               \
+  };                                                                                \
+  TORCH_MODULE(Name)
+TESSERA_UPSAMPLE(Upsample, );
+TESSERA_UPSAMPLE(UpsamplingNearest2d, options.mode(kNearest));
+TESSERA_UPSAMPLE(UpsamplingBilinear2d, options.mode(kBilinear).align_corners(true));
+#undef TESSERA_UPSAMPLE
 
 #define TESSERA_PADDING(Name, D, kind, filling, printed)                                                            \
   class Name##D##dImpl : public detail::WithOptions<Name##D##dImpl, Name##D##dOptions> {                            \
@@ -277,6 +291,7 @@ TORCH_MODULE(Upsample);
   TESSERA_PADDING(Name, 3, kind, filling, printed)
 TESSERA_PADDINGS(ReflectionPad, kReflect, 0, );
 TESSERA_PADDINGS(ReplicationPad, kReplicate, 0, );
+TESSERA_PADDINGS(CircularPad, kCircular, 0, );
 TESSERA_PADDINGS(ZeroPad, kConstant, 0, );
 TESSERA_PADDINGS(ConstantPad, kConstant, options.value(), << ", value=" << options.value());
 #undef TESSERA_PADDING
