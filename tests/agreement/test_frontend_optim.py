@@ -66,7 +66,9 @@ CPP_ONLY = {"SparseAdam", "StepLR", "ReduceLROnPlateau", "LRScheduler"}
 def told():
     """What the program prints: {(case, dtype or "rates"): numbers}."""
     target = "tests/agreement/frontend_optim"
-    built = subprocess.run(["bazel", "build", "//tests/agreement:frontend_optim"], cwd=ROOT, capture_output=True, text=True)
+    built = subprocess.run(
+        ["bazel", "build", "//tests/agreement:frontend_optim"], cwd=ROOT, capture_output=True, text=True
+    )
     assert built.returncode == 0, built.stderr[-4000:]
     place = subprocess.run(
         ["bazel", "info", "--color=no", "bazel-bin"], cwd=ROOT, capture_output=True, text=True, check=True
