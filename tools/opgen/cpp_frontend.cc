@@ -123,18 +123,8 @@ class Writer {
 
   bool takes_options() const { return options_ >= 0 && f_.form != Form::kOut; }
 
-  std::string function(const std::string& name) const {
-    std::string text = absl::StrCat("inline ", result(), " ", name, "(", params(false, true), ")", body(false, true));
-    if (takes_options())
-      absl::StrAppend(&text, "inline ", result(), " ", name, "(", params(false, false), ")", body(false, false));
-    return text;
-  }
-  std::string method(const std::string& name) const {
-    std::string text = absl::StrCat("  ", result(), " ", name, "(", params(true, true), ") const", body(true, true));
-    if (takes_options())
-      absl::StrAppend(&text, "  ", result(), " ", name, "(", params(true, false), ") const", body(true, false));
-    return text;
-  }
+  std::string function(const std::string& name) const { return all(absl::StrCat("inline ", result(), " ", name), false); }
+  std::string method(const std::string& name) const { return all(absl::StrCat("  ", result(), " ", name), true); }
 
  private:
   bool written(const SchemaArgument& a) const { return a.is_write() && is_tensor(a.type); }
@@ -158,12 +148,26 @@ class Writer {
     return t.is(TypeKind::kStr) || t.is(TypeKind::kDimname) ? "std::string" : plain_type(t.kind);
   }
 
-  std::string params(bool method, bool together) const {
+  // Options come together after any number of the arguments that have defaults (hann_window(n, options) and
+  // hann_window(n, periodic, options)), or one by one.
+  std::string all(const std::string& head, bool method) const {
+    const char* end = method ? ") const" : ")";
+    if (!takes_options()) return absl::StrCat(head, "(", params(method, false, 0), end, body(method, false, 0));
+    std::string text;
+    const size_t options = static_cast<size_t>(options_);
+    for (size_t given = std::min(f_.cpp_required, options); given <= options; ++given)
+      absl::StrAppend(&text, head, "(", params(method, true, given), end, body(method, true, given));
+    return absl::StrCat(text, head, "(", params(method, false, 0), end, body(method, false, 0));
+  }
+
+  // together: options, after the first `given` arguments.
+  std::string params(bool method, bool together, size_t given) const {
     std::vector<std::string> parts;
-    const bool defaults = together || !takes_options();
+    const bool defaults = !takes_options();
     for (size_t i = 0; i < order_.size(); ++i) {
       const SchemaArgument& a = *order_[i];
       if (method && &a == self_) continue;
+      if (together && i >= given && static_cast<int>(i) < options_) continue;
       if (takes_options() && together && static_cast<int>(i) == options_) {
         const bool given = a.default_value->kind != SchemaValue::Kind::kNone;
         parts.push_back(
@@ -172,13 +176,14 @@ class Writer {
         continue;
       }
       std::string part = absl::StrCat(type_of(a.type, written(a)), " ", cpp_identifier(a.name));
-      if (defaults && i >= f_.cpp_required) absl::StrAppend(&part, " = ", default_of(a.type, *a.default_value));
+      if ((defaults || (together && static_cast<int>(i) > options_)) && i >= f_.cpp_required)
+        absl::StrAppend(&part, " = ", default_of(a.type, *a.default_value));
       parts.push_back(std::move(part));
     }
     return absl::StrJoin(parts, ", ");
   }
 
-  std::string body(bool method, bool together) const {
+  std::string body(bool method, bool together, size_t given) const {
     std::vector<std::string> args;
     const bool expand = takes_options() && together;
     for (const SchemaArgument& a : f_.schema.arguments) {
@@ -187,6 +192,8 @@ class Writer {
         args.push_back("*this");
       else if (expand && is_option(a))
         args.push_back(absl::StrCat("fe::", a.name, "(options)"));
+      else if (expand && left_out(a, given))
+        args.push_back(passes(a.type) ? default_of(a.type, *a.default_value) : "{}");
       else
         args.push_back(passes(a.type) ? name : absl::StrCat("fe::in(", name, ")"));
     }
@@ -202,6 +209,11 @@ class Writer {
   bool is_option(const SchemaArgument& a) const {
     for (size_t i = 0; i < 4; ++i)
       if (order_[static_cast<size_t>(options_) + i] == &a) return true;
+    return false;
+  }
+  bool left_out(const SchemaArgument& a, size_t given) const {
+    for (size_t i = given; static_cast<int>(i) < options_; ++i)
+      if (order_[i] == &a) return true;
     return false;
   }
   std::string written_tensors(bool method) const {

@@ -6,7 +6,7 @@
 
 #define TORCH_ARG(T, name)                                                     \
  public:                                                                       \
-  inline auto name(T new_##name) -> decltype(*this) { /* NOLINT */             \
+  inline auto name(T new_##name)->decltype(*this) { /* NOLINT */               \
     this->name##_ = std::move(new_##name);                                     \
     return *this;                                                              \
   }                                                                            \

@@ -56,9 +56,12 @@ class ExpandingArrayWithOptionalElem : public ExpandingArray<D, std::optional<T>
 
  public:
   using Base::Base;
-  ExpandingArrayWithOptionalElem(std::initializer_list<T> list) : Base(std::vector<std::optional<T>>(list.begin(), list.end())) {}
-  ExpandingArrayWithOptionalElem(at::ArrayRef<T> list) : Base(std::vector<std::optional<T>>(list.begin(), list.end())) {}
-  ExpandingArrayWithOptionalElem(const std::vector<T>& list) : Base(std::vector<std::optional<T>>(list.begin(), list.end())) {}
+  ExpandingArrayWithOptionalElem(std::initializer_list<T> list)
+      : Base(std::vector<std::optional<T>>(list.begin(), list.end())) {}
+  ExpandingArrayWithOptionalElem(at::ArrayRef<T> list)
+      : Base(std::vector<std::optional<T>>(list.begin(), list.end())) {}
+  ExpandingArrayWithOptionalElem(const std::vector<T>& list)
+      : Base(std::vector<std::optional<T>>(list.begin(), list.end())) {}
   ExpandingArrayWithOptionalElem(T one) : Base(std::optional<T>(one)) {}
 };
 

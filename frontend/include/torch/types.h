@@ -23,7 +23,7 @@ class TensorData {
              c10::CppTypeToScalarType<T>::value;
            }) TensorData(T value)
       : type_(c10::CppTypeToScalarType<T>::value), values_{at::Scalar(value)}, scalar_(true) {}
-  TensorData(std::initializer_list<TensorData> items) : type_(c10::get_default_dtype_as_scalartype()) {
+  TensorData(std::initializer_list<TensorData> items) : type_(c10::get_default_dtype_as_scalartype()), list_(true) {
     sizes_ = {static_cast<int64_t>(items.size())};
     if (items.size() == 0) return;
     const TensorData& first = *items.begin();
@@ -54,8 +54,7 @@ class TensorData {
       options = options.dtype(exact                                         ? type_
                               : type_ == at::kInt || type_ == at::kLong     ? at::kLong
                               : type_ == at::kFloat || type_ == at::kDouble ? c10::get_default_dtype_as_scalartype()
-                              : c10::isComplexType(type_) ? c10::get_default_complex_dtype().toScalarType()
-                                                          : type_);
+                                                                             : type_);
     const c10::ScalarType type = options.dtype().toScalarType();
     const at::Tensor host = tessera::empty_kernel(sizes_, c10::to_dtype(type));
     char* to = static_cast<char*>(host.mutable_data_ptr());
@@ -63,6 +62,7 @@ class TensorData {
       tessera::store_scalar(v, c10::to_dtype(type), to);
       to += host.element_size();
     }
+    for (size_t i = 0; list_ && i < values_.size(); ++i) host.bump_version();  // one write each, as documented programs see it
     const at::Tensor placed = options.device().is_cpu() ? host : host.to(options.device());
     return options.requires_grad() ? placed.requires_grad_(true) : placed;
   }
@@ -78,7 +78,7 @@ class TensorData {
   c10::ScalarType type_;
   std::vector<int64_t> sizes_;
   std::vector<at::Scalar> values_;
-  bool scalar_ = false;
+  bool scalar_ = false, list_ = false;
 };
 
 }  // namespace detail

@@ -1,5 +1,6 @@
 #include "python/bindings/library/library.h"
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -14,48 +15,13 @@
 #include "python/bindings/operators.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/torch_function.h"
+#include "tensor/dispatch/dynamic.h"
 #include "tensor/dispatch/runtime.h"
 
 namespace tessera::python {
 namespace {
 
 // --- operators defined at run time ---
-
-// Has no kernels of its own: what it runs was registered. Never freed, since calls and Python objects may still refer
-// to it.
-struct DynamicOp : OpHeader {
-  AnyKernel kernels[kNumSlots] = {};
-  std::string name_text, overload_text, texts;
-  OpInfo info_data{};
-  FunctionSchema schema;
-  bool alive = true;
-};
-DynamicOp& dynamic(const OpHeader& op) { return static_cast<DynamicOp&>(const_cast<OpHeader&>(op)); }
-
-DispatchKeySet keys_of(const Value* args, size_t n) {
-  DispatchKeySet keys;
-  for (size_t i = 0; i < n; ++i) {
-    if (args[i].is_tensor()) keys |= internal::keys_of_arg(args[i].tensor());
-    if (args[i].is_tensor_list()) keys |= internal::keys_of_arg(args[i].tensor_list());
-  }
-  return keys;
-}
-
-void dynamic_call(const OpHeader& header, const DispatchKeySet* redispatch_keys, const Value* args, Value* rets);
-
-// A call with lazily conjugated or negated tensors: plain copies take their place, and what was written goes back.
-void call_with_plain_tensors(const DynamicOp& op, DispatchKeySet keys, const Value* args, Value* rets) {
-  const size_t n = op.schema.arguments.size();
-  std::vector<Value> plain(args, args + n);
-  for (size_t i = 0; i < n; ++i)
-    if (plain[i].is_tensor() && plain[i].tensor().defined())
-      plain[i] = Value::of(internal::materialize_bits(plain[i].tensor()));
-  dynamic_call(op, &keys, plain.data(), rets);
-  for (size_t i = 0; i < n; ++i)
-    if ((op.mutable_args >> i & 1) && args[i].is_tensor() && args[i].tensor().defined() &&
-        !args[i].tensor().is_same(plain[i].tensor()))
-      internal::write_back(args[i].tensor(), plain[i].tensor());
-}
 
 // The kernel at `key` gives values alone: what it makes of a tensor with a tangent would be taken for a constant. Those
 // of autograd and composite ones see to tangents by what they call.
@@ -77,51 +43,12 @@ void refuse_tangents(const DynamicOp& op, DispatchKey key, const Value* args, si
   }
 }
 
-void dynamic_call(const OpHeader& header, const DispatchKeySet* redispatch_keys, const Value* args, Value* rets) {
-  const DynamicOp& op = dynamic(header);
-  TESSERA_CHECK(op.alive, "the operator ", op.schema.qualified_name(),
-                " is gone: the Library that defined it was destroyed");
-  const size_t n = op.schema.arguments.size(), num_rets = op.schema.returns.size();
-  const DispatchKeySet from_args = keys_of(args, n);
-  DispatchKeySet keys = redispatch_keys
-                            ? *redispatch_keys
-                            : DispatchKeySet::from_bits((from_args.bits() | op.forced_keys | thread_state.included) &
-                                                        ~thread_state.excluded);
-  const std::vector<Step> steps = explain_dispatch(op, keys);
-  const Step last = steps.back();
-  constexpr DispatchKeySet bits = DispatchKeySet(DispatchKey::kConjugate) | DispatchKey::kNegative;
-  if (keys.has_any(bits) && last.key < DispatchKey::kConjugate)
-    return call_with_plain_tensors(op, keys - bits, args, rets);
-  DispatchKeySet rest = (keys & DispatchKeySet::below(last.key)) | last.key;
-  const std::string_view what = last.what;
-  if (what == "no kernel") {
-    if (last.key == DispatchKey::kUndefined && has_kernel(op, DispatchKey::kCPU)) {
-      rest = DispatchKeySet(DispatchKey::kCPU);  // no tensor decides
-    } else {
-      std::string available;
-      for (int k = 1; k < static_cast<int>(DispatchKey::kNumKeys); ++k)
-        if (has_kernel(op, static_cast<DispatchKey>(k)))
-          available += std::string(available.empty() ? "" : ", ") + key_name(static_cast<DispatchKey>(k));
-      throw NotImplementedError(str_cat("Could not run '", op.schema.qualified_name(), "' with arguments from the '",
-                                        key_name(last.key), "' backend. '", op.schema.qualified_name(),
-                                        "' is only available for these backends: [", available,
-                                        "]. Register a kernel for this one with torch.library."));
-    }
-  }
-  if ((keys | from_args).has(DispatchKey::kForward)) refuse_tangents(op, last.key, args, n);
-  call_boxed_kernel(CallContext{&op, rest}, args, n, rets, num_rets);
-}
-const Adapter g_dynamic_adapter = {&dynamic_call, nullptr};
-
-std::unordered_map<std::string, DynamicOp*>& dynamic_ops() {
-  static auto* m = new std::unordered_map<std::string, DynamicOp*>;
-  return *m;
-}
 // Base name -> overloads in the order of their definition.
 std::unordered_map<std::string, std::vector<const OpInfo*>>& packets() {
   static auto* m = [] {
     auto* p = new std::unordered_map<std::string, std::vector<const OpInfo*>>;
     for (const OpInfo* i : all_ops()) (*p)[i->op->name].push_back(i);
+    for (const OpInfo* i : dynamic_ops()) (*p)[i->op->name].push_back(i);
     return p;
   }();
   return *m;
@@ -149,63 +76,34 @@ PyObject* py_define(PyObject*, PyObject* args) {
   return guarded([&] {
     const char *text, *tags;
     if (!PyArg_ParseTuple(args, "ss:_define_op", &text, &tags)) throw ErrorAlreadySet();
-    auto op = std::make_unique<DynamicOp>();
-    op->schema = parse_schema(text);
-    const std::string qualified = op->schema.qualified_name();
-    TESSERA_CHECK(!op->schema.name_space().empty(), "an operator needs a namespace, got the schema ", text);
-    TESSERA_CHECK(!find_any_op(qualified), "Tried to register an operator (", text,
-                  ") with the same name and overload name multiple times: ", qualified, " is defined already");
-    TESSERA_CHECK(op->schema.arguments.size() <= kMaxArgs, qualified, ": an operator can have ", kMaxArgs,
-                  " arguments, got ", op->schema.arguments.size());
-    op->name_text = op->schema.name;
-    op->overload_text = op->schema.overload;
-    op->name = op->name_text.c_str();
-    op->overload = op->overload_text.c_str();
-    op->info = &op->info_data;
-    op->mutable_args = 0;
-    op->flags = 0;
-    bool out = false;
-    for (size_t i = 0; i < op->schema.arguments.size(); ++i) {
-      const SchemaArgument& a = op->schema.arguments[i];
-      if (!a.is_write()) continue;
-      op->mutable_args |= 1u << i;
-      out = out || (a.kwarg_only && a.name == "out");
-    }
-    if (out) op->flags |= kIsOut;
-    OpInfo& info = op->info_data;
-    info = {op.get(), &g_dynamic_adapter};
-    op->texts.assign(1, '\0');  // offset 0: nothing written
-    for (const auto& [which, written] :
-         std::initializer_list<std::pair<OpText, std::string>>{{OpText::kSchema, op->schema.str()},
-                                                               {OpText::kTags, tags},
-                                                               {OpText::kSource, "torch.library"},
-                                                               {OpText::kGradients, "*"},
-                                                               {OpText::kNumbers, "both"}}) {
-      info.offsets[static_cast<int>(which)] = static_cast<uint32_t>(op->texts.size());
-      op->texts.append(written).push_back('\0');
-    }
-    info.pool = op->texts.c_str();
-    packets()[op->name_text].push_back(&op->info_data);
-    dynamic_ops()[qualified] = op.release();
+    FunctionSchema schema = parse_schema(text);
+    const std::string qualified = schema.qualified_name();
+    TESSERA_CHECK(schema.arguments.size() <= kMaxArgs, qualified, ": an operator can have ", kMaxArgs,
+                  " arguments, got ", schema.arguments.size());
+    define_op(std::move(schema), tags, "torch.library");
     return to_python_string(qualified).release();
   });
 }
 PyObject* py_undefine(PyObject*, PyObject* name) {
   return guarded([&]() -> PyObject* {
-    auto it = dynamic_ops().find(from_python_string(name));
-    if (it == dynamic_ops().end()) return none();
-    DynamicOp* op = it->second;
-    op->alive = false;
-    dynamic_ops().erase(it);
-    auto& list = packets()[op->name_text];
-    std::erase(list, &op->info_data);
-    if (list.empty()) packets().erase(op->name_text);
-    if (auto o = overload_objects().find(op); o != overload_objects().end()) {
-      Ref dropped = Ref::steal(o->second);
-      overload_objects().erase(o);
-    }
+    undefine_op(from_python_string(name));
     return none();
   });
+}
+// An operator has come, or goes: also those that an extension defines, who may not hold Python's lock.
+void note_op(const OpInfo& info, bool defined) {
+  GilAcquire gil;
+  auto& list = packets()[info.op->name];
+  if (defined) {
+    if (std::ranges::find(list, &info) == list.end()) list.push_back(&info);
+    return;
+  }
+  std::erase(list, &info);
+  if (list.empty()) packets().erase(info.op->name);
+  if (auto o = overload_objects().find(info.op); o != overload_objects().end()) {
+    Ref dropped = Ref::steal(o->second);
+    overload_objects().erase(o);
+  }
 }
 
 // --- kernels written in Python ---
@@ -609,10 +507,7 @@ PyMethodDef g_functions[] = {
 
 }  // namespace
 
-const OpInfo* find_any_op(std::string_view qualified_name) {
-  auto it = dynamic_ops().find(std::string(qualified_name));
-  return it != dynamic_ops().end() ? &it->second->info_data : find_op(qualified_name);
-}
+const OpInfo* find_any_op(std::string_view qualified_name) { return find_registered_op(qualified_name); }
 
 Ref ops_function(const char* name) {
   Ref m = checked_call(PyImport_ImportModule("tessera._ops"));
@@ -712,6 +607,8 @@ void results_from_python(const OpInfo& info, PyObject* result, Value* rets, size
 }
 
 void init_library(PyObject* module) {
+  set_linked_ops(&find_op);
+  g_dynamic_op_hooks = {&note_op, &refuse_tangents};
   check(PyModule_AddFunctions(module, g_functions));
   OpBaseType.tp_name = "torch._C._OpBase";
   OpBaseType.tp_basicsize = sizeof(PyOp);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstring>
 #include <iomanip>
 #include <iostream>
 
@@ -64,6 +65,21 @@ class KeepFormat {
   std::ios saved_;
 };
 
+// With the fewest digits that read back.
+inline void print_number(std::ostream& out, double v) {
+  char text[32];
+  int digits = 1;
+  do std::snprintf(text, sizeof text, "%.*e", digits - 1, v);
+  while (++digits <= 17 && std::isfinite(v) && std::strtod(text, nullptr) != v);
+  const char* e = std::strchr(text, 'e');
+  const int exponent = e ? std::atoi(e + 1) : 0;
+  if (std::isfinite(v) && exponent >= -4 && exponent < 16)
+    std::snprintf(text, sizeof text, "%.*f", std::max(0, digits - 2 - exponent), v);
+  else if (!std::isfinite(v))
+    std::snprintf(text, sizeof text, "%f", v);
+  out << text;
+}
+
 // A matrix of `values`, rows * columns, as many columns at a time as fit into a line.
 inline void print_matrix(std::ostream& out, const double* values, const NumberStyle& style, int64_t rows,
                          int64_t columns, int64_t line, bool inner) {
@@ -82,7 +98,7 @@ inline void print_matrix(std::ostream& out, const double* values, const NumberSt
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t c = from; c < to; ++c)
         out << std::setw(style.width) << values[r * columns + c] / style.scale << (c + 1 == to ? "\n" : " ");
-      if (r + 1 < rows) out << (style.scale != 1 ? pad : "") << pad;
+      if (r + 1 < rows) out << (style.scale != 1 ? " " : "") << pad;
     }
   }
 }
@@ -107,10 +123,8 @@ inline std::ostream& print(std::ostream& out, const Tensor& tensor, int64_t line
   const Tensor plain = real.to(TensorOptions(kCPU).dtype(kDouble)).resolve_conj().contiguous();
   const double* data = plain.const_data_ptr<double>();
   if (plain.dim() == 0) {
-    int digits = 1;  // the fewest that read back
-    while (digits < 17 && std::strtod(c10::str(std::setprecision(digits), data[0]).c_str(), nullptr) != data[0])
-      ++digits;
-    out << std::defaultfloat << std::setprecision(digits) << data[0] << '\n';
+    detail::print_number(out, data[0]);
+    out << '\n';
   } else if (plain.numel() > 0) {
     if (plain.dim() == 1) {
       const detail::NumberStyle style({data, data + plain.numel()});

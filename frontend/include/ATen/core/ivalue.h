@@ -145,6 +145,8 @@ class IValue {
   template <class A, class B>
   IValue(const std::pair<A, B>& t) : IValue(std::tuple<A, B>(t)) {}
 
+  static IValue list(std::vector<IValue> items, ivalue::Element kind);
+
   bool isNone() const { return is<std::monostate>(); }
   bool isTensor() const { return is<Tensor>(); }
   bool isInt() const { return is<int64_t>(); }
@@ -282,6 +284,11 @@ struct DictData {
 };
 }  // namespace ivalue
 
+inline IValue IValue::list(std::vector<IValue> items, ivalue::Element kind) {
+  IValue v;
+  v.v_ = std::make_shared<ivalue::ListData>(ivalue::ListData{std::move(items), kind});
+  return v;
+}
 template <class C>
 requires detail::list_of<C>::value IValue::IValue(const C& items) {
   auto data = std::make_shared<ivalue::ListData>();

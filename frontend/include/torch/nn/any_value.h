@@ -29,8 +29,7 @@ inline std::string type_name(const std::type_info& type) {
 class AnyValue {
  public:
   template <class T>
-    requires(!std::is_same_v<std::decay_t<T>, AnyValue>)
-  explicit AnyValue(T&& value) {
+  requires(!std::is_same_v<std::decay_t<T>, AnyValue>) explicit AnyValue(T&& value) {
     if constexpr (std::is_same_v<std::decay_t<T>, tessera::Tensor>)
       value_ = at::Tensor(std::forward<T>(value));
     else
@@ -58,7 +57,7 @@ class AnyValue {
 
 // In a module, says which arguments of its forward have defaults, for calls through AnyModule and Sequential:
 // FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(2.0)}).
-#define FORWARD_HAS_DEFAULT_ARGS(...)                                                                 \
+#define FORWARD_HAS_DEFAULT_ARGS(...)                                                                   \
   std::vector<std::pair<unsigned int, torch::nn::AnyValue>> _forward_defaults() override { /* NOLINT */ \
-    return {__VA_ARGS__};                                                                             \
+    return {__VA_ARGS__};                                                                               \
   }

@@ -33,7 +33,9 @@ class Cloneable : public Module {
   void check(bool same, const char* what) const {
     TORCH_CHECK(same, "The cloned module does not have the same number of ", what,
                 " as the original module after calling reset(). Are you sure you called register_",
-                what[0] == 'p' ? "parameter" : what[0] == 'b' ? "buffer" : "module",
+                what[0] == 'p'   ? "parameter"
+                : what[0] == 'b' ? "buffer"
+                                 : "module",
                 "() inside reset() and not the constructor?");
   }
   void give(const OrderedDict<std::string, Tensor>& from, OrderedDict<std::string, Tensor>* to, const char* what,
@@ -49,8 +51,9 @@ class Cloneable : public Module {
   void clone_(Module& other, const std::optional<at::Device>& device) final {
     // `other` is what this module was made after, so of the same class, unless a class overrides clone() oddly.
     auto copy = std::dynamic_pointer_cast<Derived>(other.clone(device));
-    TORCH_CHECK(copy, "Attempted to clone submodule, but it is of a different type than the submodule it was to be "
-                      "cloned into");
+    TORCH_CHECK(copy,
+                "Attempted to clone submodule, but it is of a different type than the submodule it was to be "
+                "cloned into");
     static_cast<Derived&>(*this) = *copy;
   }
 };

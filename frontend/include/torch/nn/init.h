@@ -2,7 +2,6 @@
 // that it draws in Python.
 #pragma once
 
-
 #include "nn/modules/init.h"
 
 #include <torch/nn/functional/options.h>
@@ -10,17 +9,17 @@
 namespace torch::nn::init {
 
 using NonlinearityType =
-    std::variant<enumtype::kLinear, enumtype::kConv1D, enumtype::kConv2D, enumtype::kConv3D,
-                 enumtype::kConvTranspose1D, enumtype::kConvTranspose2D, enumtype::kConvTranspose3D, enumtype::kSigmoid,
-                 enumtype::kTanh, enumtype::kReLU, enumtype::kLeakyReLU>;
+    std::variant<enumtype::kLinear, enumtype::kConv1D, enumtype::kConv2D, enumtype::kConv3D, enumtype::kConvTranspose1D,
+                 enumtype::kConvTranspose2D, enumtype::kConvTranspose3D, enumtype::kSigmoid, enumtype::kTanh,
+                 enumtype::kReLU, enumtype::kLeakyReLU>;
 using FanModeType = std::variant<enumtype::kFanIn, enumtype::kFanOut>;
 
 namespace detail {
 namespace base = tessera::nn::init;
 inline const char* name(const NonlinearityType& kind) {
-  static constexpr const char* kNames[] = {"linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
-                                           "conv_transpose2d", "conv_transpose3d", "sigmoid", "tanh", "relu",
-                                           "leaky_relu"};
+  static constexpr const char* kNames[] = {
+      "linear",           "conv1d",  "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+      "conv_transpose3d", "sigmoid", "tanh",   "relu",   "leaky_relu"};
   return kNames[kind.index()];
 }
 inline base::FanMode fan(const FanModeType& mode) {
@@ -37,8 +36,12 @@ inline std::tuple<int64_t, int64_t> _calculate_fan_in_and_fan_out(const Tensor& 
   return {in, out};
 }
 
-inline Tensor uniform_(Tensor tensor, double low = 0, double high = 1) { return detail::base::uniform_(tensor, low, high); }
-inline Tensor normal_(Tensor tensor, double mean = 0, double std = 1) { return detail::base::normal_(tensor, mean, std); }
+inline Tensor uniform_(Tensor tensor, double low = 0, double high = 1) {
+  return detail::base::uniform_(tensor, low, high);
+}
+inline Tensor normal_(Tensor tensor, double mean = 0, double std = 1) {
+  return detail::base::normal_(tensor, mean, std);
+}
 inline Tensor constant_(Tensor tensor, at::Scalar value) {
   at::NoGradGuard no_grad;
   return at::fill_(tensor, value);

@@ -38,17 +38,15 @@ class Module : public std::enable_shared_from_this<Module> {
 
   // The name that the constructor was given, else the class's with its namespaces.
   const std::string& name() const noexcept {
-    if (!name_) {
-      name_ = detail::type_name(typeid(*this));
-    }
+    if (!name_) { name_ = detail::type_name(typeid(*this)); }
     return *name_;
   }
 
   // A deep copy; classes that derive from Cloneable have one.
   virtual Pointer clone(const std::optional<at::Device>& = std::nullopt) const {
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        false, "clone() has not been implemented for ", name(), ". Subclass torch::nn::Cloneable<", name(),
-        "> instead of torch::nn::Module to inherit the ability to clone.");
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "clone() has not been implemented for ", name(),
+                                ". Subclass torch::nn::Cloneable<", name(),
+                                "> instead of torch::nn::Module to inherit the ability to clone.");
   }
 
   // f for this module and all below it, a module before its children.
@@ -85,8 +83,7 @@ class Module : public std::enable_shared_from_this<Module> {
   }
   // Error with include_self for a module that no shared_ptr owns.
   std::vector<Pointer> modules(bool include_self = true) const { return named_modules("", include_self).values(); }
-  OrderedDict<std::string, Pointer> named_modules(const std::string& name_prefix = "",
-                                                  bool include_self = true) const {
+  OrderedDict<std::string, Pointer> named_modules(const std::string& name_prefix = "", bool include_self = true) const {
     OrderedDict<std::string, Pointer> list;
     if (include_self) list.insert(name_prefix, self());
     list_below(name_prefix, &list);
@@ -117,12 +114,11 @@ class Module : public std::enable_shared_from_this<Module> {
     for (auto& c : children_) c.value()->zero_grad(set_to_none);
     at::NoGradGuard no_grad;
     for (auto& p : parameters_) {
-      const Tensor grad = p->grad();
-      if (!grad.defined()) continue;
+      if (!p->defined() || !p->grad().defined()) continue;
       if (set_to_none)
         p->set_grad(Tensor());
       else
-        p->set_grad(grad.detach().zero_());
+        p->set_grad(p->grad().detach().zero_());
     }
   }
 
@@ -223,10 +219,13 @@ class Module : public std::enable_shared_from_this<Module> {
   }
   Pointer self() const {
     Pointer p = std::const_pointer_cast<Module>(weak_from_this().lock());
-    TORCH_CHECK(p, "It looks like you attempted to retrieve your top-level module as a shared_ptr, but it is not "
-                   "stored in a shared_ptr. Use std::make_shared<", name(), "> instead of creating your module on the "
-                   "stack, or alternatively do not try to access your top-level module at all by passing "
-                   "/*include_self=*/false to modules() or named_modules()");
+    TORCH_CHECK(p,
+                "It looks like you attempted to retrieve your top-level module as a shared_ptr, but it is not "
+                "stored in a shared_ptr. Use std::make_shared<",
+                name(),
+                "> instead of creating your module on the "
+                "stack, or alternatively do not try to access your top-level module at all by passing "
+                "/*include_self=*/false to modules() or named_modules()");
     return p;
   }
   OrderedDict<std::string, Tensor> collect(OrderedDict<std::string, Tensor> Module::*own, bool recurse) const {

@@ -35,16 +35,16 @@ using ConvPadding = std::variant<ExpandingArray<D>, enumtype::kValid, enumtype::
 }  // namespace detail
 
 // Families whose options are one class under several names.
-#define TESSERA_SAME_1_2_3(Name)        \
+#define TESSERA_SAME_1_2_3(Name)            \
   using Name##1dOptions = Name##Options<1>; \
   using Name##2dOptions = Name##Options<2>; \
   using Name##3dOptions = Name##Options<3>
 // A constructor that takes one of the values of a variant.
-#define TESSERA_FROM(Options, Variant, field)                   \
-  Options() = default;                                          \
-  template <class E>                                            \
-    requires(std::is_constructible_v<Variant, E> && !std::is_same_v<std::decay_t<E>, Options>) \
-  Options(E value) : field##_(value) {}
+#define TESSERA_FROM(Options, Variant, field)                                                                 \
+  Options() = default;                                                                                        \
+  template <class E>                                                                                          \
+  requires(std::is_constructible_v<Variant, E> && !std::is_same_v<std::decay_t<E>, Options>) Options(E value) \
+      : field##_(value) {}
 // Options that are one number or flag.
 #define TESSERA_ONE_OPTION(Options, T, field, value) \
   struct Options {                                   \
@@ -62,8 +62,7 @@ struct LinearOptions {
 };
 
 struct BilinearOptions {
-  BilinearOptions(int64_t in1, int64_t in2, int64_t out)
-      : in1_features_(in1), in2_features_(in2), out_features_(out) {}
+  BilinearOptions(int64_t in1, int64_t in2, int64_t out) : in1_features_(in1), in2_features_(in2), out_features_(out) {}
   TORCH_ARG(int64_t, in1_features);
   TORCH_ARG(int64_t, in2_features);
   TORCH_ARG(int64_t, out_features);
@@ -90,19 +89,19 @@ struct UnflattenOptions {
 // ---- convolutions ----
 
 // The setters of a convolution's padding: numbers, kValid or kSame.
-#define TESSERA_CONV_PADDING(Options, D)                                                           \
- public:                                                                                           \
-  using padding_t = detail::ConvPadding<D>;                                                        \
-  Options& padding(padding_t value) {                                                              \
-    padding_ = std::move(value);                                                                   \
-    return *this;                                                                                  \
-  }                                                                                                \
+#define TESSERA_CONV_PADDING(Options, D)                                                               \
+ public:                                                                                               \
+  using padding_t = detail::ConvPadding<D>;                                                            \
+  Options& padding(padding_t value) {                                                                  \
+    padding_ = std::move(value);                                                                       \
+    return *this;                                                                                      \
+  }                                                                                                    \
   Options& padding(std::initializer_list<int64_t> value) { return padding(ExpandingArray<D>(value)); } \
-  Options& padding(int64_t value) { return padding(ExpandingArray<D>(value)); }                    \
-  const padding_t& padding() const { return padding_; }                                            \
-  padding_t& padding() { return padding_; }                                                        \
-                                                                                                   \
- private:                                                                                          \
+  Options& padding(int64_t value) { return padding(ExpandingArray<D>(value)); }                        \
+  const padding_t& padding() const { return padding_; }                                                \
+  padding_t& padding() { return padding_; }                                                            \
+                                                                                                       \
+ private:                                                                                              \
   padding_t padding_ = ExpandingArray<D>(0)
 
 template <size_t D>
@@ -468,8 +467,15 @@ struct RNNOptionsBase {
       std::variant<enumtype::kLSTM, enumtype::kGRU, enumtype::kRNN_TANH, enumtype::kRNN_RELU>;
   RNNOptionsBase(rnn_options_base_mode_t mode, int64_t input, int64_t hidden, int64_t layers = 1, bool bias = true,
                  bool batch_first = false, double dropout = 0.0, bool bidirectional = false, int64_t proj_size = 0)
-      : mode_(mode), input_size_(input), hidden_size_(hidden), num_layers_(layers), bias_(bias),
-        batch_first_(batch_first), dropout_(dropout), bidirectional_(bidirectional), proj_size_(proj_size) {}
+      : mode_(mode),
+        input_size_(input),
+        hidden_size_(hidden),
+        num_layers_(layers),
+        bias_(bias),
+        batch_first_(batch_first),
+        dropout_(dropout),
+        bidirectional_(bidirectional),
+        proj_size_(proj_size) {}
   TORCH_ARG(rnn_options_base_mode_t, mode);
   TORCH_ARG(int64_t, input_size);
   TORCH_ARG(int64_t, hidden_size);
@@ -490,10 +496,10 @@ struct RNNCellOptionsBase {
 };
 }  // namespace detail
 
-#define TESSERA_RECURRENT_ARGS(Options)                                                             \
-  Options(int64_t input, int64_t hidden) : input_size_(input), hidden_size_(hidden) {}              \
-  TORCH_ARG(int64_t, input_size);                                                                   \
-  TORCH_ARG(int64_t, hidden_size);                                                                  \
+#define TESSERA_RECURRENT_ARGS(Options)                                                \
+  Options(int64_t input, int64_t hidden) : input_size_(input), hidden_size_(hidden) {} \
+  TORCH_ARG(int64_t, input_size);                                                      \
+  TORCH_ARG(int64_t, hidden_size);                                                     \
   TORCH_ARG(bool, bias) = true
 struct RNNOptions {
   using nonlinearity_t = detail::Nonlinearity;
@@ -544,9 +550,9 @@ struct PairwiseDistanceOptions {
   TORCH_ARG(bool, keepdim) = false;
 };
 
-#define TESSERA_REDUCTION(Options)                       \
-  using reduction_t = detail::Reduction;                 \
-  TESSERA_FROM(Options, reduction_t, reduction)          \
+#define TESSERA_REDUCTION(Options)              \
+  using reduction_t = detail::Reduction;        \
+  TESSERA_FROM(Options, reduction_t, reduction) \
   TORCH_ARG(reduction_t, reduction) = enumtype::kMean()
 struct L1LossOptions {
   TESSERA_REDUCTION(L1LossOptions);

@@ -34,9 +34,10 @@ class ModuleHolder : torch::detail::ModuleHolderIndicator {
   // None: to be assigned later.
   /* implicit */ ModuleHolder(std::nullptr_t) {}
   template <class Head, class... Tail>
-    requires(sizeof...(Tail) > 0 || !(std::is_base_of_v<ModuleHolder, std::decay_t<Head>> ||
-                                      std::is_convertible_v<Head, std::shared_ptr<Contained>>))
-  explicit ModuleHolder(Head&& head, Tail&&... tail)
+  requires(sizeof...(Tail) > 0 ||
+           !(std::is_base_of_v<ModuleHolder, std::decay_t<Head>> ||
+             std::is_convertible_v<Head, std::shared_ptr<Contained>>)) explicit ModuleHolder(Head&& head,
+                                                                                             Tail&&... tail)
       : impl_(std::make_shared<Contained>(std::forward<Head>(head), std::forward<Tail>(tail)...)) {}
   /* implicit */ ModuleHolder(std::shared_ptr<Contained> module) : impl_(std::move(module)) {}
 
@@ -82,7 +83,7 @@ struct ContainedOf {
   using type = M;
 };
 template <class M>
-  requires torch::detail::is_module_holder_v<M>
+requires torch::detail::is_module_holder_v<M>
 struct ContainedOf<M> {
   using type = typename M::ContainedType;
 };
@@ -91,11 +92,11 @@ struct ContainedOf<M> {
 }  // namespace nn
 }  // namespace torch
 
-#define TORCH_MODULE_IMPL(Name, ImplType)                       \
+#define TORCH_MODULE_IMPL(Name, ImplType)                              \
   class Name : public torch::nn::ModuleHolder<ImplType> { /* NOLINT */ \
-   public:                                                      \
-    using torch::nn::ModuleHolder<ImplType>::ModuleHolder;      \
-    using Impl [[maybe_unused]] = ImplType;                     \
+   public:                                                             \
+    using torch::nn::ModuleHolder<ImplType>::ModuleHolder;             \
+    using Impl [[maybe_unused]] = ImplType;                            \
   }
 
 // The holder `Name` of the class NameImpl.

@@ -25,9 +25,11 @@ inline double clip_grad_norm_(const std::vector<Tensor>& parameters, double max_
   }
   const Raw all = norms.size() == 1 ? norms[0] : at::linalg_vector_norm(at::stack(norms), norm_type);
   const double total = all.to(at::kCPU, at::kFloat64).item<double>();
-  TORCH_CHECK(!error_if_nonfinite || std::isfinite(total), "The total norm of order ", norm_type, " for gradients from "
-              "`parameters` is non-finite, so it cannot be clipped. To disable this error and scale the gradients by the "
-              "non-finite norm anyway, set `error_if_nonfinite=false`");
+  TORCH_CHECK(
+      !error_if_nonfinite || std::isfinite(total), "The total norm of order ", norm_type,
+      " for gradients from "
+      "`parameters` is non-finite, so it cannot be clipped. To disable this error and scale the gradients by the "
+      "non-finite norm anyway, set `error_if_nonfinite=false`");
   const Raw scale = at::clamp_max(at::div(at::full_like(all, max_norm), at::add(all, 1e-6)), 1.0);
   for (const Raw& g : grads) g.mul_(scale.to(g.device(), scale.scalar_type()));
   return total;

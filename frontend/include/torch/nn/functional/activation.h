@@ -5,11 +5,11 @@
 
 namespace torch::nn::functional {
 
-#define TESSERA_MAYBE_INPLACE(fn, Options, ...)                  \
-  inline Tensor fn(Tensor input, const Options& o = {}) {        \
-    using at::fn;                                                \
-    using at::fn##_;                                             \
-    detail::Raw& x = input;                                      \
+#define TESSERA_MAYBE_INPLACE(fn, Options, ...)                                \
+  inline Tensor fn(Tensor input, const Options& o = {}) {                      \
+    using at::fn;                                                              \
+    using at::fn##_;                                                           \
+    detail::Raw& x = input;                                                    \
     return o.inplace() ? Tensor(fn##_(__VA_ARGS__)) : Tensor(fn(__VA_ARGS__)); \
   }
 TESSERA_MAYBE_INPLACE(relu, ReLUFuncOptions, x)
@@ -39,9 +39,7 @@ inline Tensor softshrink(const Tensor& input, const SoftshrinkFuncOptions& o = {
 inline Tensor softplus(const Tensor& input, const SoftplusFuncOptions& o = {}) {
   return at::softplus(input, o.beta(), o.threshold());
 }
-inline Tensor gelu(const Tensor& input, const GELUFuncOptions& o = {}) {
-  return at::gelu(input, o.approximate());
-}
+inline Tensor gelu(const Tensor& input, const GELUFuncOptions& o = {}) { return at::gelu(input, o.approximate()); }
 inline Tensor glu(const Tensor& input, const GLUFuncOptions& o = {}) {
   TORCH_CHECK(input.dim() != 0, "glu does not support scalars because halving size must be even");
   return at::glu(input, o.dim());
@@ -74,9 +72,9 @@ inline Tensor gumbel_softmax(const Tensor& logits, const GumbelSoftmaxFuncOption
 
 // ---- dropout ----
 
-#define TESSERA_DROPOUT(fn, op, Options)                                                                            \
-  inline Tensor fn(Tensor input, const Options& o = {}) {                                                           \
-    TORCH_CHECK(o.p() >= 0. && o.p() <= 1., "dropout probability has to be between 0 and 1, but got ", o.p());      \
+#define TESSERA_DROPOUT(fn, op, Options)                                                                             \
+  inline Tensor fn(Tensor input, const Options& o = {}) {                                                            \
+    TORCH_CHECK(o.p() >= 0. && o.p() <= 1., "dropout probability has to be between 0 and 1, but got ", o.p());       \
     return o.inplace() ? Tensor(at::op##_(input, o.p(), o.training())) : Tensor(at::op(input, o.p(), o.training())); \
   }
 TESSERA_DROPOUT(dropout, dropout, DropoutFuncOptions)
@@ -94,9 +92,8 @@ namespace detail {
 // A boolean mask as terms of the scores, -inf where it is true.
 inline Raw additive(const Raw& mask, const Raw& like) {
   if (!mask.defined() || mask.is_floating_point()) return mask;
-  return at::masked_fill(at::zeros_like(mask, like.dtype()),
-                              mask.dtype() == at::kBool ? mask : at::ne(mask, 0),
-                              -std::numeric_limits<double>::infinity());
+  return at::masked_fill(at::zeros_like(mask, like.dtype()), mask.dtype() == at::kBool ? mask : at::ne(mask, 0),
+                         -std::numeric_limits<double>::infinity());
 }
 
 inline std::vector<Raw> projected(const Tensor& query, const Tensor& key, const Tensor& value,
@@ -128,7 +125,8 @@ inline std::tuple<Tensor, Tensor> multi_head_attention_forward(const Tensor& que
   TORCH_CHECK(dim * heads == e, "embed_dim must be divisible by num_heads");
 
   auto qkv = detail::projected(query, key, value, o);
-  Raw mask = detail::additive(o.attn_mask(), query), padding = detail::additive(o.key_padding_mask(), query);
+  // What is added to the scores; unlike the padding's mask, booleans are the numbers 0 and 1 here, as documented.
+  Raw mask = o.attn_mask(), padding = detail::additive(o.key_padding_mask(), query);
   const int64_t several[] = {0, 1};
   const auto more_keys = [&] {  // one that all see
     for (Raw* m : {&mask, &padding})
@@ -152,8 +150,7 @@ inline std::tuple<Tensor, Tensor> multi_head_attention_forward(const Tensor& que
     TORCH_CHECK(t->size(0) == batch * heads && t->size(2) == dim, "static keys and values must be (", batch * heads,
                 ", any, ", dim, ")");
   if (o.add_zero_attn()) {
-    for (Raw* t : {&k, &v})
-      *t = at::cat(std::vector<Raw>{*t, at::zeros({batch * heads, 1, dim}, t->options())}, 1);
+    for (Raw* t : {&k, &v}) *t = at::cat(std::vector<Raw>{*t, at::zeros({batch * heads, 1, dim}, t->options())}, 1);
     more_keys();
   }
   const int64_t keys = k.size(1);
@@ -167,8 +164,8 @@ inline std::tuple<Tensor, Tensor> multi_head_attention_forward(const Tensor& que
     scores = at::add(scores, mask);
   }
   if (padding.defined()) {
-    TORCH_CHECK(padding.dim() == 2 && padding.size(0) == batch && padding.size(1) == keys,
-                "key_padding_mask must be (", batch, ", ", keys, ")");
+    TORCH_CHECK(padding.dim() == 2 && padding.size(0) == batch && padding.size(1) == keys, "key_padding_mask must be (",
+                batch, ", ", keys, ")");
     scores = at::view(scores, {batch, heads, length, keys});
     scores = at::add(scores, at::view(at::contiguous(padding), {batch, 1, 1, keys}));
     scores = at::view(scores, {batch * heads, length, keys});

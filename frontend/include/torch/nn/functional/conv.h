@@ -8,20 +8,20 @@
 
 namespace torch::nn::functional {
 
-#define TESSERA_CONV(D)                                                                                             \
-  inline Tensor conv##D##d(const Tensor& input, const Tensor& weight, const Conv##D##dFuncOptions& o = {}) {        \
-    const auto* numbers = std::get_if<ExpandingArray<D>>(&o.padding());                                             \
-    if (!numbers)                                                                                                   \
-      return at::conv##D##d(input, weight, o.bias(), detail::ints(o.stride()),                                 \
-                                 std::string_view(o.padding().index() == 1 ? "valid" : "same"),                     \
-                                 detail::ints(o.dilation()), o.groups());                                           \
-    return at::conv##D##d(input, weight, o.bias(), detail::ints(o.stride()), detail::ints(*numbers),           \
-                               detail::ints(o.dilation()), o.groups());                                             \
-  }                                                                                                                 \
-  inline Tensor conv_transpose##D##d(const Tensor& input, const Tensor& weight,                                     \
-                                     const ConvTranspose##D##dFuncOptions& o = {}) {                                \
-    return at::conv_transpose##D##d(input, weight, o.bias(), detail::ints(o.stride()), detail::ints(o.padding()), \
-                                         detail::ints(o.output_padding()), o.groups(), detail::ints(o.dilation())); \
+#define TESSERA_CONV(D)                                                                                                \
+  inline Tensor conv##D##d(const Tensor& input, const Tensor& weight, const Conv##D##dFuncOptions& o = {}) {           \
+    const auto* numbers = std::get_if<ExpandingArray<D>>(&o.padding());                                                \
+    if (!numbers)                                                                                                      \
+      return at::conv##D##d(input, weight, o.bias(), detail::ints(o.stride()),                                         \
+                            std::string_view(o.padding().index() == 1 ? "valid" : "same"), detail::ints(o.dilation()), \
+                            o.groups());                                                                               \
+    return at::conv##D##d(input, weight, o.bias(), detail::ints(o.stride()), detail::ints(*numbers),                   \
+                          detail::ints(o.dilation()), o.groups());                                                     \
+  }                                                                                                                    \
+  inline Tensor conv_transpose##D##d(const Tensor& input, const Tensor& weight,                                        \
+                                     const ConvTranspose##D##dFuncOptions& o = {}) {                                   \
+    return at::conv_transpose##D##d(input, weight, o.bias(), detail::ints(o.stride()), detail::ints(o.padding()),      \
+                                    detail::ints(o.output_padding()), o.groups(), detail::ints(o.dilation()));         \
   }
 TESSERA_CONV(1)
 TESSERA_CONV(2)
@@ -30,12 +30,12 @@ TESSERA_CONV(3)
 
 // (N, C * kh * kw, L) added up into (N, C, *output_size); and the windows of (N, C, H, W) as such columns.
 inline Tensor fold(const Tensor& input, const FoldFuncOptions& o) {
-  return at::col2im(input, detail::ints(o.output_size()), detail::ints(o.kernel_size()),
-                         detail::ints(o.dilation()), detail::ints(o.padding()), detail::ints(o.stride()));
+  return at::col2im(input, detail::ints(o.output_size()), detail::ints(o.kernel_size()), detail::ints(o.dilation()),
+                    detail::ints(o.padding()), detail::ints(o.stride()));
 }
 inline Tensor unfold(const Tensor& input, const UnfoldFuncOptions& o) {
   return at::im2col(input, detail::ints(o.kernel_size()), detail::ints(o.dilation()), detail::ints(o.padding()),
-                         detail::ints(o.stride()));
+                    detail::ints(o.stride()));
 }
 
 inline Tensor pad(const Tensor& input, const PadFuncOptions& o) {
@@ -61,16 +61,17 @@ inline Tensor interpolate(const Tensor& input, const InterpolateFuncOptions& o =
     int64_t least, most;  // dimensions of the input
     bool corners;         // whether it takes align_corners
   };
-  static constexpr Mode kModes[] = {{"nearest", 0, 3, 5, false}, {"linear", 2, 3, 3, true},
-                                    {"bilinear", 2, 4, 4, true}, {"bicubic", 3, 4, 4, true},
-                                    {"trilinear", 2, 5, 5, true}, {"area", -1, 3, 5, false},
+  static constexpr Mode kModes[] = {{"nearest", 0, 3, 5, false},      {"linear", 2, 3, 3, true},
+                                    {"bilinear", 2, 4, 4, true},      {"bicubic", 3, 4, 4, true},
+                                    {"trilinear", 2, 5, 5, true},     {"area", -1, 3, 5, false},
                                     {"nearest-exact", 1, 3, 5, false}};
   const Mode& mode = kModes[o.mode().index()];
   const int64_t dims = input.dim(), n = dims - 2;
   TORCH_CHECK_NOT_IMPLEMENTED(dims >= mode.least && dims <= mode.most, "Got ", dims, "D input, but mode ", mode.name,
                               " needs ", mode.least, "D", mode.most > mode.least ? " to 5D" : "", " input");
-  TORCH_CHECK(mode.corners || !o.align_corners(), "align_corners option can only be set with the interpolating modes: "
-                                                  "linear | bilinear | bicubic | trilinear");
+  TORCH_CHECK(mode.corners || !o.align_corners(),
+              "align_corners option can only be set with the interpolating modes: "
+              "linear | bilinear | bicubic | trilinear");
   TORCH_CHECK(!o.antialias() || (dims == 4 && mode.corners),
               "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input");
   TORCH_CHECK(o.size().has_value() != o.scale_factor().has_value(), o.size() ? "only one of" : "either",
@@ -90,8 +91,10 @@ inline Tensor interpolate(const Tensor& input, const InterpolateFuncOptions& o =
     TORCH_CHECK(static_cast<int64_t>(factors.size()) == n, "scale_factor must have ", n, " numbers, but got ",
                 factors.size());
   }
-  TORCH_CHECK(static_cast<int64_t>(sizes.size()) == n, "Input and output must have the same number of spatial "
-              "dimensions, but got input of ", n, " and output size of ", sizes.size());
+  TORCH_CHECK(static_cast<int64_t>(sizes.size()) == n,
+              "Input and output must have the same number of spatial "
+              "dimensions, but got input of ",
+              n, " and output size of ", sizes.size());
   for (int64_t s : sizes) TORCH_CHECK(s > 0, "Input and output sizes should be greater than 0");
   if (mode.kernel < 0)
     return n == 1   ? at::adaptive_avg_pool1d(input, detail::ints(sizes))
@@ -99,7 +102,7 @@ inline Tensor interpolate(const Tensor& input, const InterpolateFuncOptions& o =
                     : at::adaptive_avg_pool3d(input, detail::ints(sizes));
   sizes.insert(sizes.begin(), {input.size(0), input.size(1)});
   return at::_resample(input, detail::ints(sizes), steps, mode.kernel + (o.antialias() ? 2 : 0),
-                            o.align_corners().value_or(false));
+                       o.align_corners().value_or(false));
 }
 
 // ---- sampling at given places ----
@@ -133,10 +136,11 @@ inline Tensor affine_grid(const Tensor& theta, at::IntArrayRef size, bool align_
 inline Tensor grid_sample(const Tensor& input, const Tensor& grid, const GridSampleFuncOptions& o = {}) {
   static constexpr int64_t kModes[] = {0, 1, 2};  // bilinear, nearest, bicubic; zeros, border, reflection
   if (!o.align_corners())
-    TORCH_WARN("Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
-               "specify align_corners=True if the old behavior is desired.");
+    TORCH_WARN(
+        "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
+        "specify align_corners=True if the old behavior is desired.");
   return at::grid_sampler(input, grid, kModes[o.mode().index()], kModes[o.padding_mode().index()],
-                               o.align_corners().value_or(false));
+                          o.align_corners().value_or(false));
 }
 
 }  // namespace torch::nn::functional

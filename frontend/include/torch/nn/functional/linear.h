@@ -43,8 +43,9 @@ inline Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Emb
   TORCH_CHECK(!scales.defined() || detail::same_sizes(input, scales),
               "embedding_bag: If per_sample_weights is not null, then it must have the same shape as the input");
   if (input.dim() == 2) {
-    TORCH_CHECK(!offsets.defined(), "If input is 2D, then offsets has to be null, as input is treated is a mini-batch "
-                                    "of fixed length sequences.");
+    TORCH_CHECK(!offsets.defined(),
+                "If input is 2D, then offsets has to be null, as input is treated is a mini-batch "
+                "of fixed length sequences.");
     offsets = at::arange(0, input.numel(), input.size(1), input.options());
     bags = at::reshape(input, {-1});
     if (scales.defined()) scales = at::reshape(scales, {-1});
@@ -59,7 +60,7 @@ inline Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Emb
   TORCH_CHECK(mode == 0 || !scales.defined(), "embedding_bag: per_sample_weights is only supported for mode=kSum");
   detail::renorm(weight, bags, o.max_norm(), o.norm_type());
   return std::get<0>(at::embedding_bag(weight, bags, offsets, o.scale_grad_by_freq(), mode, o.sparse(), scales,
-                                            o.include_last_offset(), o.padding_idx()));
+                                       o.include_last_offset(), o.padding_idx()));
 }
 
 // ---- normalisation ----
@@ -76,12 +77,12 @@ inline void check_batch(const Tensor& input) {
 inline Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                          const BatchNormFuncOptions& o = {}) {
   if (o.training()) detail::check_batch(input);
-  return at::batch_norm(input, o.weight(), o.bias(), running_mean, running_var, o.training(),
-                             o.momentum().value_or(0), o.eps(), true);
+  return at::batch_norm(input, o.weight(), o.bias(), running_mean, running_var, o.training(), o.momentum().value_or(0),
+                        o.eps(), true);
 }
 inline Tensor instance_norm(const Tensor& input, const InstanceNormFuncOptions& o = {}) {
   return at::instance_norm(input, o.weight(), o.bias(), o.running_mean(), o.running_var(), o.use_input_stats(),
-                                o.momentum(), o.eps(), true);
+                           o.momentum(), o.eps(), true);
 }
 inline Tensor layer_norm(const Tensor& input, const LayerNormFuncOptions& o) {
   return at::layer_norm(input, detail::ints(o.normalized_shape()), o.weight(), o.bias(), o.eps());

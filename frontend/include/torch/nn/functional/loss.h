@@ -29,8 +29,7 @@ inline Tensor mse_loss(const Tensor& input, const Tensor& target, const MSELossF
 inline Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const SmoothL1LossFuncOptions& o, double beta) {
   const auto both = detail::same_shape(input, target);
   const int64_t reduction = detail::reduction(o.reduction());
-  return beta == 0 ? at::l1_loss(both[0], both[1], reduction)
-                   : at::smooth_l1_loss(both[0], both[1], reduction, beta);
+  return beta == 0 ? at::l1_loss(both[0], both[1], reduction) : at::smooth_l1_loss(both[0], both[1], reduction, beta);
 }
 inline Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const SmoothL1LossFuncOptions& o = {}) {
   return smooth_l1_loss(input, target, o, o.beta().value_or(1.0));
@@ -42,8 +41,9 @@ inline Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberL
 inline Tensor kl_div(const Tensor& input, const Tensor& target, const KLDivFuncOptions& o = {}) {
   const std::string name = enumtype::get_enum_name(o.reduction());
   if (name == "kMean")
-    TORCH_WARN("reduction: 'mean' divides the total loss by both the batch size and the support size."
-               "'batchmean' divides only by the batch size, and aligns with the KL div math definition.");
+    TORCH_WARN(
+        "reduction: 'mean' divides the total loss by both the batch size and the support size."
+        "'batchmean' divides only by the batch size, and aligns with the KL div math definition.");
   const int64_t reduction = name == "kNone" ? 0 : name == "kMean" ? 1 : 2;
   const detail::Raw loss = at::kl_div(input, target, reduction, o.log_target());
   return name == "kBatchMean" && input.dim() != 0 ? at::div(loss, input.size(0)) : loss;
@@ -62,11 +62,11 @@ inline Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor
   TORCH_CHECK_VALUE(detail::same_sizes(input, target), "Target size (", target.sizes(),
                     ") must be the same as input size (", input.sizes(), ")");
   return at::binary_cross_entropy_with_logits(input, target, o.weight(), o.pos_weight(),
-                                                   detail::reduction(o.reduction()));
+                                              detail::reduction(o.reduction()));
 }
 inline Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntropyFuncOptions& o = {}) {
   return at::cross_entropy_loss(input, target, o.weight(), detail::reduction(o.reduction()), o.ignore_index(),
-                                     o.label_smoothing());
+                                o.label_smoothing());
 }
 inline Tensor nll_loss(const Tensor& input, const Tensor& target, const NLLLossFuncOptions& o = {}) {
   return at::nll_loss_nd(input, target, o.weight(), detail::reduction(o.reduction()), o.ignore_index());
@@ -111,7 +111,7 @@ inline Tensor margin_ranking_loss(const Tensor& input1, const Tensor& input2, co
 inline Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                                   const TripletMarginLossFuncOptions& o = {}) {
   return at::triplet_margin_loss(anchor, positive, negative, o.margin(), o.p(), o.eps(), o.swap(),
-                                      detail::reduction(o.reduction()));
+                                 detail::reduction(o.reduction()));
 }
 inline Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                                                 const TripletMarginWithDistanceLossFuncOptions& o = {}) {
@@ -162,12 +162,14 @@ inline Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Ten
     detail::Sizes list(numbers.data<int64_t>(), numbers.data<int64_t>() + numbers.numel());
     TORCH_CHECK(static_cast<int64_t>(list.size()) == scores.size(1), name, " must be of size batch_size");
     for (int64_t n : list)
-      TORCH_CHECK(n >= 0 && n <= most, "Expected ", name, " to have value at most ", most, " and at least 0, but got ", n);
+      TORCH_CHECK(n >= 0 && n <= most, "Expected ", name, " to have value at most ", most, " and at least 0, but got ",
+                  n);
     return list;
   };
   const auto ins = lengths(input_lengths, "input_lengths", scores.size(0));
   const auto outs = lengths(target_lengths, "target_lengths", std::numeric_limits<int64_t>::max());
-  Raw loss = std::get<0>(at::_ctc_loss(scores, labels, detail::ints(ins), detail::ints(outs), o.blank(), o.zero_infinity()));
+  Raw loss =
+      std::get<0>(at::_ctc_loss(scores, labels, detail::ints(ins), detail::ints(outs), o.blank(), o.zero_infinity()));
   if (o.zero_infinity())
     loss = at::where(at::eq(loss, std::numeric_limits<double>::infinity()), at::zeros_like(loss), loss);
   const int64_t reduction = detail::reduction(o.reduction());

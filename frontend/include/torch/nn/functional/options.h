@@ -9,7 +9,7 @@ namespace torch::nn::functional {
 
 // Functions that take what their module takes.
 #define TESSERA_SAME(Name) using Name##FuncOptions = Name##Options
-#define TESSERA_SAME3(Name)                     \
+#define TESSERA_SAME3(Name)                    \
   using Name##1dFuncOptions = Name##1dOptions; \
   using Name##2dFuncOptions = Name##2dOptions; \
   using Name##3dFuncOptions = Name##3dOptions
@@ -198,8 +198,7 @@ struct EmbeddingBagFuncOptions {
 };
 
 struct PadFuncOptions {
-  using mode_t =
-      std::variant<enumtype::kConstant, enumtype::kReflect, enumtype::kReplicate, enumtype::kCircular>;
+  using mode_t = std::variant<enumtype::kConstant, enumtype::kReflect, enumtype::kReplicate, enumtype::kCircular>;
   PadFuncOptions(std::vector<int64_t> pad) : pad_(std::move(pad)) {}
   TORCH_ARG(std::vector<int64_t>, pad);
   TORCH_ARG(mode_t, mode) = enumtype::kConstant();
@@ -227,9 +226,15 @@ struct MultiheadAttentionForwardFuncOptions {
   MultiheadAttentionForwardFuncOptions(int64_t embed_dim, int64_t heads, Tensor in_weight, Tensor in_bias,
                                        Tensor bias_k, Tensor bias_v, bool add_zero_attn, double dropout_p,
                                        Tensor out_weight, Tensor out_bias)
-      : embed_dim_to_check_(embed_dim), num_heads_(heads), in_proj_weight_(std::move(in_weight)),
-        in_proj_bias_(std::move(in_bias)), bias_k_(std::move(bias_k)), bias_v_(std::move(bias_v)),
-        add_zero_attn_(add_zero_attn), dropout_p_(dropout_p), out_proj_weight_(std::move(out_weight)),
+      : embed_dim_to_check_(embed_dim),
+        num_heads_(heads),
+        in_proj_weight_(std::move(in_weight)),
+        in_proj_bias_(std::move(in_bias)),
+        bias_k_(std::move(bias_k)),
+        bias_v_(std::move(bias_v)),
+        add_zero_attn_(add_zero_attn),
+        dropout_p_(dropout_p),
+        out_proj_weight_(std::move(out_weight)),
         out_proj_bias_(std::move(out_bias)) {}
   TORCH_ARG(int64_t, embed_dim_to_check);
   TORCH_ARG(int64_t, num_heads);

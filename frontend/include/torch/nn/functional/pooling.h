@@ -73,14 +73,14 @@ std::tuple<Tensor, Tensor> fractional_max_pool(const Tensor& input, const Fracti
   Raw index;  // (*lead, windows, places in a window)
   for (size_t d = 0; d < D; ++d) {
     const int64_t out = outs[d], kernel = (*o.kernel_size())[d], size = input.size(dims - n + static_cast<int64_t>(d));
-    const Raw u = at::unsqueeze(at::select(samples, -1, n == 2 ? 1 - static_cast<int64_t>(d) : static_cast<int64_t>(d)), -1);
+    const Raw u =
+        at::unsqueeze(at::select(samples, -1, n == 2 ? 1 - static_cast<int64_t>(d) : static_cast<int64_t>(d)), -1);
     const double alpha = out > 1 ? static_cast<double>(size - kernel) / static_cast<double>(out - 1) : 0;
     const Raw place = at::arange(out, input.options().dtype(at::kDouble));
-    const Raw drawn = at::sub(at::trunc(at::mul(at::add(place, u), alpha)),
-                                   at::trunc(at::mul(u, alpha)));
+    const Raw drawn = at::sub(at::trunc(at::mul(at::add(place, u), alpha)), at::trunc(at::mul(u, alpha)));
     const Raw start = at::where(at::eq(place, out - 1), at::full_like(drawn, size - kernel), drawn);
-    const Raw rows = at::add(at::unsqueeze(at::to(start, at::kLong), -1),
-                                  at::arange(kernel, input.options().dtype(at::kLong)));
+    const Raw rows =
+        at::add(at::unsqueeze(at::to(start, at::kLong), -1), at::arange(kernel, input.options().dtype(at::kLong)));
     if (!index.defined()) {
       index = rows;
       continue;
@@ -100,31 +100,33 @@ std::tuple<Tensor, Tensor> fractional_max_pool(const Tensor& input, const Fracti
 
 }  // namespace detail
 
-#define TESSERA_POOL(D)                                                                                              \
-  inline std::tuple<Tensor, Tensor> max_pool##D##d_with_indices(const Tensor& input, const MaxPool##D##dFuncOptions& o) { \
-    auto r = at::max_pool##D##d_with_indices(input, detail::ints(o.kernel_size()), detail::ints(o.stride()),    \
-                                                  detail::ints(o.padding()), detail::ints(o.dilation()), o.ceil_mode()); \
-    return {std::get<0>(r), std::get<1>(r)};                                                                         \
-  }                                                                                                                  \
-  inline Tensor max_pool##D##d(const Tensor& input, const MaxPool##D##dFuncOptions& o) {                             \
-    return at::max_pool##D##d(input, detail::ints(o.kernel_size()), detail::ints(o.stride()),                   \
-                                   detail::ints(o.padding()), detail::ints(o.dilation()), o.ceil_mode());            \
-  }                                                                                                                  \
-  inline std::tuple<Tensor, Tensor> adaptive_max_pool##D##d_with_indices(const Tensor& input,                        \
+#define TESSERA_POOL(D)                                                                                               \
+  inline std::tuple<Tensor, Tensor> max_pool##D##d_with_indices(const Tensor& input,                                  \
+                                                                const MaxPool##D##dFuncOptions& o) {                  \
+    auto r = at::max_pool##D##d_with_indices(input, detail::ints(o.kernel_size()), detail::ints(o.stride()),          \
+                                             detail::ints(o.padding()), detail::ints(o.dilation()), o.ceil_mode());   \
+    return {std::get<0>(r), std::get<1>(r)};                                                                          \
+  }                                                                                                                   \
+  inline Tensor max_pool##D##d(const Tensor& input, const MaxPool##D##dFuncOptions& o) {                              \
+    return at::max_pool##D##d(input, detail::ints(o.kernel_size()), detail::ints(o.stride()),                         \
+                              detail::ints(o.padding()), detail::ints(o.dilation()), o.ceil_mode());                  \
+  }                                                                                                                   \
+  inline std::tuple<Tensor, Tensor> adaptive_max_pool##D##d_with_indices(const Tensor& input,                         \
                                                                          const AdaptiveMaxPool##D##dFuncOptions& o) { \
-    auto r = at::adaptive_max_pool##D##d(input, detail::ints(detail::open_sizes(o.output_size(), input)));      \
-    return {std::get<0>(r), std::get<1>(r)};                                                                         \
-  }                                                                                                                  \
-  inline Tensor adaptive_max_pool##D##d(const Tensor& input, const AdaptiveMaxPool##D##dFuncOptions& o) {            \
-    return std::get<0>(adaptive_max_pool##D##d_with_indices(input, o));                                              \
-  }                                                                                                                  \
-  inline Tensor adaptive_avg_pool##D##d(const Tensor& input, const AdaptiveAvgPool##D##dFuncOptions& o) {            \
-    return at::adaptive_avg_pool##D##d(input, detail::ints(detail::open_sizes(o.output_size(), input)));        \
-  }                                                                                                                  \
-  inline Tensor lp_pool##D##d(const Tensor& input, const LPPool##D##dFuncOptions& o) {                               \
-    const int64_t none[] = {0, 0, 0};                                                                                \
-    return detail::lp_pooled(at::avg_pool##D##d(at::pow(input, o.norm_type()), detail::ints(o.kernel_size()), \
-                                                     detail::ints(o.stride()), at::IntArrayRef(none, D), o.ceil_mode()), o); \
+    auto r = at::adaptive_max_pool##D##d(input, detail::ints(detail::open_sizes(o.output_size(), input)));            \
+    return {std::get<0>(r), std::get<1>(r)};                                                                          \
+  }                                                                                                                   \
+  inline Tensor adaptive_max_pool##D##d(const Tensor& input, const AdaptiveMaxPool##D##dFuncOptions& o) {             \
+    return std::get<0>(adaptive_max_pool##D##d_with_indices(input, o));                                               \
+  }                                                                                                                   \
+  inline Tensor adaptive_avg_pool##D##d(const Tensor& input, const AdaptiveAvgPool##D##dFuncOptions& o) {             \
+    return at::adaptive_avg_pool##D##d(input, detail::ints(detail::open_sizes(o.output_size(), input)));              \
+  }                                                                                                                   \
+  inline Tensor lp_pool##D##d(const Tensor& input, const LPPool##D##dFuncOptions& o) {                                \
+    const int64_t none[] = {0, 0, 0};                                                                                 \
+    return detail::lp_pooled(at::avg_pool##D##d(at::pow(input, o.norm_type()), detail::ints(o.kernel_size()),         \
+                                                detail::ints(o.stride()), at::IntArrayRef(none, D), o.ceil_mode()),   \
+                             o);                                                                                      \
   }
 TESSERA_POOL(1)
 TESSERA_POOL(2)
@@ -133,15 +135,15 @@ TESSERA_POOL(3)
 
 inline Tensor avg_pool1d(const Tensor& input, const AvgPool1dFuncOptions& o) {
   return at::avg_pool1d(input, detail::ints(o.kernel_size()), detail::ints(o.stride()), detail::ints(o.padding()),
-                             o.ceil_mode(), o.count_include_pad());
+                        o.ceil_mode(), o.count_include_pad());
 }
 inline Tensor avg_pool2d(const Tensor& input, const AvgPool2dFuncOptions& o) {
   return at::avg_pool2d(input, detail::ints(o.kernel_size()), detail::ints(o.stride()), detail::ints(o.padding()),
-                             o.ceil_mode(), o.count_include_pad(), o.divisor_override());
+                        o.ceil_mode(), o.count_include_pad(), o.divisor_override());
 }
 inline Tensor avg_pool3d(const Tensor& input, const AvgPool3dFuncOptions& o) {
   return at::avg_pool3d(input, detail::ints(o.kernel_size()), detail::ints(o.stride()), detail::ints(o.padding()),
-                             o.ceil_mode(), o.count_include_pad(), o.divisor_override());
+                        o.ceil_mode(), o.count_include_pad(), o.divisor_override());
 }
 
 inline Tensor max_unpool1d(const Tensor& input, const Tensor& indices, const MaxUnpool1dFuncOptions& o) {
@@ -154,13 +156,15 @@ inline Tensor max_unpool2d(const Tensor& input, const Tensor& indices, const Max
 }
 inline Tensor max_unpool3d(const Tensor& input, const Tensor& indices, const MaxUnpool3dFuncOptions& o) {
   return at::max_unpool3d(input, indices, detail::ints(detail::unpooled_sizes(input, o)), detail::ints(o.stride()),
-                               detail::ints(o.padding()));
+                          detail::ints(o.padding()));
 }
 
-inline std::tuple<Tensor, Tensor> fractional_max_pool2d_with_indices(const Tensor& input, const FractionalMaxPool2dFuncOptions& o) {
+inline std::tuple<Tensor, Tensor> fractional_max_pool2d_with_indices(const Tensor& input,
+                                                                     const FractionalMaxPool2dFuncOptions& o) {
   return detail::fractional_max_pool(input, o);
 }
-inline std::tuple<Tensor, Tensor> fractional_max_pool3d_with_indices(const Tensor& input, const FractionalMaxPool3dFuncOptions& o) {
+inline std::tuple<Tensor, Tensor> fractional_max_pool3d_with_indices(const Tensor& input,
+                                                                     const FractionalMaxPool3dFuncOptions& o) {
   return detail::fractional_max_pool(input, o);
 }
 inline Tensor fractional_max_pool2d(const Tensor& input, const FractionalMaxPool2dFuncOptions& o) {

@@ -10,11 +10,12 @@ TESSERA_LAYER(CELU, celu, << "alpha=" << options.alpha() << detail::inplace(opti
 TESSERA_LAYER(SELU, selu, << detail::inplace(options, ""));
 TESSERA_LAYER(ReLU, relu, << detail::inplace(options, ""));
 TESSERA_LAYER(ReLU6, relu6, << detail::inplace(options, ""));
-TESSERA_LAYER(Hardtanh, hardtanh, << std::boolalpha << "min_val=" << options.min_val() << ", max_val=" << options.max_val()
-              << detail::inplace(options));
-TESSERA_LAYER(LeakyReLU, leaky_relu, << std::boolalpha << "negative_slope=" << options.negative_slope() << detail::inplace(options));
+TESSERA_LAYER(Hardtanh, hardtanh, << std::boolalpha << "min_val=" << options.min_val()
+                                  << ", max_val=" << options.max_val() << detail::inplace(options));
+TESSERA_LAYER(LeakyReLU, leaky_relu, << std::boolalpha << "negative_slope=" << options.negative_slope()
+                                     << detail::inplace(options));
 TESSERA_LAYER(Threshold, threshold, << "threshold=" << options.threshold() << ", value=" << options.value()
-              << detail::inplace(options));
+                                    << detail::inplace(options));
 TESSERA_LAYER(Hardshrink, hardshrink, << std::boolalpha << options.lambda());
 TESSERA_LAYER(Softshrink, softshrink, << std::boolalpha << options.lambda());
 TESSERA_LAYER(Softplus, softplus, << "beta=" << options.beta() << ", threshold=" << options.threshold());
@@ -48,9 +49,7 @@ TORCH_MODULE(Softmax2d);
 class PReLUImpl : public detail::WithOptions<PReLUImpl, PReLUOptions> {
  public:
   TESSERA_MADE(PReLUImpl, PReLUOptions)
-  void reset() override {
-    weight = register_parameter("weight", at::full({options.num_parameters()}, options.init()));
-  }
+  void reset() override { weight = register_parameter("weight", at::full({options.num_parameters()}, options.init())); }
   Tensor forward(const Tensor& input) { return functional::prelu(input, weight); }
   TESSERA_PRINTS(PReLU, << "num_parameters=" << options.num_parameters())
   Tensor weight;
@@ -61,8 +60,11 @@ class RReLUImpl : public detail::WithOptions<RReLUImpl, RReLUOptions> {
  public:
   using detail::WithOptions<RReLUImpl, RReLUOptions>::WithOptions;
   Tensor forward(const Tensor& input) {
-    return functional::rrelu(input, functional::RReLUFuncOptions().lower(options.lower()).upper(options.upper())
-        .training(is_training()).inplace(options.inplace()));
+    return functional::rrelu(input, functional::RReLUFuncOptions()
+                                        .lower(options.lower())
+                                        .upper(options.upper())
+                                        .training(is_training())
+                                        .inplace(options.inplace()));
   }
   TESSERA_PRINTS(RReLU, << "lower=" << options.lower() << ", upper=" << options.upper() << detail::inplace(options))
 };
@@ -75,10 +77,8 @@ template <class Derived>
 class DropoutLayer : public WithOptions<Derived, DropoutOptions> {
  public:
   template <class... A>
-    requires std::is_constructible_v<DropoutOptions, A...>
-  explicit DropoutLayer(A&&... a) : WithOptions<Derived, DropoutOptions>(std::forward<A>(a)...) {
-    check();
-  }
+  requires std::is_constructible_v<DropoutOptions, A...>
+  explicit DropoutLayer(A&&... a) : WithOptions<Derived, DropoutOptions>(std::forward<A>(a)...) { check(); }
   void reset() override { check(); }
 
  private:
@@ -89,16 +89,16 @@ class DropoutLayer : public WithOptions<Derived, DropoutOptions> {
 };
 }  // namespace detail
 
-#define TESSERA_DROPOUT_LAYER(Name, fn)                                                               \
-  class Name##Impl : public detail::DropoutLayer<Name##Impl> {                                        \
-   public:                                                                                            \
-    using detail::DropoutLayer<Name##Impl>::DropoutLayer;                                             \
-    Tensor forward(const Tensor& input) {                                                             \
-      return functional::fn(input, functional::Name##FuncOptions().p(options.p()).training(is_training()) \
-          .inplace(options.inplace()));                                                               \
-    }                                                                                                 \
-    TESSERA_PRINTS(Name, << std::boolalpha << "p=" << options.p() << ", inplace=" << options.inplace()) \
-  };                                                                                                  \
+#define TESSERA_DROPOUT_LAYER(Name, fn)                                                                              \
+  class Name##Impl : public detail::DropoutLayer<Name##Impl> {                                                       \
+   public:                                                                                                           \
+    using detail::DropoutLayer<Name##Impl>::DropoutLayer;                                                            \
+    Tensor forward(const Tensor& input) {                                                                            \
+      return functional::fn(                                                                                         \
+          input, functional::Name##FuncOptions().p(options.p()).training(is_training()).inplace(options.inplace())); \
+    }                                                                                                                \
+    TESSERA_PRINTS(Name, << std::boolalpha << "p=" << options.p() << ", inplace=" << options.inplace())              \
+  };                                                                                                                 \
   TORCH_MODULE(Name)
 TESSERA_DROPOUT_LAYER(Dropout, dropout);
 TESSERA_DROPOUT_LAYER(Dropout1d, dropout1d);
@@ -125,7 +125,8 @@ class MultiheadAttentionImpl : public detail::WithOptions<MultiheadAttentionImpl
       k_proj_weight = register_parameter("k_proj_weight", detail::made({e, options.kdim()}));
       v_proj_weight = register_parameter("v_proj_weight", detail::made({e, options.vdim()}));
     }
-    in_proj_bias = register_parameter("in_proj_bias", options.bias() ? detail::made({3 * e}) : Tensor(), options.bias());
+    in_proj_bias =
+        register_parameter("in_proj_bias", options.bias() ? detail::made({3 * e}) : Tensor(), options.bias());
     out_proj = register_module("out_proj", Linear(LinearOptions(e, e).bias(options.bias())));
     if (options.add_bias_kv()) {
       bias_k = register_parameter("bias_k", detail::made({1, 1, e}));
@@ -150,12 +151,18 @@ class MultiheadAttentionImpl : public detail::WithOptions<MultiheadAttentionImpl
   std::tuple<Tensor, Tensor> forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                      const Tensor& key_padding_mask = {}, bool need_weights = true,
                                      const Tensor& attn_mask = {}, bool average_attn_weights = true) {
-    functional::MultiheadAttentionForwardFuncOptions o(
-        options.embed_dim(), options.num_heads(), in_proj_weight, in_proj_bias, bias_k, bias_v, options.add_zero_attn(),
-        options.dropout(), out_proj->weight, out_proj->bias);
-    o.training(is_training()).key_padding_mask(key_padding_mask).need_weights(need_weights).attn_mask(attn_mask)
-        .average_attn_weights(average_attn_weights).use_separate_proj_weight(!_qkv_same_embed_dim)
-        .q_proj_weight(q_proj_weight).k_proj_weight(k_proj_weight).v_proj_weight(v_proj_weight);
+    functional::MultiheadAttentionForwardFuncOptions o(options.embed_dim(), options.num_heads(), in_proj_weight,
+                                                       in_proj_bias, bias_k, bias_v, options.add_zero_attn(),
+                                                       options.dropout(), out_proj->weight, out_proj->bias);
+    o.training(is_training())
+        .key_padding_mask(key_padding_mask)
+        .need_weights(need_weights)
+        .attn_mask(attn_mask)
+        .average_attn_weights(average_attn_weights)
+        .use_separate_proj_weight(!_qkv_same_embed_dim)
+        .q_proj_weight(q_proj_weight)
+        .k_proj_weight(k_proj_weight)
+        .v_proj_weight(v_proj_weight);
     return functional::multi_head_attention_forward(query, key, value, o);
   }
   void pretty_print(std::ostream& s) const override { s << "torch::nn::MultiheadAttention"; }

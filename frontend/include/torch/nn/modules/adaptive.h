@@ -8,8 +8,9 @@ namespace torch::nn {
 
 // The log-probability of each target, and the mean of its negative.
 struct ASMoutput {
-  ASMoutput(Tensor output, Tensor loss) : output(std::move(output)), loss(std::move(loss)) {}
-  Tensor output, loss;
+  ASMoutput(Tensor output, double loss) : output(std::move(output)), loss(loss) {}
+  Tensor output;
+  double loss;
 };
 
 // Softmax over many classes: frequent ones in a head, the others in clusters with smaller projections.
@@ -17,10 +18,8 @@ class AdaptiveLogSoftmaxWithLossImpl
     : public detail::WithOptions<AdaptiveLogSoftmaxWithLossImpl, AdaptiveLogSoftmaxWithLossOptions> {
  public:
   template <class... A>
-    requires std::is_constructible_v<AdaptiveLogSoftmaxWithLossOptions, A...>
-  explicit AdaptiveLogSoftmaxWithLossImpl(A&&... a) : WithOptions(std::forward<A>(a)...) {
-    reset();
-  }
+  requires std::is_constructible_v<AdaptiveLogSoftmaxWithLossOptions, A...>
+  explicit AdaptiveLogSoftmaxWithLossImpl(A&&... a) : WithOptions(std::forward<A>(a)...) { reset(); }
   void reset() override {
     cutoffs = options.cutoffs();
     cutoffs.push_back(options.n_classes());
@@ -55,8 +54,7 @@ class AdaptiveLogSoftmaxWithLossImpl
     Raw places = at::clone(target), output = at::zeros({target.size(0)}, Raw(input).dtype());
     for (int64_t i = 0; i < n_clusters; ++i) {
       const int64_t from = cutoffs[static_cast<size_t>(i)], to = cutoffs[static_cast<size_t>(i) + 1];
-      const Raw rows = at::squeeze(
-          at::nonzero(at::logical_and(at::ge(target, from), at::lt(target, to))), -1);
+      const Raw rows = at::squeeze(at::nonzero(at::logical_and(at::ge(target, from), at::lt(target, to))), -1);
       if (rows.numel() == 0) continue;
       const Raw within = at::sub(at::index_select(target, 0, rows), from);
       const Raw scores = cluster(i, at::index_select(input, 0, rows));
@@ -65,7 +63,7 @@ class AdaptiveLogSoftmaxWithLossImpl
     }
     const Raw top = at::log_softmax(head(input), 1);
     output = at::add(output, at::squeeze(at::gather(top, 1, at::unsqueeze(places, 1)), 1));
-    return ASMoutput(output, at::neg(at::mean(output)));
+    return ASMoutput(output, at::neg(at::mean(output)).item<double>());
   }
   // (N, n_classes).
   Tensor log_prob(const Tensor& input) { return _get_full_log_prob(input, head(input)); }

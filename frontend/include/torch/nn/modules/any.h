@@ -25,7 +25,7 @@ class AnyModule {
   template <class M>
   explicit AnyModule(std::shared_ptr<M> module) : held_(hold(std::move(module), &M::forward)) {}
   template <class M>
-    requires std::is_base_of_v<Module, std::remove_cvref_t<M>>
+  requires std::is_base_of_v<Module, std::remove_cvref_t<M>>
   explicit AnyModule(M&& module) : AnyModule(std::make_shared<std::remove_cvref_t<M>>(std::forward<M>(module))) {}
   template <class M>
   explicit AnyModule(const ModuleHolder<M>& holder) : AnyModule(holder.ptr()) {}
@@ -100,7 +100,8 @@ struct AnyModuleHolder : AnyModuleBase {
       for (auto& [place, value] : static_cast<Module&>(*module)._forward_defaults())
         if (place == arguments.size()) arguments.push_back(value);
     TORCH_CHECK(arguments.size() == n, module->name(), "'s forward() method expects ", n, " argument(s), but received ",
-                arguments.size(), ". If ", module->name(), "'s forward() method has default arguments, please make "
+                arguments.size(), ". If ", module->name(),
+                "'s forward() method has default arguments, please make "
                 "sure the forward() method is declared with a corresponding `FORWARD_HAS_DEFAULT_ARGS` macro.");
     return call(arguments, std::index_sequence_for<A...>());
   }

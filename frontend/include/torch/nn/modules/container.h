@@ -21,10 +21,9 @@ class NamedAnyModule {
 
 namespace detail {
 template <class M>
-inline constexpr bool is_some_module = std::is_base_of_v<Module, std::remove_cvref_t<M>> ||
-                                       torch::detail::is_module_holder_v<std::remove_cvref_t<M>> ||
-                                       std::is_convertible_v<M, std::shared_ptr<Module>> ||
-                                       std::is_same_v<AnyModule, std::remove_cvref_t<M>>;
+inline constexpr bool is_some_module =
+    std::is_base_of_v<Module, std::remove_cvref_t<M>> || torch::detail::is_module_holder_v<std::remove_cvref_t<M>> ||
+    std::is_convertible_v<M, std::shared_ptr<Module>> || std::is_same_v<AnyModule, std::remove_cvref_t<M>>;
 template <class M>
 std::shared_ptr<Module> module_pointer(M&& m) {
   using T = std::remove_cvref_t<M>;
@@ -52,9 +51,9 @@ class SequentialImpl : public Cloneable<SequentialImpl> {
 
   SequentialImpl() = default;
   template <class... M>
-    requires(sizeof...(M) > 0 && (detail::is_some_module<M> && ...) &&
-             !(std::is_base_of_v<SequentialImpl, std::remove_cvref_t<M>> || ...))
-  explicit SequentialImpl(M&&... modules) {
+  requires(sizeof...(M) > 0 && (detail::is_some_module<M> && ...) &&
+           !(std::is_base_of_v<SequentialImpl, std::remove_cvref_t<M>> ||
+             ...)) explicit SequentialImpl(M&&... modules) {
     (push_back(std::forward<M>(modules)), ...);
   }
   explicit SequentialImpl(const OrderedDict<std::string, AnyModule>& modules) {
@@ -89,15 +88,11 @@ class SequentialImpl : public Cloneable<SequentialImpl> {
     modules_.push_back(std::move(module));
   }
   template <class M>
-    requires detail::is_some_module<M>
-  void push_back(std::string name, M&& module) {
-    push_back(std::move(name), AnyModule(std::forward<M>(module)));
-  }
+  requires detail::is_some_module<M>
+  void push_back(std::string name, M&& module) { push_back(std::move(name), AnyModule(std::forward<M>(module))); }
   template <class M>
-    requires detail::is_some_module<M>
-  void push_back(M&& module) {
-    push_back(std::to_string(size()), AnyModule(std::forward<M>(module)));
-  }
+  requires detail::is_some_module<M>
+  void push_back(M&& module) { push_back(std::to_string(size()), AnyModule(std::forward<M>(module))); }
   void push_back(const NamedAnyModule& module) { push_back(module.name(), module.module()); }
   template <class Container>
   void extend(const Container& container) {
@@ -146,9 +141,9 @@ class ModuleListImpl : public Cloneable<ModuleListImpl> {
 
   ModuleListImpl() = default;
   template <class... M>
-    requires(sizeof...(M) > 0 && (detail::is_some_module<M> && ...) &&
-             !(std::is_base_of_v<ModuleListImpl, std::remove_cvref_t<M>> || ...))
-  explicit ModuleListImpl(M&&... modules) {
+  requires(sizeof...(M) > 0 && (detail::is_some_module<M> && ...) &&
+           !(std::is_base_of_v<ModuleListImpl, std::remove_cvref_t<M>> ||
+             ...)) explicit ModuleListImpl(M&&... modules) {
     (push_back(std::forward<M>(modules)), ...);
   }
 
@@ -161,7 +156,7 @@ class ModuleListImpl : public Cloneable<ModuleListImpl> {
   void pretty_print(std::ostream& stream) const override { stream << "torch::nn::ModuleList"; }
 
   template <class M>
-    requires detail::is_some_module<M>
+  requires detail::is_some_module<M>
   void push_back(M&& module) {
     modules_.push_back(detail::module_pointer(std::forward<M>(module)));
     register_module(std::to_string(size() - 1), modules_.back());
@@ -171,7 +166,7 @@ class ModuleListImpl : public Cloneable<ModuleListImpl> {
     for (const auto& m : container) push_back(m);
   }
   template <class M>
-    requires detail::is_some_module<M>
+  requires detail::is_some_module<M>
   void insert(size_t i, M&& module) {
     TORCH_CHECK(i <= size(), "Index out of range");
     modules_.insert(modules_.begin() + static_cast<std::ptrdiff_t>(i), detail::module_pointer(std::forward<M>(module)));
@@ -237,7 +232,7 @@ class ModuleDictImpl : public Cloneable<ModuleDictImpl> {
   void clear() { children_.clear(); }
   // The new value takes the place of one of the same name.
   template <class M>
-    requires detail::is_some_module<M>
+  requires detail::is_some_module<M>
   void insert(const std::string& key, M&& module) {
     auto pointer = detail::module_pointer(std::forward<M>(module));
     contains(key) ? replace_module(key, pointer) : register_module(key, pointer);
@@ -283,12 +278,13 @@ class ParameterListImpl : public Cloneable<ParameterListImpl> {
  public:
   ParameterListImpl() = default;
   template <class... T>
-    requires(sizeof...(T) > 0 && (std::is_convertible_v<T, Tensor> && ...))
-  explicit ParameterListImpl(T&&... tensors) {
+  requires(sizeof...(T) > 0 && (std::is_convertible_v<T, Tensor> && ...)) explicit ParameterListImpl(T&&... tensors) {
     (append(Tensor(std::forward<T>(tensors))), ...);
   }
   void reset() override {}
-  void pretty_print(std::ostream& stream) const override { detail::print_parameters(stream, "ParameterList", parameters_); }
+  void pretty_print(std::ostream& stream) const override {
+    detail::print_parameters(stream, "ParameterList", parameters_);
+  }
   std::shared_ptr<Module> clone(const std::optional<at::Device>& device = std::nullopt) const override;
 
   void append(Tensor parameter) {
@@ -322,7 +318,9 @@ class ParameterDictImpl : public Cloneable<ParameterDictImpl> {
   ParameterDictImpl() = default;
   explicit ParameterDictImpl(const OrderedDict<std::string, Tensor>& parameters) { update(parameters); }
   void reset() override {}
-  void pretty_print(std::ostream& stream) const override { detail::print_parameters(stream, "ParameterDict", parameters_); }
+  void pretty_print(std::ostream& stream) const override {
+    detail::print_parameters(stream, "ParameterDict", parameters_);
+  }
   std::shared_ptr<Module> clone(const std::optional<at::Device>& device = std::nullopt) const override;
 
   Tensor& insert(std::string key, Tensor parameter) {
@@ -384,8 +382,7 @@ class FunctionalImpl : public Cloneable<FunctionalImpl> {
 
   explicit FunctionalImpl(Function function) : function_(std::move(function)) {}
   template <class F, class... A>
-    requires(sizeof...(A) > 0)
-  explicit FunctionalImpl(F function, A... arguments)
+  requires(sizeof...(A) > 0) explicit FunctionalImpl(F function, A... arguments)
       : function_([function, arguments...](Tensor input) -> Tensor { return function(input, arguments...); }) {}
   void reset() override {}
   void pretty_print(std::ostream& stream) const override { stream << "torch::nn::Functional()"; }

@@ -17,10 +17,8 @@ template <class Derived, class O, size_t D, bool kTransposed>
 class ConvLayer : public WithOptions<Derived, O> {
  public:
   template <class... A>
-    requires std::is_constructible_v<O, A...>
-  explicit ConvLayer(A&&... a) : WithOptions<Derived, O>(std::forward<A>(a)...) {
-    make();
-  }
+  requires std::is_constructible_v<O, A...>
+  explicit ConvLayer(A&&... a) : WithOptions<Derived, O>(std::forward<A>(a)...) { make(); }
   void reset() override { make(); }
   void reset_parameters() { tessera::nn::init::linear_defaults_(weight, bias); }
 
@@ -88,39 +86,43 @@ class ConvLayer : public WithOptions<Derived, O> {
 
 }  // namespace detail
 
-#define TESSERA_CONV_LAYERS(D)                                                                                      \
-  class Conv##D##dImpl : public detail::ConvLayer<Conv##D##dImpl, Conv##D##dOptions, D, false> {                    \
-   public:                                                                                                          \
-    using detail::ConvLayer<Conv##D##dImpl, Conv##D##dOptions, D, false>::ConvLayer;                                \
-    Tensor forward(const Tensor& input) {                                                                           \
-      functional::Conv##D##dFuncOptions o;                                                                          \
-      o.bias(bias).stride(options.stride()).dilation(options.dilation()).groups(options.groups());                  \
-      if (options.padding_mode().index() == 0)                                                                      \
-        return functional::conv##D##d(input, weight, o.padding(options.padding()));                                 \
-      functional::PadFuncOptions pad(around());                                                                     \
-      options.padding_mode().index() == 1   ? pad.mode(kReflect)                                                    \
-      : options.padding_mode().index() == 2 ? pad.mode(kReplicate)                                                  \
-                                            : pad.mode(kCircular);                                                  \
-      return functional::conv##D##d(functional::pad(input, pad), weight, o);                                        \
-    }                                                                                                               \
-  };                                                                                                                \
-  TORCH_MODULE(Conv##D##d);                                                                                         \
-  class ConvTranspose##D##dImpl                                                                                     \
-      : public detail::ConvLayer<ConvTranspose##D##dImpl, ConvTranspose##D##dOptions, D, true> {                    \
-   public:                                                                                                          \
-    using detail::ConvLayer<ConvTranspose##D##dImpl, ConvTranspose##D##dOptions, D, true>::ConvLayer;               \
-    Tensor forward(const Tensor& input, const std::optional<at::IntArrayRef>& output_size = std::nullopt) {         \
-      TORCH_CHECK(options.padding_mode().index() == 0, "Only `zeros` padding mode is supported for ConvTranspose" #D "d"); \
-      return functional::conv_transpose##D##d(                                                                      \
-          input, weight,                                                                                            \
-          functional::ConvTranspose##D##dFuncOptions().bias(bias).stride(options.stride()).padding(options.padding()) \
-              .output_padding(detail::output_padding(input, output_size, options)).groups(options.groups())         \
-              .dilation(options.dilation()));                                                                       \
-    }                                                                                                               \
-                                                                                                                    \
-   protected:                                                                                                       \
-    FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(std::optional<at::IntArrayRef>())})                                       \
-  };                                                                                                                \
+#define TESSERA_CONV_LAYERS(D)                                                                                         \
+  class Conv##D##dImpl : public detail::ConvLayer<Conv##D##dImpl, Conv##D##dOptions, D, false> {                       \
+   public:                                                                                                             \
+    using detail::ConvLayer<Conv##D##dImpl, Conv##D##dOptions, D, false>::ConvLayer;                                   \
+    Tensor forward(const Tensor& input) {                                                                              \
+      functional::Conv##D##dFuncOptions o;                                                                             \
+      o.bias(bias).stride(options.stride()).dilation(options.dilation()).groups(options.groups());                     \
+      if (options.padding_mode().index() == 0)                                                                         \
+        return functional::conv##D##d(input, weight, o.padding(options.padding()));                                    \
+      functional::PadFuncOptions pad(around());                                                                        \
+      options.padding_mode().index() == 1   ? pad.mode(kReflect)                                                       \
+      : options.padding_mode().index() == 2 ? pad.mode(kReplicate)                                                     \
+                                            : pad.mode(kCircular);                                                     \
+      return functional::conv##D##d(functional::pad(input, pad), weight, o);                                           \
+    }                                                                                                                  \
+  };                                                                                                                   \
+  TORCH_MODULE(Conv##D##d);                                                                                            \
+  class ConvTranspose##D##dImpl                                                                                        \
+      : public detail::ConvLayer<ConvTranspose##D##dImpl, ConvTranspose##D##dOptions, D, true> {                       \
+   public:                                                                                                             \
+    using detail::ConvLayer<ConvTranspose##D##dImpl, ConvTranspose##D##dOptions, D, true>::ConvLayer;                  \
+    Tensor forward(const Tensor& input, const std::optional<at::IntArrayRef>& output_size = std::nullopt) {            \
+      TORCH_CHECK(options.padding_mode().index() == 0,                                                                 \
+                  "Only `zeros` padding mode is supported for ConvTranspose" #D "d");                                  \
+      return functional::conv_transpose##D##d(input, weight,                                                           \
+                                              functional::ConvTranspose##D##dFuncOptions()                             \
+                                                  .bias(bias)                                                          \
+                                                  .stride(options.stride())                                            \
+                                                  .padding(options.padding())                                          \
+                                                  .output_padding(detail::output_padding(input, output_size, options)) \
+                                                  .groups(options.groups())                                            \
+                                                  .dilation(options.dilation()));                                      \
+    }                                                                                                                  \
+                                                                                                                       \
+   protected:                                                                                                          \
+    FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(std::optional<at::IntArrayRef>())})                                          \
+  };                                                                                                                   \
   TORCH_MODULE(ConvTranspose##D##d)
 
 namespace detail {

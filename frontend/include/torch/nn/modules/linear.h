@@ -39,8 +39,8 @@ class BilinearImpl : public detail::WithOptions<BilinearImpl, BilinearOptions> {
  public:
   TESSERA_MADE(BilinearImpl, BilinearOptions)
   void reset() override {
-    weight = register_parameter(
-        "weight", detail::made({options.out_features(), options.in1_features(), options.in2_features()}));
+    weight = register_parameter("weight",
+                                detail::made({options.out_features(), options.in1_features(), options.in2_features()}));
     bias = options.bias() ? register_parameter("bias", detail::made({options.out_features()}))
                           : register_parameter("bias", {}, false);
     reset_parameters();
@@ -54,8 +54,8 @@ class BilinearImpl : public detail::WithOptions<BilinearImpl, BilinearOptions> {
     return functional::bilinear(input1, input2, weight, bias);
   }
   TESSERA_PRINTS(Bilinear, << std::boolalpha << "in1_features=" << options.in1_features()
-                           << ", in2_features=" << options.in2_features()
-                           << ", out_features=" << options.out_features() << ", bias=" << options.bias())
+                           << ", in2_features=" << options.in2_features() << ", out_features=" << options.out_features()
+                           << ", bias=" << options.bias())
   Tensor weight, bias;
 };
 TORCH_MODULE(Bilinear);
@@ -72,8 +72,9 @@ class UnflattenImpl : public detail::WithOptions<UnflattenImpl, UnflattenOptions
  public:
   using detail::WithOptions<UnflattenImpl, UnflattenOptions>::WithOptions;
   Tensor forward(const Tensor& input) {
-    TORCH_CHECK_NOT_IMPLEMENTED(options.namedshape().empty(), "Unflatten by the name of a dimension is not supported: "
-                                                              "give its number and the sizes");
+    TORCH_CHECK_NOT_IMPLEMENTED(options.namedshape().empty(),
+                                "Unflatten by the name of a dimension is not supported: "
+                                "give its number and the sizes");
     return at::unflatten(input, options.dim(), detail_ints(options.sizes()));
   }
   void pretty_print(std::ostream& s) const override {
@@ -110,9 +111,9 @@ void reset_table(M* m) {
     if (row < 0) row += o.num_embeddings();
   }
   if (o._weight().defined()) {
-    TORCH_CHECK(o._weight().dim() == 2 && o._weight().size(0) == o.num_embeddings() &&
-                    o._weight().size(1) == o.embedding_dim(),
-                "Shape of weight does not match num_embeddings and embedding_dim");
+    TORCH_CHECK(
+        o._weight().dim() == 2 && o._weight().size(0) == o.num_embeddings() && o._weight().size(1) == o.embedding_dim(),
+        "Shape of weight does not match num_embeddings and embedding_dim");
     m->weight = m->register_parameter("weight", o._weight());
     return;
   }
@@ -140,8 +141,12 @@ void print_norm(std::ostream& s, const O& o) {
 // A holder of a layer with a given table.
 template <class Holder, class O, class P>
 Holder from_table(const Tensor& table, const P& p, O o) {
-  o._weight(table).padding_idx(p.padding_idx()).max_norm(p.max_norm()).norm_type(p.norm_type())
-      .scale_grad_by_freq(p.scale_grad_by_freq()).sparse(p.sparse());
+  o._weight(table)
+      .padding_idx(p.padding_idx())
+      .max_norm(p.max_norm())
+      .norm_type(p.norm_type())
+      .scale_grad_by_freq(p.scale_grad_by_freq())
+      .sparse(p.sparse());
   Holder made(o);
   made->weight.requires_grad_(!p.freeze());
   return made;
@@ -154,9 +159,13 @@ class EmbeddingImpl : public detail::WithOptions<EmbeddingImpl, EmbeddingOptions
   void reset() override { detail::reset_table(this); }
   void reset_parameters() { detail::draw_table(this); }
   Tensor forward(const Tensor& input) {
-    return functional::embedding(input, weight, functional::EmbeddingFuncOptions().padding_idx(options.padding_idx())
-        .max_norm(options.max_norm()).norm_type(options.norm_type())
-        .scale_grad_by_freq(options.scale_grad_by_freq()).sparse(options.sparse()));
+    return functional::embedding(input, weight,
+                                 functional::EmbeddingFuncOptions()
+                                     .padding_idx(options.padding_idx())
+                                     .max_norm(options.max_norm())
+                                     .norm_type(options.norm_type())
+                                     .scale_grad_by_freq(options.scale_grad_by_freq())
+                                     .sparse(options.sparse()));
   }
   void pretty_print(std::ostream& s) const override {
     s << "torch::nn::Embedding(";
@@ -184,11 +193,17 @@ class EmbeddingBagImpl : public detail::WithOptions<EmbeddingBagImpl, EmbeddingB
   void reset() override { detail::reset_table(this); }
   void reset_parameters() { detail::draw_table(this); }
   Tensor forward(const Tensor& input, const Tensor& offsets = {}, const Tensor& per_sample_weights = {}) {
-    return functional::embedding_bag(input, weight, functional::EmbeddingBagFuncOptions().offsets(offsets)
-        .max_norm(options.max_norm()).norm_type(options.norm_type())
-        .scale_grad_by_freq(options.scale_grad_by_freq()).mode(options.mode()).sparse(options.sparse())
-        .per_sample_weights(per_sample_weights).include_last_offset(options.include_last_offset())
-        .padding_idx(options.padding_idx()));
+    return functional::embedding_bag(input, weight,
+                                     functional::EmbeddingBagFuncOptions()
+                                         .offsets(offsets)
+                                         .max_norm(options.max_norm())
+                                         .norm_type(options.norm_type())
+                                         .scale_grad_by_freq(options.scale_grad_by_freq())
+                                         .mode(options.mode())
+                                         .sparse(options.sparse())
+                                         .per_sample_weights(per_sample_weights)
+                                         .include_last_offset(options.include_last_offset())
+                                         .padding_idx(options.padding_idx()));
   }
   void pretty_print(std::ostream& s) const override {
     s << "torch::nn::EmbeddingBag(";
@@ -219,10 +234,10 @@ class EmbeddingBag : public ModuleHolder<EmbeddingBagImpl> {
 // ---- folding, pixels, resizing, padding ----
 
 TESSERA_LAYER(Fold, fold, << "output_size=" << options.output_size() << ", kernel_size=" << options.kernel_size()
-              << ", dilation=" << options.dilation() << ", padding=" << options.padding()
-              << ", stride=" << options.stride());
+                          << ", dilation=" << options.dilation() << ", padding=" << options.padding()
+                          << ", stride=" << options.stride());
 TESSERA_LAYER(Unfold, unfold, << "kernel_size=" << options.kernel_size() << ", dilation=" << options.dilation()
-              << ", padding=" << options.padding() << ", stride=" << options.stride());
+                              << ", padding=" << options.padding() << ", stride=" << options.stride());
 TESSERA_LAYER(PixelShuffle, pixel_shuffle, << "upscale_factor=" << options.upscale_factor());
 TESSERA_LAYER(PixelUnshuffle, pixel_unshuffle, << "downscale_factor=" << options.downscale_factor());
 
@@ -246,19 +261,19 @@ class UpsampleImpl : public detail::WithOptions<UpsampleImpl, UpsampleOptions> {
 };
 TORCH_MODULE(Upsample);
 
-#define TESSERA_PADDING(Name, D, kind, filling, printed)                                                     \
-  class Name##D##dImpl : public detail::WithOptions<Name##D##dImpl, Name##D##dOptions> {                     \
-   public:                                                                                                   \
-    using detail::WithOptions<Name##D##dImpl, Name##D##dOptions>::WithOptions;                               \
-    Tensor forward(const Tensor& input) {                                                                    \
+#define TESSERA_PADDING(Name, D, kind, filling, printed)                                                            \
+  class Name##D##dImpl : public detail::WithOptions<Name##D##dImpl, Name##D##dOptions> {                            \
+   public:                                                                                                          \
+    using detail::WithOptions<Name##D##dImpl, Name##D##dOptions>::WithOptions;                                      \
+    Tensor forward(const Tensor& input) {                                                                           \
       return functional::pad(input, functional::PadFuncOptions(options.padding().vec()).mode(kind).value(filling)); \
-    }                                                                                                        \
-    TESSERA_PRINTS(Name##D##d, << "padding=" << options.padding() printed)                                   \
-  };                                                                                                         \
+    }                                                                                                               \
+    TESSERA_PRINTS(Name##D##d, << "padding=" << options.padding() printed)                                          \
+  };                                                                                                                \
   TORCH_MODULE(Name##D##d)
-#define TESSERA_PADDINGS(Name, kind, filling, printed)  \
-  TESSERA_PADDING(Name, 1, kind, filling, printed);     \
-  TESSERA_PADDING(Name, 2, kind, filling, printed);     \
+#define TESSERA_PADDINGS(Name, kind, filling, printed) \
+  TESSERA_PADDING(Name, 1, kind, filling, printed);    \
+  TESSERA_PADDING(Name, 2, kind, filling, printed);    \
   TESSERA_PADDING(Name, 3, kind, filling, printed)
 TESSERA_PADDINGS(ReflectionPad, kReflect, 0, );
 TESSERA_PADDINGS(ReplicationPad, kReplicate, 0, );

@@ -6,31 +6,29 @@
 namespace torch::nn {
 
 // reset() registers tensors that are given: the body says which.
-#define TESSERA_LOSS_CLASS(Name, Options, printed, body, ...)                                    \
-  class Name##Impl : public detail::WithOptions<Name##Impl, Options> {                           \
-   public:                                                                                       \
-    TESSERA_MADE(Name##Impl, Options)                                                            \
-    void reset() override { body; }                                                              \
-    void pretty_print(std::ostream& s) const override { s << "torch::nn::" #Name printed; }      \
-    __VA_ARGS__                                                                                  \
-  };                                                                                             \
+#define TESSERA_LOSS_CLASS(Name, Options, printed, body, ...)                               \
+  class Name##Impl : public detail::WithOptions<Name##Impl, Options> {                      \
+   public:                                                                                  \
+    TESSERA_MADE(Name##Impl, Options)                                                       \
+    void reset() override { body; }                                                         \
+    void pretty_print(std::ostream& s) const override { s << "torch::nn::" #Name printed; } \
+    __VA_ARGS__                                                                             \
+  };                                                                                        \
   TORCH_MODULE(Name)
-#define TESSERA_LOSS(Name, fn, printed)                                                          \
-  TESSERA_LOSS_CLASS(Name, Name##Options, printed, ,                                             \
-                     Tensor forward(const Tensor& input, const Tensor& target) {                 \
-                       return functional::fn(input, target, options);                            \
-                     })
-#define TESSERA_LOSS3(Name, fn, printed)                                                         \
-  TESSERA_LOSS_CLASS(Name, Name##Options, printed, ,                                             \
-                     Tensor forward(const Tensor& a, const Tensor& b, const Tensor& c) {         \
-                       return functional::fn(a, b, c, options);                                  \
-                     })
-#define TESSERA_WEIGHTED_LOSS(Name, fn, printed)                                                 \
-  TESSERA_LOSS_CLASS(Name, Name##Options, printed, weight = register_buffer("weight", options.weight()), \
-                     Tensor forward(const Tensor& input, const Tensor& target) {                 \
-                       return functional::fn(input, target, Name##Options(options).weight(weight)); \
-                     }                                                                           \
-                     Tensor weight;)
+#define TESSERA_LOSS(Name, fn, printed) \
+  TESSERA_LOSS_CLASS(                   \
+      Name, Name##Options, printed, ,   \
+      Tensor forward(const Tensor& input, const Tensor& target) { return functional::fn(input, target, options); })
+#define TESSERA_LOSS3(Name, fn, printed) \
+  TESSERA_LOSS_CLASS(                    \
+      Name, Name##Options, printed, ,    \
+      Tensor forward(const Tensor& a, const Tensor& b, const Tensor& c) { return functional::fn(a, b, c, options); })
+#define TESSERA_WEIGHTED_LOSS(Name, fn, printed)                                          \
+  TESSERA_LOSS_CLASS(                                                                     \
+      Name, Name##Options, printed, weight = register_buffer("weight", options.weight()), \
+      Tensor forward(const Tensor& input, const Tensor& target) {                         \
+        return functional::fn(input, target, Name##Options(options).weight(weight));      \
+      } Tensor weight;)
 
 TESSERA_LOSS(L1Loss, l1_loss, "()");
 TESSERA_LOSS(MSELoss, mse_loss, "()");

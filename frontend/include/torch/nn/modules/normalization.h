@@ -12,10 +12,8 @@ template <class Derived, class O>
 class NormLayer : public WithOptions<Derived, O> {
  public:
   template <class... A>
-    requires std::is_constructible_v<O, A...>
-  explicit NormLayer(A&&... a) : WithOptions<Derived, O>(std::forward<A>(a)...) {
-    make();
-  }
+  requires std::is_constructible_v<O, A...>
+  explicit NormLayer(A&&... a) : WithOptions<Derived, O>(std::forward<A>(a)...) { make(); }
   void reset() override { make(); }
   void reset_running_stats() {
     if (!this->options.track_running_stats()) return;
@@ -57,8 +55,8 @@ class NormLayer : public WithOptions<Derived, O> {
     const bool track = o.track_running_stats();
     running_mean = this->register_buffer("running_mean", one(track));
     running_var = this->register_buffer("running_var", one(track));
-    num_batches_tracked = this->register_buffer(
-        "num_batches_tracked", track ? Tensor(at::zeros(at::IntArrayRef(), at::kLong)) : Tensor());
+    num_batches_tracked = this->register_buffer("num_batches_tracked",
+                                                track ? Tensor(at::zeros(at::IntArrayRef(), at::kLong)) : Tensor());
     reset_parameters();
   }
 };
@@ -75,10 +73,13 @@ class BatchNormLayer : public NormLayer<Derived, BatchNormOptions> {
       at::add_(this->num_batches_tracked, 1);
       if (!momentum) momentum = 1.0 / this->num_batches_tracked.template item<double>();
     }
-    return functional::batch_norm(
-        input, this->running_mean, this->running_var,
-        functional::BatchNormFuncOptions().weight(this->weight).bias(this->bias)
-            .training(this->is_training() || !this->running_mean.defined()).momentum(momentum).eps(this->options.eps()));
+    return functional::batch_norm(input, this->running_mean, this->running_var,
+                                  functional::BatchNormFuncOptions()
+                                      .weight(this->weight)
+                                      .bias(this->bias)
+                                      .training(this->is_training() || !this->running_mean.defined())
+                                      .momentum(momentum)
+                                      .eps(this->options.eps()));
   }
 };
 
@@ -89,25 +90,29 @@ class InstanceNormLayer : public NormLayer<Derived, InstanceNormOptions> {
   Tensor forward(const Tensor& input) {
     this->check_dims(input, Derived::kMost - 1, Derived::kMost);
     const bool batched = input.dim() == Derived::kMost;
-    const Tensor result = functional::instance_norm(
-        batched ? input : Tensor(at::unsqueeze(input, 0)),
-        functional::InstanceNormFuncOptions().running_mean(this->running_mean).running_var(this->running_var)
-            .weight(this->weight).bias(this->bias)
-            .use_input_stats(this->is_training() || !this->options.track_running_stats())
-            .momentum(this->options.momentum()).eps(this->options.eps()));
+    const Tensor result =
+        functional::instance_norm(batched ? input : Tensor(at::unsqueeze(input, 0)),
+                                  functional::InstanceNormFuncOptions()
+                                      .running_mean(this->running_mean)
+                                      .running_var(this->running_var)
+                                      .weight(this->weight)
+                                      .bias(this->bias)
+                                      .use_input_stats(this->is_training() || !this->options.track_running_stats())
+                                      .momentum(this->options.momentum())
+                                      .eps(this->options.eps()));
     return batched ? result : Tensor(at::squeeze(result, 0));
   }
 };
 
 }  // namespace detail
 
-#define TESSERA_NORM(Kind, D, least, most)                                                \
-  class Kind##Norm##D##dImpl : public detail::Kind##NormLayer<Kind##Norm##D##dImpl> {     \
-   public:                                                                                \
-    static constexpr const char* kName = #Kind "Norm" #D "d";                             \
-    static constexpr int64_t kLeast = least, kMost = most;                                \
-    using detail::Kind##NormLayer<Kind##Norm##D##dImpl>::Kind##NormLayer;                 \
-  };                                                                                      \
+#define TESSERA_NORM(Kind, D, least, most)                                            \
+  class Kind##Norm##D##dImpl : public detail::Kind##NormLayer<Kind##Norm##D##dImpl> { \
+   public:                                                                            \
+    static constexpr const char* kName = #Kind "Norm" #D "d";                         \
+    static constexpr int64_t kLeast = least, kMost = most;                            \
+    using detail::Kind##NormLayer<Kind##Norm##D##dImpl>::Kind##NormLayer;             \
+  };                                                                                  \
   TORCH_MODULE(Kind##Norm##D##d)
 TESSERA_NORM(Batch, 1, 2, 3);
 TESSERA_NORM(Batch, 2, 4, 4);
@@ -133,11 +138,12 @@ class LayerNormImpl : public detail::WithOptions<LayerNormImpl, LayerNormOptions
     tessera::nn::init::zeros_(bias);
   }
   Tensor forward(const Tensor& input) {
-    return functional::layer_norm(input, functional::LayerNormFuncOptions(options.normalized_shape()).weight(weight)
-                                             .bias(bias).eps(options.eps()));
+    return functional::layer_norm(
+        input,
+        functional::LayerNormFuncOptions(options.normalized_shape()).weight(weight).bias(bias).eps(options.eps()));
   }
-  TESSERA_PRINTS(LayerNorm, << std::boolalpha << at::IntArrayRef(options.normalized_shape()) << ", eps="
-                            << options.eps() << ", elementwise_affine=" << options.elementwise_affine())
+  TESSERA_PRINTS(LayerNorm, << std::boolalpha << at::IntArrayRef(options.normalized_shape())
+                            << ", eps=" << options.eps() << ", elementwise_affine=" << options.elementwise_affine())
   Tensor weight, bias;
 };
 TORCH_MODULE(LayerNorm);
@@ -190,18 +196,21 @@ class GroupNormImpl : public detail::WithOptions<GroupNormImpl, GroupNormOptions
 };
 TORCH_MODULE(GroupNorm);
 
-TESSERA_LAYER(LocalResponseNorm, local_response_norm, << std::boolalpha << options.size() << ", alpha="
-              << options.alpha() << ", beta=" << options.beta() << ", k=" << options.k());
+TESSERA_LAYER(LocalResponseNorm, local_response_norm, << std::boolalpha << options.size()
+                                                      << ", alpha=" << options.alpha() << ", beta=" << options.beta()
+                                                      << ", k=" << options.k());
 
 class CrossMapLRN2dImpl : public detail::WithOptions<CrossMapLRN2dImpl, CrossMapLRN2dOptions> {
  public:
   using detail::WithOptions<CrossMapLRN2dImpl, CrossMapLRN2dOptions>::WithOptions;
   Tensor forward(const Tensor& input) {
-    return functional::local_response_norm(input, LocalResponseNormOptions(options.size()).alpha(options.alpha())
-        .beta(options.beta()).k(static_cast<double>(options.k())));
+    return functional::local_response_norm(input, LocalResponseNormOptions(options.size())
+                                                      .alpha(options.alpha())
+                                                      .beta(options.beta())
+                                                      .k(static_cast<double>(options.k())));
   }
-  TESSERA_PRINTS(CrossMapLRN2d, << std::boolalpha << options.size() << ", alpha=" << options.alpha() << ", beta="
-                                << options.beta() << ", k=" << options.k())
+  TESSERA_PRINTS(CrossMapLRN2d, << std::boolalpha << options.size() << ", alpha=" << options.alpha()
+                                << ", beta=" << options.beta() << ", k=" << options.k())
 };
 TORCH_MODULE(CrossMapLRN2d);
 

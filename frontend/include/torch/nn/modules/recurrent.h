@@ -31,7 +31,8 @@ inline State step(Kind kind, const Tensor& x, const State& state, const Weights&
     return {at::add(at::mul(at::sub(state[0], fresh), keep), fresh)};
   }
   const auto gates = at::chunk(at::add(x, projected), 4, -1);
-  const Tensor c = at::add(at::mul(at::sigmoid(gates[1]), state[1]), at::mul(at::sigmoid(gates[0]), at::tanh(gates[2])));
+  const Tensor c =
+      at::add(at::mul(at::sigmoid(gates[1]), state[1]), at::mul(at::sigmoid(gates[0]), at::tanh(gates[2])));
   const Tensor h = at::mul(at::sigmoid(gates[3]), at::tanh(c));
   return {w.w_hr.defined() ? at::linear(h, w.w_hr) : h, c};
 }
@@ -43,8 +44,8 @@ inline Tensor run_steps(Kind kind, const Tensor& x, int64_t steps, State* state,
   if (!w.w_hr.defined() && x.is_cpu() && x.scalar_type() == dtype && (dtype == at::kFloat || dtype == at::kDouble)) {
     const bool lstm = kind == Kind::kLstm;
     auto [out, h, c, values, extra] =
-        at::_rnn_layer(at::view(at::contiguous(x), {steps, -1, x.size(-1)}), (*state)[0], lstm ? (*state)[1] : Tensor(), w.w_hh,
-                   w.b_hh, static_cast<int64_t>(kind), reverse, at::GradMode::is_enabled());
+        at::_rnn_layer(at::view(at::contiguous(x), {steps, -1, x.size(-1)}), (*state)[0], lstm ? (*state)[1] : Tensor(),
+                       w.w_hh, w.b_hh, static_cast<int64_t>(kind), reverse, at::GradMode::is_enabled());
     *state = lstm ? State{h, c} : State{h};
     return at::flatten(out, 0, 1);
   }
@@ -96,7 +97,8 @@ inline std::pair<Tensor, State> run_direction(Kind kind, const Tensor& x, const 
       finished.push_back(rows(state, n, have - n));
       state = rows(state, 0, n);
     }
-    outputs[k] = run_steps(kind, at::narrow(gates, 0, runs[k].row, n * runs[k].steps), runs[k].steps, &state, w, reverse);
+    outputs[k] =
+        run_steps(kind, at::narrow(gates, 0, runs[k].row, n * runs[k].steps), runs[k].steps, &state, w, reverse);
   }
   for (size_t i = finished.size(); i-- > 0;) state = joined(state, finished[i]);
   return {outputs.size() == 1 ? outputs[0] : at::cat(outputs), state};

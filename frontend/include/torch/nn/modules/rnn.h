@@ -16,10 +16,8 @@ template <class Derived, class O>
 class RNNImplBase : public WithOptions<Derived, O> {
  public:
   template <class... A>
-    requires std::is_constructible_v<O, A...>
-  explicit RNNImplBase(A&&... a) : WithOptions<Derived, O>(std::forward<A>(a)...) {
-    make();
-  }
+  requires std::is_constructible_v<O, A...>
+  explicit RNNImplBase(A&&... a) : WithOptions<Derived, O>(std::forward<A>(a)...) { make(); }
   void reset() override { make(); }
   // Uniform in +-1 / sqrt(hidden_size).
   void reset_parameters() {
@@ -115,10 +113,9 @@ class RNNImplBase : public WithOptions<Derived, O> {
       return t ? Tensor(*t) : Tensor();
     };
     for (const std::string& tag : tags())
-      weights.push_back({find("weight_ih" + tag), find("weight_hh" + tag), find("bias_ih" + tag),
-                         find("bias_hh" + tag), find("weight_hr" + tag)});
-    return recurrent::run_layers(kind(), x, sizes, hx, weights, directions(),
-                                              this->is_training() ? o.dropout() : 0.0);
+      weights.push_back({find("weight_ih" + tag), find("weight_hh" + tag), find("bias_ih" + tag), find("bias_hh" + tag),
+                         find("weight_hr" + tag)});
+    return recurrent::run_layers(kind(), x, sizes, hx, weights, directions(), this->is_training() ? o.dropout() : 0.0);
   }
   std::vector<std::string> tags() const {
     std::vector<std::string> list;
@@ -128,13 +125,16 @@ class RNNImplBase : public WithOptions<Derived, O> {
   }
   void make() {
     const O& o = this->options;
-    TORCH_CHECK(o.dropout() >= 0 && o.dropout() <= 1, "dropout should be a number in range [0, 1] representing the "
-                                                      "probability of an element being zeroed");
+    TORCH_CHECK(o.dropout() >= 0 && o.dropout() <= 1,
+                "dropout should be a number in range [0, 1] representing the "
+                "probability of an element being zeroed");
     TORCH_CHECK(o.hidden_size() > 0 && o.num_layers() > 0, "hidden_size and num_layers must be greater than zero");
     TORCH_CHECK(projection() >= 0 && projection() < o.hidden_size(), "proj_size has to be smaller than hidden_size");
     if (o.dropout() > 0 && o.num_layers() == 1)
-      TORCH_WARN("dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
-                 "num_layers greater than 1, but got dropout=", o.dropout(), " and num_layers=", o.num_layers());
+      TORCH_WARN(
+          "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
+          "num_layers greater than 1, but got dropout=",
+          o.dropout(), " and num_layers=", o.num_layers());
     const int64_t rows = recurrent::gates_of(kind()) * o.hidden_size();
     const int64_t out = projection() ? projection() : o.hidden_size();
     size_t i = 0;
@@ -227,10 +227,8 @@ template <class Derived, class O>
 class RNNCellImplBase : public WithOptions<Derived, O> {
  public:
   template <class... A>
-    requires std::is_constructible_v<O, A...>
-  explicit RNNCellImplBase(A&&... a) : WithOptions<Derived, O>(std::forward<A>(a)...) {
-    make();
-  }
+  requires std::is_constructible_v<O, A...>
+  explicit RNNCellImplBase(A&&... a) : WithOptions<Derived, O>(std::forward<A>(a)...) { make(); }
   void reset() override { make(); }
   void reset_parameters() {
     const double bound = 1. / std::sqrt(static_cast<double>(this->options.hidden_size()));
@@ -261,13 +259,13 @@ class RNNCellImplBase : public WithOptions<Derived, O> {
       state.push_back(!h.defined() ? at::zeros({x.size(0), o.hidden_size()}, x.options())
                       : batched    ? Tensor(h)
                                    : at::unsqueeze(h, 0));
-      TORCH_CHECK(state.back().dim() == 2 && state.back().size(0) == x.size(0),
-                  "Input batch size ", x.size(0), " doesn't match hidden batch size ", state.back().size(0));
+      TORCH_CHECK(state.back().dim() == 2 && state.back().size(0) == x.size(0), "Input batch size ", x.size(0),
+                  " doesn't match hidden batch size ", state.back().size(0));
       TORCH_CHECK(state.back().size(1) == o.hidden_size(), "hidden has inconsistent hidden_size: got ",
                   state.back().size(1), ", expected ", o.hidden_size());
     }
-    auto next = recurrent::step(kind, at::linear(x, weight_ih, bias_ih), state,
-                                             {weight_ih, weight_hh, bias_ih, bias_hh, {}});
+    auto next =
+        recurrent::step(kind, at::linear(x, weight_ih, bias_ih), state, {weight_ih, weight_hh, bias_ih, bias_hh, {}});
     if (!batched)
       for (auto& t : next) t = at::squeeze(t, 0);
     return next;
@@ -289,17 +287,17 @@ class RNNCellImplBase : public WithOptions<Derived, O> {
 };
 }  // namespace detail
 
-#define TESSERA_CELL(Name, gates, kind)                                                          \
-  class Name##Impl : public detail::RNNCellImplBase<Name##Impl, Name##Options> {                 \
-   public:                                                                                       \
-    static constexpr const char* kName = #Name;                                                  \
-    static constexpr int64_t kGates = gates;                                                     \
-    using detail::RNNCellImplBase<Name##Impl, Name##Options>::RNNCellImplBase;                   \
+#define TESSERA_CELL(Name, gates, kind)                                                               \
+  class Name##Impl : public detail::RNNCellImplBase<Name##Impl, Name##Options> {                      \
+   public:                                                                                            \
+    static constexpr const char* kName = #Name;                                                       \
+    static constexpr int64_t kGates = gates;                                                          \
+    using detail::RNNCellImplBase<Name##Impl, Name##Options>::RNNCellImplBase;                        \
     Tensor forward(const Tensor& input, const Tensor& hx = {}) { return step(kind, input, {hx})[0]; } \
-                                                                                                 \
-   protected:                                                                                    \
-    FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())})                                            \
-  };                                                                                             \
+                                                                                                      \
+   protected:                                                                                         \
+    FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())})                                                 \
+  };                                                                                                  \
   TORCH_MODULE(Name)
 TESSERA_CELL(RNNCell, 1,
              options.nonlinearity().index() == 0 ? detail::RecurrentKind::kTanh : detail::RecurrentKind::kRelu);
@@ -313,7 +311,8 @@ class LSTMCellImpl : public detail::RNNCellImplBase<LSTMCellImpl, LSTMCellOption
   static constexpr int64_t kGates = 4;
   using detail::RNNCellImplBase<LSTMCellImpl, LSTMCellOptions>::RNNCellImplBase;
   Pair forward(const Tensor& input, const std::optional<Pair>& hx = {}) {
-    const auto next = step(detail::RecurrentKind::kLstm, input, {hx ? std::get<0>(*hx) : Tensor(), hx ? std::get<1>(*hx) : Tensor()});
+    const auto next =
+        step(detail::RecurrentKind::kLstm, input, {hx ? std::get<0>(*hx) : Tensor(), hx ? std::get<1>(*hx) : Tensor()});
     return {next[0], next[1]};
   }
 

@@ -7,9 +7,9 @@
 
 namespace torch::nn {
 
-#define TESSERA_TRANSFORMER_ARGS                 \
-  TORCH_ARG(int64_t, dim_feedforward) = 2048;    \
-  TORCH_ARG(double, dropout) = 0.1;              \
+#define TESSERA_TRANSFORMER_ARGS              \
+  TORCH_ARG(int64_t, dim_feedforward) = 2048; \
+  TORCH_ARG(double, dropout) = 0.1;           \
   TORCH_ARG(activation_t, activation) = enumtype::kReLU()
 
 struct TransformerEncoderLayerOptions {
@@ -160,14 +160,12 @@ class TransformerStack : public WithOptions<Derived, O> {
 };
 }  // namespace detail
 
-class TransformerEncoderImpl : public detail::TransformerStack<TransformerEncoderImpl, TransformerEncoderOptions,
-                                                              TransformerEncoderLayer> {
+class TransformerEncoderImpl
+    : public detail::TransformerStack<TransformerEncoderImpl, TransformerEncoderOptions, TransformerEncoderLayer> {
  public:
   template <class... A>
-    requires std::is_constructible_v<TransformerEncoderOptions, A...>
-  explicit TransformerEncoderImpl(A&&... a) : TransformerStack(std::forward<A>(a)...) {
-    reset();
-  }
+  requires std::is_constructible_v<TransformerEncoderOptions, A...>
+  explicit TransformerEncoderImpl(A&&... a) : TransformerStack(std::forward<A>(a)...) { reset(); }
   void reset() override { make(options.encoder_layer()); }
   Tensor forward(const Tensor& src, const Tensor& src_mask = {}, const Tensor& src_key_padding_mask = {}) {
     return through(src, src_mask, src_key_padding_mask);
@@ -178,14 +176,12 @@ class TransformerEncoderImpl : public detail::TransformerStack<TransformerEncode
 };
 TORCH_MODULE(TransformerEncoder);
 
-class TransformerDecoderImpl : public detail::TransformerStack<TransformerDecoderImpl, TransformerDecoderOptions,
-                                                              TransformerDecoderLayer> {
+class TransformerDecoderImpl
+    : public detail::TransformerStack<TransformerDecoderImpl, TransformerDecoderOptions, TransformerDecoderLayer> {
  public:
   template <class... A>
-    requires std::is_constructible_v<TransformerDecoderOptions, A...>
-  explicit TransformerDecoderImpl(A&&... a) : TransformerStack(std::forward<A>(a)...) {
-    reset();
-  }
+  requires std::is_constructible_v<TransformerDecoderOptions, A...>
+  explicit TransformerDecoderImpl(A&&... a) : TransformerStack(std::forward<A>(a)...) { reset(); }
   void reset() override { make(options.decoder_layer()); }
   Tensor forward(const Tensor& tgt, const Tensor& memory, const Tensor& tgt_mask = {}, const Tensor& memory_mask = {},
                  const Tensor& tgt_key_padding_mask = {}, const Tensor& memory_key_padding_mask = {}) {
@@ -223,16 +219,18 @@ class TransformerImpl : public detail::WithOptions<TransformerImpl, TransformerO
     const auto& o = options;
     if (o.custom_encoder().is_empty()) {
       const LayerNorm norm(LayerNormOptions({o.d_model()}));
-      encoder = AnyModule(TransformerEncoder(
-          TransformerEncoderOptions(layer<TransformerEncoderLayerOptions>(), o.num_encoder_layers()).norm(AnyModule(norm))));
+      encoder = AnyModule(
+          TransformerEncoder(TransformerEncoderOptions(layer<TransformerEncoderLayerOptions>(), o.num_encoder_layers())
+                                 .norm(AnyModule(norm))));
     } else {
       encoder = o.custom_encoder().clone();
     }
     register_module("encoder", encoder.ptr());
     if (o.custom_decoder().is_empty()) {
       const LayerNorm norm(LayerNormOptions({o.d_model()}));
-      decoder = AnyModule(TransformerDecoder(
-          TransformerDecoderOptions(layer<TransformerDecoderLayerOptions>(), o.num_decoder_layers()).norm(AnyModule(norm))));
+      decoder = AnyModule(
+          TransformerDecoder(TransformerDecoderOptions(layer<TransformerDecoderLayerOptions>(), o.num_decoder_layers())
+                                 .norm(AnyModule(norm))));
     } else {
       decoder = o.custom_decoder().clone();
     }
@@ -249,8 +247,8 @@ class TransformerImpl : public detail::WithOptions<TransformerImpl, TransformerO
                  const Tensor& tgt_key_padding_mask = {}, const Tensor& memory_key_padding_mask = {}) {
     TORCH_CHECK(src.dim() == 3 && tgt.dim() == 3, "src and tgt should have 3 dimensions, but got ", src.dim(), " and ",
                 tgt.dim());
-    TORCH_CHECK(src.size(1) == tgt.size(1), "src and tgt should have equal batch size (at dim 1), but got ", src.size(1),
-                " and ", tgt.size(1));
+    TORCH_CHECK(src.size(1) == tgt.size(1), "src and tgt should have equal batch size (at dim 1), but got ",
+                src.size(1), " and ", tgt.size(1));
     TORCH_CHECK(src.size(2) == options.d_model() && tgt.size(2) == options.d_model(),
                 "src and tgt should have same feature size as d_model (at dim 2), but got ", src.size(2), " and ",
                 tgt.size(2), " while d_model is ", options.d_model());
@@ -271,7 +269,9 @@ class TransformerImpl : public detail::WithOptions<TransformerImpl, TransformerO
  private:
   template <class O>
   O layer() const {
-    return O(options.d_model(), options.nhead()).dim_feedforward(options.dim_feedforward()).dropout(options.dropout())
+    return O(options.d_model(), options.nhead())
+        .dim_feedforward(options.dim_feedforward())
+        .dropout(options.dropout())
         .activation(options.activation());
   }
 };

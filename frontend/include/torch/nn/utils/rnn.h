@@ -18,11 +18,15 @@ inline Tensor invert_permutation(const Tensor& permutation) {
 class PackedSequence {
  public:
   explicit PackedSequence(Tensor data, Tensor batch_sizes, Tensor sorted_indices = {}, Tensor unsorted_indices = {})
-      : data_(std::move(data)), batch_sizes_(std::move(batch_sizes)), sorted_indices_(std::move(sorted_indices)),
-        unsorted_indices_(unsorted_indices.defined() ? std::move(unsorted_indices) : invert_permutation(sorted_indices_)) {
-    TORCH_CHECK(batch_sizes_.is_cpu(), "batch_sizes should always be on CPU. Instances of PackedSequence should never "
-                                       "be created manually. They should be instantiated by functions like "
-                                       "pack_sequence and pack_padded_sequences in nn::utils::rnn.");
+      : data_(std::move(data)),
+        batch_sizes_(std::move(batch_sizes)),
+        sorted_indices_(std::move(sorted_indices)),
+        unsorted_indices_(unsorted_indices.defined() ? std::move(unsorted_indices)
+                                                     : invert_permutation(sorted_indices_)) {
+    TORCH_CHECK(batch_sizes_.is_cpu(),
+                "batch_sizes should always be on CPU. Instances of PackedSequence should never "
+                "be created manually. They should be instantiated by functions like "
+                "pack_sequence and pack_padded_sequences in nn::utils::rnn.");
   }
   const Tensor& data() const { return data_; }
   const Tensor& batch_sizes() const { return batch_sizes_; }
@@ -99,8 +103,10 @@ inline std::tuple<Tensor, Tensor> pad_packed_sequence(const PackedSequence& sequ
   const auto sizes = detail::numbers(sequence.batch_sizes());
   int64_t steps = static_cast<int64_t>(sizes.size());
   const int64_t n = sizes.at(0);
-  TORCH_CHECK(total_length < 0 || total_length >= steps, "Expected total_length to be at least the length of the "
-              "longest sequence in input, but got total_length=", total_length, " and max sequence length being ", steps);
+  TORCH_CHECK(total_length < 0 || total_length >= steps,
+              "Expected total_length to be at least the length of the "
+              "longest sequence in input, but got total_length=",
+              total_length, " and max sequence length being ", steps);
   if (total_length >= 0) steps = total_length;
   const detail::Raw data = sequence.data();
   std::vector<int64_t> shape(data.sizes().begin(), data.sizes().end()), lengths;
@@ -126,7 +132,8 @@ inline std::tuple<Tensor, Tensor> pad_packed_sequence(const PackedSequence& sequ
 inline Tensor pad_sequence(at::ArrayRef<Tensor> sequences, bool batch_first = false, double padding_value = 0.0,
                            std::string_view padding_side = "right") {
   TORCH_CHECK(!sequences.empty(), "received an empty list of sequences");
-  TORCH_CHECK(padding_side == "right" || padding_side == "left", "padding_side must be 'right' or 'left', but got '", padding_side, "'");
+  TORCH_CHECK(padding_side == "right" || padding_side == "left", "padding_side must be 'right' or 'left', but got '",
+              padding_side, "'");
   int64_t longest = 0;
   for (const Tensor& s : sequences) longest = std::max(longest, s.size(0));
   std::vector<Tensor> padded;
