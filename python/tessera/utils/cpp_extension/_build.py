@@ -145,7 +145,7 @@ def _is_current(step, known):
                 text = file.read().replace("\\\n", " ").partition(":")[2]
         except OSError:
             return False
-        read += [name.replace("\\ ", " ") for name in re.findall(r"(?:\\ |\S)+", text)]
+        read += [name.replace("\\ ", " ").replace("$$", "$") for name in re.findall(r"(?:\\ |\S)+", text)]
     made = os.stat(step.output).st_mtime_ns
     return all(os.path.exists(name) and os.stat(name).st_mtime_ns <= made for name in read)
 

@@ -125,12 +125,15 @@ class BuildExtension(build_ext):
         folder = os.path.abspath(output_dir or ".")
         objects = [os.path.join(folder, path) for path in self.compiler.object_filenames(sources)]
         name = self._building.name.rpartition(".")[2]
+        folders = [os.path.abspath(path) for path in [*(include_dirs or ()), *self.compiler.include_dirs]]
+        own = [path for path in _toolchain.include_paths() if path in folders]
+        system = own + _toolchain.pybind11_folders()
         common = [
             "-DTORCH_API_INCLUDE_EXTENSION_H",
             f"-DTORCH_EXTENSION_NAME={name}",
             *map(_macro, [*self.compiler.macros, *(macros or ())]),
-            *(f"-I{os.path.abspath(path)}" for path in [*(include_dirs or ()), *self.compiler.include_dirs]),
-            *(word for path in _toolchain.pybind11_folders() for word in ("-isystem", path)),
+            *(f"-I{path}" for path in folders if path not in system),
+            *(word for path in system for word in ("-isystem", path)),
             *(["-g"] if debug else []),
         ]
         steps = []
