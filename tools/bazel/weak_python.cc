@@ -24,8 +24,7 @@ int make_weak(std::string* file) {
   };
   const auto* header = reinterpret_cast<const Elf64_Ehdr*>(at(0, sizeof(Elf64_Ehdr)));
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) || header->e_ident[EI_CLASS] != ELFCLASS64) return -1;
-  const auto* sections =
-      reinterpret_cast<const Elf64_Shdr*>(at(header->e_shoff, header->e_shnum * sizeof(Elf64_Shdr)));
+  const auto* sections = reinterpret_cast<const Elf64_Shdr*>(at(header->e_shoff, header->e_shnum * sizeof(Elf64_Shdr)));
   if (!sections) return -1;
   for (int i = 0; i < header->e_shnum; ++i) {
     const Elf64_Shdr& table = sections[i];

@@ -52,24 +52,50 @@ Class& add_methods(Class& c) {
   using M = typename Class::type;
   namespace py = pybind11;
   auto self = [](py::object o) { return o; };
-  c.def("train", [self](py::object o, bool mode) { o.cast<M&>().train(mode); return self(o); }, py::arg("mode") = true);
-  c.def("eval", [self](py::object o) { o.cast<M&>().eval(); return self(o); });
-  c.def("zero_grad", [](M& m, bool set_to_none) { m.zero_grad(set_to_none); }, py::arg("set_to_none") = true);
+  c.def(
+      "train",
+      [self](py::object o, bool mode) {
+        o.cast<M&>().train(mode);
+        return self(o);
+      },
+      py::arg("mode") = true);
+  c.def("eval", [self](py::object o) {
+    o.cast<M&>().eval();
+    return self(o);
+  });
+  c.def(
+      "zero_grad", [](M& m, bool set_to_none) { m.zero_grad(set_to_none); }, py::arg("set_to_none") = true);
   c.def("clone", [](const M& m) { return std::dynamic_pointer_cast<M>(m.clone()); });
   c.def("to", [self](py::object o, py::args args, py::kwargs kwargs) {
     move_to(o.cast<M&>(), args, kwargs);
     return self(o);
   });
-  c.def("float", [self](py::object o) { o.cast<M&>().to(at::kFloat); return self(o); });
-  c.def("double", [self](py::object o) { o.cast<M&>().to(at::kDouble); return self(o); });
-  c.def("half", [self](py::object o) { o.cast<M&>().to(at::kHalf); return self(o); });
-  c.def("cpu", [self](py::object o) { o.cast<M&>().to(at::Device(at::kCPU)); return self(o); });
-  c.def("parameters", [](const M& m, bool recurse) { return m.parameters(recurse); }, py::arg("recurse") = true);
-  c.def("named_parameters", [](const M& m, bool recurse) { return items(m.named_parameters(recurse)); },
-        py::arg("recurse") = true);
-  c.def("buffers", [](const M& m, bool recurse) { return m.buffers(recurse); }, py::arg("recurse") = true);
-  c.def("named_buffers", [](const M& m, bool recurse) { return items(m.named_buffers(recurse)); },
-        py::arg("recurse") = true);
+  c.def("float", [self](py::object o) {
+    o.cast<M&>().to(at::kFloat);
+    return self(o);
+  });
+  c.def("double", [self](py::object o) {
+    o.cast<M&>().to(at::kDouble);
+    return self(o);
+  });
+  c.def("half", [self](py::object o) {
+    o.cast<M&>().to(at::kHalf);
+    return self(o);
+  });
+  c.def("cpu", [self](py::object o) {
+    o.cast<M&>().to(at::Device(at::kCPU));
+    return self(o);
+  });
+  c.def(
+      "parameters", [](const M& m, bool recurse) { return m.parameters(recurse); }, py::arg("recurse") = true);
+  c.def(
+      "named_parameters", [](const M& m, bool recurse) { return items(m.named_parameters(recurse)); },
+      py::arg("recurse") = true);
+  c.def(
+      "buffers", [](const M& m, bool recurse) { return m.buffers(recurse); }, py::arg("recurse") = true);
+  c.def(
+      "named_buffers", [](const M& m, bool recurse) { return items(m.named_buffers(recurse)); },
+      py::arg("recurse") = true);
   c.def("state_dict", [](const M& m) {
     py::dict all;
     for (const auto& p : m.named_parameters()) all[py::str(p.key())] = p.value().detach();

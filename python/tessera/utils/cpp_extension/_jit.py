@@ -288,5 +288,3 @@ def _import_module_from_library(module_name, path, is_python_module):
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-

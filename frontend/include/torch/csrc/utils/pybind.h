@@ -27,8 +27,7 @@ inline void translate(std::exception_ptr e) {
     std::rethrow_exception(e);
   } catch (const tessera::Error&) {
     tessera::python::translate_current_exception();
-  } catch (const tessera::python::ErrorAlreadySet&) {
-  }
+  } catch (const tessera::python::ErrorAlreadySet&) {}
 }
 
 }  // namespace torch::detail
@@ -57,30 +56,30 @@ struct type_caster<at::Tensor> {
 };
 
 // is: whether an object is one; get: what it holds; make: a new reference to the object for a value.
-#define TESSERA_VALUE_CASTER(T, shown, is, get, make)                              \
-  template <>                                                                      \
-  struct type_caster<T> {                                                          \
-    PYBIND11_TYPE_CASTER(T, const_name(shown));                                    \
-    bool load(handle object, bool) {                                               \
-      if (!object || !tessera::python::is(object.ptr())) return false;             \
-      PyObject* const o = object.ptr();                                            \
-      value = get;                                                                 \
-      return true;                                                                 \
-    }                                                                              \
-    static handle cast(const T& v, return_value_policy, handle) { return make; }   \
-    type_caster() : value(initial(static_cast<T*>(nullptr))) {}                    \
-                                                                                   \
-   private:                                                                        \
-    template <class V>                                                             \
-    static V initial(V*) {                                                         \
-      if constexpr (std::is_default_constructible_v<V>)                            \
-        return V();                                                                \
-      else                                                                         \
-        return V(c10::kCPU);                                                       \
-    }                                                                              \
+#define TESSERA_VALUE_CASTER(T, shown, is, get, make)                            \
+  template <>                                                                    \
+  struct type_caster<T> {                                                        \
+    PYBIND11_TYPE_CASTER(T, const_name(shown));                                  \
+    bool load(handle object, bool) {                                             \
+      if (!object || !tessera::python::is(object.ptr())) return false;           \
+      PyObject* const o = object.ptr();                                          \
+      value = get;                                                               \
+      return true;                                                               \
+    }                                                                            \
+    static handle cast(const T& v, return_value_policy, handle) { return make; } \
+    type_caster() : value(initial(static_cast<T*>(nullptr))) {}                  \
+                                                                                 \
+   private:                                                                      \
+    template <class V>                                                           \
+    static V initial(V*) {                                                       \
+      if constexpr (std::is_default_constructible_v<V>)                          \
+        return V();                                                              \
+      else                                                                       \
+        return V(c10::kCPU);                                                     \
+    }                                                                            \
   };
-TESSERA_VALUE_CASTER(at::ScalarType, "torch.dtype", is_dtype,
-                     c10::to_scalar_type(tessera::python::unwrap_dtype(o)), tessera::python::wrap(c10::to_dtype(v)))
+TESSERA_VALUE_CASTER(at::ScalarType, "torch.dtype", is_dtype, c10::to_scalar_type(tessera::python::unwrap_dtype(o)),
+                     tessera::python::wrap(c10::to_dtype(v)))
 TESSERA_VALUE_CASTER(at::Device, "torch.device", is_device, at::Device(tessera::python::to_device(o)),
                      tessera::python::wrap(static_cast<const tessera::Device&>(v)))
 TESSERA_VALUE_CASTER(at::Layout, "torch.layout", is_layout, c10::from_layout(tessera::python::unwrap_layout(o)),
