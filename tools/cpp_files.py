@@ -13,6 +13,11 @@ import sysconfig
 
 INCLUDE = re.compile(rb'^([ \t]*#[ \t]*include[ \t]*)"([^"]+)"', re.M)
 COMMENT = re.compile(rb"^[ \t]*//[^\n]*[^\\\n]\n|^[ \t]*//\n|^\n", re.M)
+OBJECTS = re.compile(rb"(?:^extern constinit Op<[^;\n]*;\n)+", re.M)
+OBJECT = re.compile(rb"^extern constinit (Op<.*>) (\w+);\n", re.M)
+# What makes of it an object of a shared library. A program must not hold a copy, which linkers make of data that code
+# refers to directly: a kernel that is registered later would not be seen. To what is weak, code refers by its address.
+SHARED = b"extern __attribute__((weak)) constinit "
 # Where headers that are no part of the front end lie in include/: users never name them.
 INTERNAL = "tessera/internal/"
 # The names under which the library is linked: its own, and those that build files for PyTorch's have.
@@ -28,6 +33,20 @@ def front_end(root, bazel_bin):
             if path.suffix in (".h", ".hpp", ".inc") and path.is_file():
                 found.setdefault(path.relative_to(folder).as_posix(), path)
     return found
+
+
+def shared_objects(text):
+    """Declarations of operators' objects for programs that link with a shared library: those of one type together, which
+    is shorter, too.
+    """
+
+    def together(match):
+        names = {}
+        for kind, name in OBJECT.findall(match[0]):
+            names.setdefault(kind, []).append(name)
+        return b"".join(SHARED + b"%s %s;\n" % (kind, b", ".join(all_of)) for kind, all_of in names.items())
+
+    return OBJECTS.sub(together, text)
 
 
 def headers(root, bazel_bin):
@@ -51,10 +70,10 @@ def headers(root, bazel_bin):
         return match[1] + b'"' + (INTERNAL + name).encode() + b'"'
 
     for name, path in public.items():
-        result[name] = INCLUDE.sub(place, path.read_bytes())
+        result[name] = INCLUDE.sub(place, shared_objects(path.read_bytes()))
     while left := [name for name in internal if INTERNAL + name not in result]:
         for name in left:
-            result[INTERNAL + name] = INCLUDE.sub(place, COMMENT.sub(b"", internal[name].read_bytes()))
+            result[INTERNAL + name] = INCLUDE.sub(place, shared_objects(COMMENT.sub(b"", internal[name].read_bytes())))
     return result, missing
 
 
