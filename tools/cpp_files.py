@@ -36,8 +36,8 @@ def front_end(root, bazel_bin):
 
 
 def shared_objects(text):
-    """Declarations of operators' objects for programs that link with a shared library: those of one type together, which
-    is shorter, too.
+    """Declarations of operators' objects for programs that link with a shared library: those of one type together,
+    which is shorter, too.
     """
 
     def together(match):

@@ -45,8 +45,8 @@ def SyclExtension(name, sources, *args, **kwargs):
         kwargs: the same by name.
     """
     raise RuntimeError(
-        f"extension {name!r} ({len(sources)} sources, {len(args) + len(kwargs)} options) is for SYCL devices, which have "
-        "no engines here: use CppExtension"
+        f"extension {name!r} ({len(sources)} sources, {len(args) + len(kwargs)} options) is for SYCL devices, which "
+        "have no engines here: use CppExtension"
     )
 
 
