@@ -90,11 +90,11 @@ class _ValueType:
 
 
 class Node:
-    __slots__ = ("op", "domain", "inputs", "outputs", "attrs", "origin")
+    __slots__ = ("op", "domain", "inputs", "outputs", "attrs", "origin", "metadata")
 
     def __init__(self, op, domain, inputs, outputs, attrs, origin):
         self.op, self.domain, self.inputs, self.outputs = op, domain, inputs, outputs
-        self.attrs, self.origin = attrs, origin
+        self.attrs, self.origin, self.metadata = attrs, origin, None
 
 
 class Model:

@@ -80,6 +80,8 @@ def node_proto(node, axes):
         made.domain = node.domain
     if node.attrs:
         made.attribute = [attribute(k, v, axes) for k, v in node.attrs.items()]
+    if node.metadata:
+        made.metadata_props = [Message("StringStringEntryProto", key=k, value=v) for k, v in node.metadata.items()]
     return made
 
 

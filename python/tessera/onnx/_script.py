@@ -153,8 +153,11 @@ class Scripts:
     def _operator(self, kind, schema, args):
         named = {}
         for argument, value in zip(schema.arguments, args):
-            if "ScalarType" in str(argument.type) and isinstance(value, int):
+            if isinstance(value, int) and "ScalarType" in str(argument.type):
                 value = getattr(tessera, _DTYPES[value])
+            elif isinstance(value, int) and "MemoryFormat" in str(argument.type):
+                value = (tessera.contiguous_format, tessera.preserve_format, tessera.channels_last,
+                         tessera.channels_last_3d)[value]  # fmt: skip
             named[argument.name] = value
         out = self._fake(kind, schema, named)
         mutable, view = traits(schema)

@@ -28,5 +28,5 @@ def rows(table, make):
 def filled():
     """The table with all of its rows."""
     if len(TABLE) < 50:
-        from tessera.onnx import _indexing, _layers, _pointwise, _reductions, _sequences, _shapes  # noqa: F401
+        from tessera.onnx._operators import indexing, layers, pointwise, reductions, sequences, shapes  # noqa: F401
     return TABLE

@@ -192,7 +192,7 @@ class Translator:
 
     def unsupported(self, name, why=None):
         """The error of an operator."""
-        return UnsupportedOperatorError(name, self.model.opset, None, why, self.model.origin)
+        return UnsupportedOperatorError(name, self.model.opset, None, why=why, where=self.model.origin)
 
     def _fitting(self, name, function, named):
         if getattr(function, "takes_all", False):
@@ -250,7 +250,9 @@ class Translator:
             filled = list(leaves)
             for i, v in zip(places, given):
                 filled[i] = v
-            return function(**pytree.tree_unflatten(filled, spec))
+            whole = pytree.tree_unflatten(filled, spec)
+            first = [whole.pop(a.name) for a in op._schema.arguments if not a.kwarg_only and a.name in whole]
+            return function(*first, **whole)
 
         try:
             program = make_fx(run)(*known)
@@ -316,7 +318,7 @@ def _as(value, like):
 
 
 def _shared_line():
-    from tessera.onnx._indexing import _line
+    from tessera.onnx._operators.indexing import _line
 
     return _line()
 

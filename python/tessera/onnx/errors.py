@@ -22,7 +22,7 @@ class UnsupportedOperatorError(OnnxExporterError):
         where: where in the program it stands.
     """
 
-    def __init__(self, name, version, supported_version, why=None, where=None):
+    def __init__(self, name, version, supported_version, *, why=None, where=None):
         self.name, self.version, self.supported_version = name, version, supported_version
         text = f"Exporting the operator '{name}' to ONNX opset version {version} is not supported"
         text += f": {why}." if why else "."

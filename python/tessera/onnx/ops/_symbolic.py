@@ -1,49 +1,31 @@
 """Operators of any name that stand for nodes of ONNX: tensors of the given sizes here, nodes in a file."""
 
+import json
+
 import tessera
 from tessera.onnx._table import aten
 from tessera.onnx._types import FROM_ONNX, TO_ONNX
 
 _ARGUMENTS = (
-    "(Tensor?[] inputs, str op_type, int{many} onnx_dtype, *, SymInt[]{more} shape, str[] attr_keys, str[] attr_types, "
-    "int[] attr_ints, float[] attr_floats, str[] attr_strs, int[] attr_counts, str domain='', int? version=None, "
-    "str[] metadata=[])"
+    "(Tensor?[] inputs, str op_type, int{many} onnx_dtype, *, SymInt[] shape, str attrs='{{}}', str domain='', "
+    "int? version=None)"
 )
-_KINDS = {bool: "i", int: "i", float: "f", str: "s"}
+_PLAIN = (bool, int, float, str)
 
 
 def _dtype(value):
     return value if isinstance(value, tessera.dtype) else FROM_ONNX[value]
 
 
-def _packed(attrs):
-    """Attributes as lists of plain values: keys, types ("i", "ints" ...), values and how many of them."""
-    keys, types, ints, floats, texts, counts = [], [], [], [], [], []
-    store = {"i": ints, "f": floats, "s": texts}
+def _packed(attrs, metadata):
+    """Attributes and what stands beside a node as one text."""
     for key, value in (attrs or {}).items():
-        many = isinstance(value, (list, tuple))
-        values = list(value) if many else [value]
-        kinds = {_KINDS.get(type(v)) for v in values} or {"i"}
-        kinds = {"f"} if kinds == {"i", "f"} else kinds
-        if len(kinds) != 1 or None in kinds:
+        values = value if isinstance(value, (list, tuple)) else [value]
+        kinds = {type(v) for v in values} - {bool, int}
+        if len(kinds - {float}) > 1 or not all(isinstance(v, _PLAIN) for v in values):
             raise ValueError(f"symbolic: attribute {key}: expected an int, float, bool or str or a list of one of them, "
                              f"got {value!r}")  # fmt: skip
-        (kind,) = kinds
-        keys.append(key)
-        types.append(kind + ("s" if many else ""))
-        store[kind] += [int(v) if kind == "i" else float(v) if kind == "f" else v for v in values]
-        counts.append(len(values))
-    return {"attr_keys": keys, "attr_types": types, "attr_ints": ints, "attr_floats": floats, "attr_strs": texts,
-            "attr_counts": counts}  # fmt: skip
-
-
-def _unpacked(keys, types, ints, floats, texts, counts):
-    rest = {"i": list(ints), "f": list(floats), "s": list(texts)}
-    made = {}
-    for key, kind, count in zip(keys, types, counts):
-        values, rest[kind[0]] = rest[kind[0]][:count], rest[kind[0]][count:]
-        made[key] = values if len(kind) > 1 else values[0]
-    return made
+    return json.dumps([dict(attrs or {}), dict(metadata or {})])
 
 
 def _one(inputs, op_type, onnx_dtype, *, shape, **_):
@@ -61,8 +43,8 @@ def _many(inputs, op_type, onnx_dtypes, *, shape, **_):
 
 def _define():
     library = tessera.library.Library("onnx_symbolic", "DEF")
-    library.define("_symbolic" + _ARGUMENTS.format(many="", more="") + " -> Tensor")
-    library.define("_symbolic_multi_out" + _ARGUMENTS.format(many="[]", more="").replace("onnx_dtype", "onnx_dtypes")
+    library.define("_symbolic" + _ARGUMENTS.format(many="") + " -> Tensor")
+    library.define("_symbolic_multi_out" + _ARGUMENTS.format(many="[]").replace("onnx_dtype", "onnx_dtypes")
                    + " -> Tensor[]")  # fmt: skip
     for name, function in (("_symbolic", _one), ("_symbolic_multi_out", _many)):
         for key in ("CompositeExplicitAutograd", "Meta"):
@@ -74,9 +56,8 @@ _LIBRARY = _define()
 
 
 @aten("_symbolic _symbolic_multi_out", namespace="onnx_symbolic")
-def _node(b, inputs, op_type, onnx_dtype=None, onnx_dtypes=None, shape=None, attr_keys=(), attr_types=(), attr_ints=(),
-          attr_floats=(), attr_strs=(), attr_counts=(), domain="", version=None, metadata=()):  # fmt: skip
-    attrs = _unpacked(attr_keys, attr_types, attr_ints, attr_floats, attr_strs, attr_counts)
+def _node(b, inputs, op_type, onnx_dtype=None, onnx_dtypes=None, shape=None, attrs="{}", domain="", version=None):
+    attrs, metadata = json.loads(attrs)
     if version is not None:
         known = b.model.domains.setdefault(domain, version)
         if known != version:
@@ -86,6 +67,7 @@ def _node(b, inputs, op_type, onnx_dtype=None, onnx_dtypes=None, shape=None, att
     made = b.op(op_type, *inputs, outputs=len(kinds), domain=domain, **attrs)
     made = (made,) if len(kinds) == 1 else made
     made[0].node.attrs.update(names)
+    made[0].node.metadata = metadata
     for value, kind in zip(made, kinds):
         value.dtype = FROM_ONNX[kind]
     return made[0] if onnx_dtypes is None else made
@@ -96,10 +78,6 @@ def _place(domain_op):
         raise ValueError(f"symbolic: domain_op: expected 'Operator' or 'domain::Operator', got {domain_op!r}")
     domain, _, op = domain_op.rpartition("::")
     return ("" if domain == "ai.onnx" else domain), op
-
-
-def _texts(metadata):
-    return [t for pair in (metadata or {}).items() for t in pair]
 
 
 def symbolic(domain_op, /, inputs, attrs=None, *, dtype, shape, version=None, metadata_props=None):
@@ -119,7 +97,7 @@ def symbolic(domain_op, /, inputs, attrs=None, *, dtype, shape, version=None, me
     domain, op = _place(domain_op)
     return tessera.ops.onnx_symbolic._symbolic(
         list(inputs), op, TO_ONNX[_dtype(dtype)], shape=list(shape), domain=domain, version=version,
-        metadata=_texts(metadata_props), **_packed(attrs),
+        attrs=_packed(attrs, metadata_props),
     )  # fmt: skip
 
 
@@ -137,5 +115,5 @@ def symbolic_multi_out(domain_op, /, inputs, attrs=None, *, dtypes, shapes, vers
     domain, op = _place(domain_op)
     return tessera.ops.onnx_symbolic._symbolic_multi_out(
         list(inputs), op, [TO_ONNX[_dtype(d)] for d in dtypes], shape=[v for s in shapes for v in (len(s), *s)],
-        domain=domain, version=version, metadata=_texts(metadata_props), **_packed(attrs),
+        domain=domain, version=version, attrs=_packed(attrs, metadata_props),
     )  # fmt: skip

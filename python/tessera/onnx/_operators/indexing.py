@@ -4,7 +4,7 @@ import math
 
 import tessera
 from tessera.onnx._build import Value
-from tessera.onnx._pointwise import truth, work
+from tessera.onnx._operators.pointwise import truth, work
 from tessera.onnx._table import TABLE, aten
 from tessera.onnx._types import BOOL, INT64
 

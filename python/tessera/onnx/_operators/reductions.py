@@ -4,7 +4,7 @@ import math
 
 import tessera
 from tessera.onnx._build import Value
-from tessera.onnx._pointwise import truth, work
+from tessera.onnx._operators.pointwise import truth, work
 from tessera.onnx._table import TABLE, aten, rows
 from tessera.onnx._types import BOOL, INT64
 
@@ -368,7 +368,15 @@ def inner(b, self, other):
 
 @aten("einsum")
 def einsum(b, equation, tensors, path=None):
-    return b.op("Einsum", *b.alike(*tensors), equation=_letters(equation, tensors))
+    equation = _letters(equation, tensors)
+    left, _, right = equation.partition("->")
+    if len(tensors) == 1 and "." not in left and len(set(left)) == len(left):  # sums and an order alone
+        x = tensors[0]
+        rest = [c for c in left if c in right]
+        if len(rest) < len(left):
+            x = b.reduce("ReduceSum", x, [i for i, c in enumerate(left) if c not in right])
+        return b.transpose(x, [rest.index(c) for c in right])
+    return b.op("Einsum", *b.alike(*tensors), equation=equation)
 
 
 def _letters(equation, tensors):

@@ -439,10 +439,12 @@ _OF_TWO = {
     "logaddexp2": lambda b, x, y: b.Max(x, y) + b.Log(b.Pow(b.value(2.0, x.dtype), -b.Abs(x - y)) + 1) / math.log(2),
     "xlogy": lambda b, x, y: b.Where(b.And(b.Equal(x, 0), b.Not(b.IsNaN(y))), 0, x * b.Log(y)),
     "special_xlog1py": lambda b, x, y: b.Where(b.And(b.Equal(x, 0), b.Not(b.IsNaN(y))), 0, x * b.Log(y + 1)),
-    "heaviside": lambda b, x, y: b.Where(b.Equal(x, 0), y, b.Where(b.Less(x, 0), 0, b.full(b.Shape(x), 1, x.dtype))),
     "copysign": lambda b, x, y: b.Where(b.Less(y, 0), -b.Abs(x), b.Abs(x)),
 }
 TABLE.update({"aten::" + n: lambda b, self, other, f=f: f(b, *work(b, self, other)) for n, f in _OF_TWO.items()})
+TABLE["aten::heaviside"] = lambda b, self, values: b.Where(b.Equal(self, 0), values, b.to(b.Greater(self, 0), self.dtype))
+TABLE["aten::__rpow__"] = lambda b, self, other: pow_(b, other, self)
+TABLE["aten::__rsub__"] = lambda b, self, other: rsub(b, self, other)
 TABLE["aten::special_xlogy"] = TABLE["aten::xlogy"]
 
 

@@ -4,7 +4,7 @@ import math
 
 import tessera
 from tessera.onnx._build import Value
-from tessera.onnx._reductions import moments
+from tessera.onnx._operators.reductions import moments
 from tessera.onnx._table import TABLE, aten
 
 
@@ -330,6 +330,14 @@ for _name in ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"
 TABLE["aten::upsample_bicubic2d"] = _upsample("cubic")
 TABLE["aten::_upsample_bilinear2d_aa"] = _upsample("linear", antialias=True)
 TABLE["aten::_upsample_bicubic2d_aa"] = _upsample("cubic", antialias=True)
+
+@aten("_resample")
+def resample(b, self, output_size, steps, mode, align_corners):
+    """This library's own operator: mode nearest, nearest-exact, linear, cubic, the last two with antialiasing."""
+    kind = ("nearest", "nearest", "linear", "cubic", "linear", "cubic")[mode]
+    scales = [1 / s for s in steps] if steps and all(steps) else None
+    return _upsample(kind, mode == 1, mode > 3)(b, self, list(output_size)[2:], align_corners, scales)
+
 
 _SAMPLES = {0: ("bilinear", "linear"), 1: ("nearest", "nearest"), 2: ("bicubic", "cubic")}
 

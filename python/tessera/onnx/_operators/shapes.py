@@ -5,7 +5,7 @@ import sys
 
 import tessera
 from tessera.onnx._build import Value
-from tessera.onnx._pointwise import work
+from tessera.onnx._operators.pointwise import work
 from tessera.onnx._table import TABLE, aten
 from tessera.onnx._types import BOOL, INT64
 
@@ -213,7 +213,7 @@ def _joined(axis, n, column=False):
         else:
             made = [_at_least(b, x, n) for x in tensors]
         made = b.alike(*made, dtype=b.out_dtype)
-        return b.op("Concat", *made, axis=axis if not (n == 1 and tensors[0].rank < 2) else 0)
+        return b.op("Concat", *made, axis=0 if n == 1 and tensors[0].rank < 2 and not column else axis)
 
     return translate
 
@@ -400,7 +400,11 @@ def rot90(b, self, k=1, dims=(0, 1)):
         return self
     if k % 4 == 2:
         return flip(b, self, [one, two])
-    return transpose(b, flip(b, self, [two]), one, two) if k % 4 == 1 else flip(b, transpose(b, self, one, two), [two])
+    order = list(range(self.rank))
+    order[one], order[two] = order[two], order[one]
+    if k % 4 == 1:
+        return b.transpose(flip(b, self, [two]), order)
+    return flip(b, b.transpose(self, order), [two])
 
 
 @aten("roll")

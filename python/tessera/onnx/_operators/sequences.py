@@ -2,7 +2,7 @@
 
 import math
 
-from tessera.onnx._pointwise import truth
+from tessera.onnx._operators.pointwise import truth
 from tessera.onnx._table import aten
 from tessera.onnx._types import BOOL
 
