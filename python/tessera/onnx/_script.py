@@ -6,12 +6,14 @@ While nodes are written, the operators run on tensors without numbers: that give
 import functools
 import math
 import operator
+import re
 
 import tessera
 from tessera.onnx import _model
 from tessera.onnx._build import Value
 from tessera.onnx._control import condition, loop
 from tessera.onnx._translate import CHECKS, Cell, number, read, traits
+from tessera.onnx._types import FLOAT, INT64
 from tessera.onnx.errors import OnnxExporterError
 
 _DTYPES = (
@@ -32,6 +34,7 @@ _PLAIN = {
     "__is__": operator.is_, "__isnot__": operator.is_not, "slice": lambda x, a, b, s=1: x[a:b:s],
     "truediv": operator.truediv,
 }  # fmt: skip
+_SYMBOLIC = frozenset("add sub mul div neg floordiv remainder eq ne lt le gt ge".split())
 _RENAMED = {"div": "truediv", "remainder": "mod", "__not__": "not_", "__and__": "and_", "__or__": "or_"}
 
 
@@ -40,6 +43,45 @@ def _schema(text):
     from tessera._ops import FunctionSchema
 
     return FunctionSchema(text)
+
+
+class _Block:
+    """A block of a graph: its nodes as pairs (node, blocks inside of it), names of its inputs and of its results."""
+
+    def __init__(self, nodes, inputs, outputs):
+        self.nodes, self.inputs, self.outputs = nodes, inputs, outputs
+
+
+_HEADER = re.compile(r"^\s*block\d+\((.*)\):$")
+_RETURN = re.compile(r"^\s*-> \((.*)\)$")
+_NAME = re.compile(r"%([\w.]+)")
+
+
+def _tree(graph):
+    """A graph as blocks. What goes into inner blocks and comes out of them is known from the graph's text alone."""
+    headers, returns, opened = [], {}, []
+    for line in str(graph).splitlines():
+        found = _HEADER.match(line)
+        if found:
+            opened.append(len(headers))
+            headers.append(_NAME.findall(found[1]))
+            continue
+        found = _RETURN.match(line)
+        if found and opened:
+            returns[opened.pop()] = _NAME.findall(found[1])
+    number = iter(range(len(headers)))
+
+    def of(nodes):
+        made = []
+        for node in nodes:
+            blocks = []
+            for inner in node.blocks():
+                i = next(number)
+                blocks.append(_Block(of(inner), headers[i], returns[i]))
+            made.append((node, blocks))
+        return made
+
+    return _Block(of(graph.nodes()), [v.debugName() for v in graph.inputs()], [v.debugName() for v in graph.outputs()])
 
 
 class _Object:
@@ -73,13 +115,13 @@ class Scripts:
 
     def block(self, block):
         """Writes the nodes of a block or graph; its results."""
-        for node in block.nodes():
+        for node, inner in block.nodes:
             before, self.model.origin = self.model.origin, self._origin(node)
             try:
-                self._outputs(node, self._node(node))
+                self._outputs(node, self._node(node, inner))
             finally:
                 self.model.origin = before
-        return [self.env[v.debugName()] for v in block.outputs()]
+        return [self.env[name] for name in block.outputs]
 
     def _origin(self, node):
         return f"{node.sourceRange()}\nnode {node.kind()}".strip()
@@ -92,10 +134,12 @@ class Scripts:
             for name, value in zip(names, made or ()):
                 self.env[name] = value
 
-    def _node(self, node):
+    def _node(self, node, inner):
         kind = node.kind()
         space, _, name = kind.partition("::")
         args = [self.env[v.debugName()] for v in node.inputs()]
+        if inner:
+            return self._if(inner, args) if name == "If" else self._loop(*inner, args)
         if space == "prim":
             special = getattr(self, "_prim_" + name, None)
             if special is not None:
@@ -144,11 +188,12 @@ class Scripts:
 
     def _number_val(self, name, values, made):
         """What is known of a number: a symbol."""
-        function = _PLAIN.get(name)
-        try:
-            return function(*[v.val if isinstance(v, Value) else v for v in values])
-        except (TypeError, AttributeError, tessera.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode):
-            return None
+        known = [v.val if isinstance(v, Value) else v for v in values]
+        if name in ("Int", "IntImplicit", "ScalarImplicit"):
+            return known[0]
+        if name in _SYMBOLIC and not any(v is None or isinstance(v, tessera.Tensor) for v in known):
+            return _PLAIN[name](*known)
+        return None
 
     def _operator(self, kind, schema, args):
         named = {}
@@ -193,9 +238,17 @@ class Scripts:
             return None
 
         keywords = {a.name for a in schema.arguments if a.kwarg_only}
-        with self.mode, tessera.no_grad():
-            return op(*[v for k, v in values.items() if k not in keywords],
-                      **{k: v for k, v in values.items() if k in keywords})  # fmt: skip
+
+        def run():
+            with self.mode, tessera.no_grad():
+                return op(*[v for k, v in values.items() if k not in keywords],
+                          **{k: v for k, v in values.items() if k in keywords})  # fmt: skip
+
+        try:
+            return run()
+        except IndexError:  # an index that is a number of the graph: any one will do
+            values = {k: 0 if isinstance(v, tessera.SymInt) else v for k, v in values.items()}
+            return run()
 
     # --- prim ---
 
@@ -288,10 +341,9 @@ class Scripts:
 
     _prim_requires_grad = _prim_is_sparse = _prim_is_quantized = _prim_is_mkldnn = _prim_is_cuda
 
-    def _prim_If(self, node, args):
-        blocks = list(node.blocks())
+    def _if(self, blocks, args):
         pred = read(args[0])
-        raising = [any(n.kind() == "prim::RaiseException" for n in b.nodes()) for b in blocks]
+        raising = [any(n.kind() == "prim::RaiseException" for n, _ in b.nodes) for b in blocks]
         if isinstance(pred, Value) and any(raising) and not all(raising):
             pred = raising[1]
         if not isinstance(pred, Value):
@@ -324,10 +376,8 @@ class Scripts:
     def _alone(self, values):
         return values[0] if len(values) == 1 else values
 
-    def _prim_Loop(self, node, args):
-        (body,) = node.blocks()
-        names = [v.debugName() for v in body.inputs()]
-        count, going, *carried = args
+    def _loop(self, body, args):
+        names, (count, going, *carried) = body.inputs, args
         count, going = read(count), read(going)
         if not isinstance(count, Value) and not isinstance(going, Value) and (count <= _LONGEST or _while(count)):
             return self._unrolled(body, names, count, going, carried)
@@ -337,7 +387,7 @@ class Scripts:
         def write(graph, step, states):
             inner = self.inside(graph)
             self.env[names[0]] = step
-            step.val = None
+            step.val = self.mode.shape_env.create_unbacked_symint()
             for name, state, old in zip(names[1:], states, carried):
                 self.env[name] = Cell(state) if isinstance(old, Cell) else state
             go_on, *after = inner.block(body)
@@ -391,10 +441,10 @@ class Scripts:
 
     def _aten_item(self, x):
         value = x.read()
-        with self.mode:
-            val = tessera.ops.aten.item.default(value.val)
-        made = self.graph.Identity(value)
-        made.val = val
+        made = self.graph.Identity(value if value.shape == () else self.graph.reshape(value, []))
+        if value.dtype in (INT64, FLOAT):
+            with self.mode:
+                made.val = tessera.ops.aten.item.default(value.val)
         return made
 
     def _aten_tensor(self, data, *rest):
@@ -459,7 +509,7 @@ def write(translator, model, args, kwargs, input_names, dynamic_axes):
 
     for v, value in zip(inputs, given):
         env[v.debugName()] = entered(v.debugName(), value)
-    results = Scripts(translator, graph, mode, env, {}).block(script)
+    results = Scripts(translator, graph, mode, env, {}).block(_tree(script))
     _model.outputs_of(graph, [v for v in _leaves(read(results)) if v is not None])
     return axes
 

@@ -315,7 +315,7 @@ def _upsample(mode, exact=False, antialias=False):
         if antialias:
             if b.opset < 18:
                 raise NotImplementedError(f"interpolate with antialias needs opset_version 18, not {b.opset}")
-            attrs["antialias"] = 1
+            attrs["antialias"] = attrs["exclude_outside"] = 1
         return _resize(b, x, output_size, factors or None, **attrs)
 
     translate.takes_all = True
