@@ -150,5 +150,3 @@ def _evaluator(script, graph):
             return graph.op(name, *inputs, outputs=count, domain=domain, **attributes)
 
     return Writer()
-
-

@@ -19,7 +19,9 @@ class ExportableModule(tessera.nn.Module):
 
     def example_arguments(self):
         """(args, kwargs) of an example call; kwargs may be None."""
-        raise NotImplementedError(f"{type(self).__name__}.example_arguments: expected (args, kwargs) of an example call")
+        raise NotImplementedError(
+            f"{type(self).__name__}.example_arguments: expected (args, kwargs) of an example call"
+        )
 
     def dynamic_shapes(self):
         """Sizes that may differ, as of tessera.onnx.export(); None: no size."""
@@ -61,7 +63,9 @@ class ExportOptions:
         for name, value in (("fake_context", fake_context), ("onnx_registry", onnx_registry),
                             ("diagnostic_options", diagnostic_options)):  # fmt: skip
             if value is not None:
-                raise NotImplementedError(f"ExportOptions: {name} is of an exporter that there is no more; leave it out")
+                raise NotImplementedError(
+                    f"ExportOptions: {name} is of an exporter that there is no more; leave it out"
+                )
         self.dynamic_shapes = dynamic_shapes
 
 

@@ -50,7 +50,9 @@ def export(
     if export_modules_as_functions:
         raise RuntimeError("export: export_modules_as_functions is not supported; modules become nodes of one graph")
     if operator_export_type.name != "ONNX":
-        raise ValueError(f"export: operator_export_type: only OperatorExportTypes.ONNX works, got {operator_export_type}")
+        raise ValueError(
+            f"export: operator_export_type: only OperatorExportTypes.ONNX works, got {operator_export_type}"
+        )
     if isinstance(args, tessera.Tensor):
         args = (args,)
     if not isinstance(args, (tuple, list)):
@@ -95,7 +97,10 @@ def export(
         tessera.export.save(program.exported_program, _path(artifacts_dir, "onnx_export", ".pt2"))
     if profile:
         with open(_path(artifacts_dir, "onnx_export", "_profile.md"), "w") as file:
-            file.write(f"# Times of an export\n\n| step | seconds |\n|---|---|\n| all | {time.perf_counter() - started:.3f} |\n")
+            file.write(
+                "# Times of an export\n\n| step | seconds |\n|---|---|\n"
+                f"| all | {time.perf_counter() - started:.3f} |\n"
+            )
             for step, seconds in program._times.items():
                 file.write(f"| {step} | {seconds:.3f} |\n")
     found = None
@@ -114,7 +119,9 @@ def export(
 
 def _write(program, f, export_params, keep, external_data):
     if f is not None:
-        program.save(f, include_initializers=export_params, keep_initializers_as_inputs=keep, external_data=external_data)
+        program.save(
+            f, include_initializers=export_params, keep_initializers_as_inputs=keep, external_data=external_data
+        )
 
 
 def _path(folder, name, ending):
@@ -131,13 +138,16 @@ def _report(folder, program, error, model, found=None):
         lines += ["| operator | calls |", "|---|---|"]
         lines += [f"| {name} | {n} |" for name, n in sorted(program._translated.items())]
         for info in found or ():
-            lines.append(f"\nVerified `{info.name}`: largest difference {info.max_abs_diff}, relative {info.max_rel_diff}")
+            lines.append(
+                f"\nVerified `{info.name}`: largest difference {info.max_abs_diff}, relative {info.max_rel_diff}"
+            )
         lines += ["", "```", str(program.exported_program), "```"]
     with open(_path(folder, "onnx_export", "_failure.md" if error else "_success.md"), "w") as file:
         file.write("\n".join(lines) + "\n")
 
 
 # --- from exported programs ---
+
 
 def named_sizes(spec):
     """dynamic_shapes with Dims in place of texts."""
@@ -190,8 +200,8 @@ def _symbol_names(spec, value, names):
             _symbol_names(s, v, names)
 
 
-def _of_programs(model, args, kwargs, input_names, output_names, opset, dynamic_shapes, dynamic_axes, table, custom_opsets,
-                 optimize, say):  # fmt: skip
+def _of_programs(model, args, kwargs, input_names, output_names, opset, dynamic_shapes, dynamic_axes, table,
+                 custom_opsets, optimize, say):  # fmt: skip
     times, now = {}, time.perf_counter()
     program = model
     if not isinstance(model, tessera.export.ExportedProgram):
@@ -203,7 +213,9 @@ def _of_programs(model, args, kwargs, input_names, output_names, opset, dynamic_
             dynamic_shapes = shapes_of_axes(dynamic_axes, input_names, _parameter_names(model, args, kwargs))
         say("Obtain model graph with torch.export...")
         with in_export():
-            program = tessera.export.export(model, args, kwargs, dynamic_shapes=named_sizes(dynamic_shapes), strict=False)
+            program = tessera.export.export(
+                model, args, kwargs, dynamic_shapes=named_sizes(dynamic_shapes), strict=False
+            )
         say("Obtain model graph with torch.export... done")
     times["torch.export"], now = time.perf_counter() - now, time.perf_counter()
     say("Translate the graph into ONNX...")
@@ -293,7 +305,10 @@ def translated(program, opset, table=None, custom_opsets=None):
 
 def _user_names(model, program, input_names, output_names):
     """Gives inputs and results the names that the user wants."""
-    for wanted, values, what in ((input_names, model.graph.inputs, "inputs"), (output_names, model.graph.outputs, "results")):
+    for wanted, values, what in (
+        (input_names, model.graph.inputs, "inputs"),
+        (output_names, model.graph.outputs, "results"),
+    ):
         if wanted is None:
             continue
         wanted = [wanted] if isinstance(wanted, str) else list(wanted)
@@ -305,6 +320,7 @@ def _user_names(model, program, input_names, output_names):
 
 # --- from traced and scripted graphs ---
 
+
 def _of_scripts(model, args, kwargs, scripted, input_names, output_names, opset, dynamic_axes, training, optimize,
                 custom_opsets):  # fmt: skip
     from tessera.onnx import _script
@@ -312,7 +328,11 @@ def _of_scripts(model, args, kwargs, scripted, input_names, output_names, opset,
     from tessera.onnx.utils import select_model_mode_for_export
 
     now = time.perf_counter()
-    mode = select_model_mode_for_export(model, training) if isinstance(model, tessera.nn.Module) else contextlib.nullcontext()
+    mode = (
+        select_model_mode_for_export(model, training)
+        if isinstance(model, tessera.nn.Module)
+        else contextlib.nullcontext()
+    )
     with mode, in_export():
         source = None
         if not scripted:
@@ -320,7 +340,9 @@ def _of_scripts(model, args, kwargs, scripted, input_names, output_names, opset,
                 # A trace fixes sizes; the graph that export() makes does not.
                 shapes = shapes_of_axes(dynamic_axes, input_names, _parameter_names(model, args, kwargs))
                 try:
-                    source = tessera.export.export(model, args, kwargs, dynamic_shapes=named_sizes(shapes), strict=False)
+                    source = tessera.export.export(
+                        model, args, kwargs, dynamic_shapes=named_sizes(shapes), strict=False
+                    )
                 except (RuntimeError, ValueError, NotImplementedError) as error:
                     import warnings
 
@@ -362,5 +384,3 @@ def _traced_with_names(model, args, kwargs):
             return self.module(*given[:n], **dict(zip(names, given[n:])))
 
     return tessera.jit.trace(Positional(), (*args, *kwargs.values()), check_trace=False, strict=False)
-
-

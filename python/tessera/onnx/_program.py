@@ -23,7 +23,8 @@ def package(name, wanted_by):
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"{wanted_by} needs the package {name}: No module named {error.name!r}. Install it with 'pip install {name}'.",
+            f"{wanted_by} needs the package {name}: No module named {error.name!r}. "
+            f"Install it with 'pip install {name}'.",
             name=error.name,
         ) from None
 
@@ -57,7 +58,9 @@ class ONNXProgram:
         graph = self.model.graph
         lines = ["ONNXProgram(", "    model="]
         lines += [f"        opset {v.domain or 'ai.onnx'} {v.version}" for v in self.model.opset_import]
-        lines += [f"        input  {_shown(v)}" for v in graph.input] + [f"        output {_shown(v)}" for v in graph.output]
+        lines += [f"        input  {_shown(v)}" for v in graph.input] + [
+            f"        output {_shown(v)}" for v in graph.output
+        ]
         lines += [f"        {', '.join(n.output)} = {n.op_type}({', '.join(n.input)})" for n in graph.node]
         return "\n".join(
             [*lines, "    exported_program=", *("        " + t for t in str(self.exported_program).splitlines()), ")"]
@@ -278,7 +281,9 @@ def _array(value, info):
         try:
             return value.numpy()
         except TypeError as error:
-            raise OnnxExporterError(f"input {info.name!r}: onnxruntime takes arrays of NumPy, which has no {value.dtype}") from error
+            raise OnnxExporterError(
+                f"input {info.name!r}: onnxruntime takes arrays of NumPy, which has no {value.dtype}"
+            ) from error
     import numpy
 
     code = info.type.tensor_type.elem_type
@@ -286,8 +291,7 @@ def _array(value, info):
 
 
 def _results(arrays):
-    return tuple(tessera.tensor(a) if not hasattr(a, "dtype") else tessera.from_numpy(a.copy() if a.ndim else a.reshape(1)).reshape(a.shape)
-                 for a in arrays)  # fmt: skip
+    return tuple(tessera.from_numpy(a.reshape(-1).copy()).reshape(a.shape) for a in arrays)
 
 
 def _shown(info):

@@ -17,7 +17,8 @@ from tessera.onnx._types import FLOAT, INT64
 from tessera.onnx.errors import OnnxExporterError
 
 _DTYPES = (
-    "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 qint32 bfloat16"
+    "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool "
+    "qint8 quint8 qint32 bfloat16"
 ).split()  # as TorchScript numbers them
 _LONGEST = 1024  # rounds of a loop of a known count that are written one after the other
 
@@ -430,7 +431,9 @@ class Scripts:
         return x.read().rank
 
     def _aten_numel(self, x):
-        return math.prod(x.read().shape) if all(isinstance(s, int) for s in x.read().shape) else self.graph.Size(x.read())
+        return (
+            math.prod(x.read().shape) if all(isinstance(s, int) for s in x.read().shape) else self.graph.Size(x.read())
+        )
 
     def _aten_is_floating_point(self, x):
         return x.read().dtype.is_floating_point
@@ -520,5 +523,3 @@ def _leaves(tree):
     if isinstance(tree, (list, tuple)):
         return [v for t in tree for v in _leaves(t)]
     return [tree]
-
-

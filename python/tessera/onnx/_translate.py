@@ -82,6 +82,7 @@ def _first(tree):
 
 # --- what writes to a view means for what it is a view of ---
 
+
 def _reshaped_back(b, base, piece, named, i):
     return b.op("Reshape", piece, b.cached("Shape", base))
 

@@ -23,7 +23,9 @@ def register_custom_op_symbolic(symbolic_name, symbolic_fn, opset_version):
     if not isinstance(opset_version, int) or opset_version < 1:
         raise ValueError(f"register_custom_op_symbolic: opset_version: expected a number from 1, got {opset_version!r}")
     if not callable(symbolic_fn):
-        raise TypeError(f"register_custom_op_symbolic: symbolic_fn: expected a function, got {type(symbolic_fn).__name__}")
+        raise TypeError(
+            f"register_custom_op_symbolic: symbolic_fn: expected a function, got {type(symbolic_fn).__name__}"
+        )
     _custom.register(_plain_name(symbolic_name), symbolic_fn, opset_version)
 
 

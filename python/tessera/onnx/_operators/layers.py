@@ -26,6 +26,7 @@ def batched(b, x, n, f):
 
 # --- convolutions ---
 
+
 def _conv(b, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     n = weight.rank - 2
     kernel = [b.dim(weight, i + 2) for i in range(n)]
@@ -65,10 +66,12 @@ convolution.takes_all = True
 @aten("conv_transpose1d conv_transpose2d conv_transpose3d")
 def conv_transpose(b, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     return batched(b, input, weight.rank - 2,
-                   lambda x: _conv(b, x, weight, bias, stride, padding, dilation, True, output_padding, groups))  # fmt: skip
+                   lambda x: _conv(b, x, weight, bias, stride, padding, dilation, True, output_padding,
+                                   groups))  # fmt: skip
 
 
 # --- norms ---
+
 
 def _columns(b, v, x, number):
     """A weight of channels, or one number for each of them."""
@@ -184,6 +187,7 @@ TABLE["aten::softmin"] = lambda b, self, dim, dtype=None: _softmax("Softmax")(b,
 
 # --- pools ---
 
+
 def _pool(b, op, x, n, kernel, stride, padding, ceil_mode, outputs=1, **attrs):
     kernel = many(kernel, n)
     stride = many(stride, n) if stride else kernel
@@ -274,7 +278,7 @@ for _n in (1, 2, 3):
 @aten("max_unpool2d max_unpool3d")
 def max_unpool(b, self, indices, output_size, stride=None, padding=None):
     n = len(output_size)
-    *lead, = b.dims(self)[:-n]
+    (*lead,) = b.dims(self)[:-n]
     total = math.prod(output_size)
     zeros = b.full([*lead, total], 0, self.dtype)
     flat = lambda x: b.op("Reshape", x, b.ints([*lead, -1]))  # noqa: E731
@@ -283,6 +287,7 @@ def max_unpool(b, self, indices, output_size, stride=None, padding=None):
 
 
 # --- resampling ---
+
 
 def _resize(b, x, output_size, scales, **attrs):
     n = x.rank - 2
@@ -303,7 +308,9 @@ def _resize(b, x, output_size, scales, **attrs):
 def _upsample(mode, exact=False, antialias=False):
     def translate(b, input=None, output_size=None, align_corners=False, scale_factors=None, self=None, **scales):
         x = self if input is None else input
-        factors = scale_factors or [scales.get(k) for k in ("scales", "scales_d", "scales_h", "scales_w") if k in scales]
+        factors = scale_factors or [
+            scales.get(k) for k in ("scales", "scales_d", "scales_h", "scales_w") if k in scales
+        ]
         attrs = {"mode": mode}
         if mode == "nearest":
             attrs["coordinate_transformation_mode"] = "half_pixel" if exact else "asymmetric"
@@ -331,6 +338,7 @@ TABLE["aten::upsample_bicubic2d"] = _upsample("cubic")
 TABLE["aten::_upsample_bilinear2d_aa"] = _upsample("linear", antialias=True)
 TABLE["aten::_upsample_bicubic2d_aa"] = _upsample("cubic", antialias=True)
 
+
 @aten("_resample")
 def resample(b, self, output_size, steps, mode, align_corners):
     """This library's own operator: mode nearest, nearest-exact, linear, cubic, the last two with antialiasing."""
@@ -348,7 +356,8 @@ def grid_sampler(b, input, grid, interpolation_mode=0, padding_mode=0, align_cor
         raise NotImplementedError(f"grid_sample of {input.rank - 2} dimensions needs opset_version "
                                   f"{16 if input.rank == 4 else 20}, not {b.opset}")  # fmt: skip
     return b.op("GridSample", input, grid, mode=_SAMPLES[interpolation_mode][b.opset >= 20],
-                padding_mode=("zeros", "border", "reflection")[padding_mode], align_corners=int(bool(align_corners)))  # fmt: skip
+                padding_mode=("zeros", "border", "reflection")[padding_mode],
+                align_corners=int(bool(align_corners)))  # fmt: skip
 
 
 @aten("affine_grid_generator")
@@ -372,12 +381,15 @@ def _place(i, n, align_corners):
 
 # --- quantization ---
 
+
 @aten("fake_quantize_per_tensor_affine fake_quantize_per_channel_affine")
 def fake_quantize(b, self, scale, zero_point, quant_min, quant_max, axis=None):
     limits = {(-128, 127): tessera.int8, (0, 255): tessera.uint8, (0, 127): tessera.uint8, (-127, 127): tessera.int8}
     kind = limits.get((quant_min, quant_max))
     if kind is None:
-        raise NotImplementedError(f"fake_quantize to the range from {quant_min} to {quant_max}; ONNX has int8 and uint8")
+        raise NotImplementedError(
+            f"fake_quantize to the range from {quant_min} to {quant_max}; ONNX has int8 and uint8"
+        )
     zero = b.to(zero_point, kind) if isinstance(zero_point, Value) else b.value(int(zero_point), kind)
     scale = b.to(scale, self.dtype) if isinstance(scale, Value) else b.value(float(scale), self.dtype)
     made = b.op("QuantizeLinear", self, scale, zero, axis=axis, dtype=kind)

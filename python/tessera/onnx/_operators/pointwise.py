@@ -74,7 +74,8 @@ for _name in "exp2 expm1 erfc log1p sinc".split():
 
 _IDENTITIES = (
     "clone contiguous detach alias lift lift_fresh lift_fresh_copy positive view_as_real_copy dropout feature_dropout "
-    "alpha_dropout feature_alpha_dropout detach_copy alias_copy conj resolve_conj resolve_neg _conj_physical conj_physical "
+    "alpha_dropout feature_alpha_dropout detach_copy alias_copy conj resolve_conj resolve_neg "
+    "_conj_physical conj_physical "
     "real requires_grad_"
 )
 
@@ -101,6 +102,7 @@ def native_dropout(b, input, p, train=False):
 
 
 # --- parameters beside the tensor ---
+
 
 @aten("round special_round")
 def round_(b, self, decimals=0):
@@ -261,6 +263,7 @@ def signbit(b, self):
 
 
 # --- two tensors ---
+
 
 def _scaled(b, other, alpha, dtype):
     if not isinstance(alpha, Value) and alpha == 1:
@@ -442,7 +445,9 @@ _OF_TWO = {
     "copysign": lambda b, x, y: b.Where(b.Less(y, 0), -b.Abs(x), b.Abs(x)),
 }
 TABLE.update({"aten::" + n: lambda b, self, other, f=f: f(b, *work(b, self, other)) for n, f in _OF_TWO.items()})
-TABLE["aten::heaviside"] = lambda b, self, values: b.Where(b.Equal(self, 0), values, b.to(b.Greater(self, 0), self.dtype))
+TABLE["aten::heaviside"] = lambda b, self, values: b.Where(
+    b.Equal(self, 0), values, b.to(b.Greater(self, 0), self.dtype)
+)
 TABLE["aten::__rpow__"] = lambda b, self, other: pow_(b, other, self)
 TABLE["aten::__rsub__"] = lambda b, self, other: rsub(b, self, other)
 TABLE["aten::special_xlogy"] = TABLE["aten::xlogy"]
@@ -495,6 +500,7 @@ def isclose(b, self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 # --- copies into other dtypes ---
 
+
 @aten("to _to_copy")
 def to(b, self, *_, **kwargs):
     dtype = kwargs.get("dtype")
@@ -531,9 +537,12 @@ for _kind, _dtype in (("float", FLOAT), ("int", tessera.int32), ("long", INT64),
 
 # --- tensors out of nothing ---
 
+
 def _made(b, sizes, number, dtype):
     dtype = b.out_dtype or dtype or FLOAT
-    return b.full(sizes, _fitted(number, dtype) if not isinstance(number, (Value, bool)) else b.to(number, dtype), dtype)
+    return b.full(
+        sizes, _fitted(number, dtype) if not isinstance(number, (Value, bool)) else b.to(number, dtype), dtype
+    )
 
 
 def _fill_sizes(number):
@@ -640,6 +649,7 @@ def zero(b, self):
 
 # --- random numbers: those of the runtime ---
 
+
 def _random(op, like):
     def translate(b, *, dtype=None, self=None, size=None, **_):
         dtype = b.out_dtype or dtype or (self.dtype if like else FLOAT)
@@ -681,7 +691,9 @@ def bernoulli(b, self, p=None, generator=None):
 @aten("multinomial")
 def multinomial(b, self, num_samples, replacement=False, generator=None):
     if not replacement and num_samples != 1:
-        raise NotImplementedError("multinomial without replacement of more than one sample: ONNX draws with replacement")
+        raise NotImplementedError(
+            "multinomial without replacement of more than one sample: ONNX draws with replacement"
+        )
     logs = b.Log(self if self.rank == 2 else b.unsqueeze(self, 0))
     drawn = b.to(b.op("Multinomial", logs, dtype=tessera.int32, sample_size=num_samples), INT64)
     return drawn if self.rank == 2 else b.squeeze(drawn, 0)

@@ -27,6 +27,7 @@ def _sums(op):
 
 rows("sum=ReduceSum mean=ReduceMean prod=ReduceProd", _sums)
 for _name, _of in (("nansum", "sum"), ("nanmean", "mean")):
+
     def _no_nan(b, self, dim=None, keepdim=False, dtype=None, of=_of):
         (x,) = work(b, self)
         held = b.Where(b.IsNaN(x), 0, x)
@@ -131,7 +132,9 @@ def moments(b, self, dim, correction, keepdim):
     var = b.reduce("ReduceMean", off * off, axes, keepdim)
     if correction:
         n = count(b, self, dim)
-        factor = n / (n - correction) if isinstance(n, Value) else (n / (n - correction) if n != correction else math.nan)
+        factor = (
+            n / (n - correction) if isinstance(n, Value) else (n / (n - correction) if n != correction else math.nan)
+        )
         var = var * factor
     return var, kept if keepdim else b.reduce("ReduceMean", self, axes, False)
 
@@ -242,6 +245,7 @@ def trace(b, self):
 
 # --- sorting ---
 
+
 def top(b, self, k, dim, largest, in_order=True):
     x = b.to(self, tessera.int32) if self.dtype == BOOL else self
     if x.shape == ():
@@ -291,6 +295,7 @@ def median(b, self, dim=None, keepdim=False):
 
 
 # --- products ---
+
 
 def _product(b, self, mat2):
     return b.MatMul(*work(b, self, mat2))
@@ -437,9 +442,8 @@ def norm_free(b, x, p, axes, keepdim):
     if p == math.inf:
         return b.reduce("ReduceMax", b.Abs(x), axes, keepdim)
     x = b.Abs(x)
-    return b.reduce("ReduceSum", x, axes, keepdim) if p == 1 else b.reduce("ReduceSum", x ** float(p), axes, keepdim) ** (
-        1 / float(p)
-    )  # fmt: skip
+    total = b.reduce("ReduceSum", x if p == 1 else x ** float(p), axes, keepdim)
+    return total if p == 1 else total ** (1 / float(p))
 
 
 @aten("cdist _cdist_forward")
@@ -458,6 +462,7 @@ def inverse(b, A=None, self=None):
 
 
 # --- losses ---
+
 
 def reduced(b, x, reduction):
     if reduction == 0:
@@ -524,7 +529,9 @@ _WAYS = {0: "none", 1: "mean", 2: "sum"}
 def nll_loss(b, self, target, weight=None, reduction=1, ignore_index=-100):
     if self.rank == 1:
         self, target = b.unsqueeze(self, 0), b.unsqueeze(target, 0)
-    made = b.op("NegativeLogLikelihoodLoss", self, target, weight, reduction=_WAYS[reduction], ignore_index=ignore_index)
+    made = b.op(
+        "NegativeLogLikelihoodLoss", self, target, weight, reduction=_WAYS[reduction], ignore_index=ignore_index
+    )
     return made
 
 

@@ -125,6 +125,7 @@ def math_attention(b, query, key, value, attn_mask=None, dropout_p=0.0, is_causa
 
 # --- the operators of torch.onnx.ops ---
 
+
 @aten("RotaryEmbedding", namespace="onnx")
 def rotary_embedding(b, X, cos_cache, sin_cache, position_ids=None, interleaved=False, num_heads=0,
                      rotary_embedding_dim=0):  # fmt: skip

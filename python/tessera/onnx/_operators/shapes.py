@@ -40,7 +40,10 @@ def flatten(b, self, start_dim=0, end_dim=-1):
     sizes = b.dims(self)
     inner = sizes[first : last + 1]
     if any(isinstance(s, Value) for s in inner):
-        if any(isinstance(s, Value) for s in sizes[:first] + sizes[last + 1 :]) or 0 in sizes[:first] + sizes[last + 1 :]:
+        if (
+            any(isinstance(s, Value) for s in sizes[:first] + sizes[last + 1 :])
+            or 0 in sizes[:first] + sizes[last + 1 :]
+        ):
             joined = b.reduce("ReduceProd", b.ints(inner), None)
         else:
             joined = -1
@@ -183,6 +186,7 @@ def repeat_interleave(b, self=None, repeats=None, dim=None, output_size=None):
 
 # --- joins ---
 
+
 @aten("cat concat concatenate")
 def cat(b, tensors, dim=0):
     out = b.out
@@ -241,6 +245,7 @@ def meshgrid(b, tensors, indexing="ij"):
 
 
 # --- pieces ---
+
 
 def _known(b, x, dim):
     n = b.dim(x, dim)
@@ -323,7 +328,11 @@ def _is(x, number):
 
 @aten("narrow narrow_copy")
 def narrow(b, self, dim, start, length):
-    end = start + length if isinstance(start, int) and isinstance(length, int) else b.to(start, INT64) + b.to(length, INT64)
+    end = (
+        start + length
+        if isinstance(start, int) and isinstance(length, int)
+        else b.to(start, INT64) + b.to(length, INT64)
+    )
     if isinstance(start, int) and start < 0 and isinstance(end, int) and end == 0:
         end = _END
     return b.slice(self, dim, start, end)
@@ -375,6 +384,7 @@ def select_scatter(b, self, src, dim, index):
 
 # --- order ---
 
+
 @aten("flip")
 def flip(b, self, dims):
     if not dims:
@@ -413,9 +423,8 @@ def roll(b, self, shifts, dims=()):
     if not dims:
         flat, shape = b.Reshape(self, [-1]), b.Shape(self)
         shift = shifts[0]
-        return b.Reshape(b.op("Concat", b.slice(flat, 0, -shift, _END), b.slice(flat, 0, 0, -shift), axis=0), shape) if (
-            shift
-        ) else self  # fmt: skip
+        turned = b.op("Concat", b.slice(flat, 0, -shift, _END), b.slice(flat, 0, 0, -shift), axis=0)
+        return b.Reshape(turned, shape) if shift else self
     for shift, dim in zip(shifts, dims):
         n = b.dim(self, dim)
         if isinstance(n, int) and isinstance(shift, int):
@@ -460,6 +469,7 @@ def _four(b, x, f):
 
 # --- triangles and diagonals ---
 
+
 def _triangle(upper):
     def translate(b, self, diagonal=0):
         x = b.to(self, tessera.int64) if self.dtype == BOOL else self
@@ -493,7 +503,9 @@ def _plain_constant(function):
     return translate
 
 
-for _name in "tril_indices triu_indices hann_window hamming_window blackman_window kaiser_window bartlett_window".split():
+for (
+    _name
+) in "tril_indices triu_indices hann_window hamming_window blackman_window kaiser_window bartlett_window".split():
     TABLE["aten::" + _name] = _plain_constant(lambda _f=_name, **kw: getattr(tessera, _f)(**kw))
 
 
@@ -534,6 +546,7 @@ def diag_embed(b, self, offset=0, dim1=-2, dim2=-1):
 
 
 # --- pads and windows ---
+
 
 def padded(b, self, pad, mode="constant", value=None):
     """F.pad's list (last dimension first) as ONNX's (begins, then ends)."""

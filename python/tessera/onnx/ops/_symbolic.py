@@ -23,8 +23,8 @@ def _packed(attrs, metadata):
         values = value if isinstance(value, (list, tuple)) else [value]
         kinds = {type(v) for v in values} - {bool, int}
         if len(kinds - {float}) > 1 or not all(isinstance(v, _PLAIN) for v in values):
-            raise ValueError(f"symbolic: attribute {key}: expected an int, float, bool or str or a list of one of them, "
-                             f"got {value!r}")  # fmt: skip
+            raise ValueError(f"symbolic: attribute {key}: expected an int, float, bool or str or a list of one of "
+                             f"them, got {value!r}")  # fmt: skip
     return json.dumps([dict(attrs or {}), dict(metadata or {})])
 
 
@@ -61,7 +61,9 @@ def _node(b, inputs, op_type, onnx_dtype=None, onnx_dtypes=None, shape=None, att
     if version is not None:
         known = b.model.domains.setdefault(domain, version)
         if known != version:
-            raise NotImplementedError(f"version {version} of the operators of {domain or 'ai.onnx'!r} in a model of {known}")
+            raise NotImplementedError(
+                f"version {version} of the operators of {domain or 'ai.onnx'!r} in a model of {known}"
+            )
     kinds = [onnx_dtype] if onnx_dtypes is None else list(onnx_dtypes)
     names = {k: attrs.pop(k) for k in ("dtype", "outputs", "domain", "op") if k in attrs}
     made = b.op(op_type, *inputs, outputs=len(kinds), domain=domain, **attrs)
