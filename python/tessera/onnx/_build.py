@@ -50,23 +50,22 @@ class Value:
         """The value's type, as symbolic functions of the older exporter ask for it."""
         return _ValueType(self)
 
-    def _with(op, swap=False):
-        def method(self, other):
-            if not isinstance(other, (Value, int, float)):
-                return NotImplemented
-            return self.graph.op(op, *((other, self) if swap else (self, other)), dtype=self.dtype)
-
-        return method
-
-    __add__, __radd__ = _with("Add"), _with("Add", True)
-    __sub__, __rsub__ = _with("Sub"), _with("Sub", True)
-    __mul__, __rmul__ = _with("Mul"), _with("Mul", True)
-    __truediv__, __rtruediv__ = _with("Div"), _with("Div", True)
-    __pow__ = _with("Pow")
-    del _with
-
     def __neg__(self):
         return self.graph.op("Neg", self)
+
+
+def _arithmetic(op, swap):
+    def method(self, other):
+        if not isinstance(other, (Value, int, float)):
+            return NotImplemented
+        return self.graph.op(op, *((other, self) if swap else (self, other)), dtype=self.dtype)
+
+    return method
+
+
+for _sign, _op in (("add", "Add"), ("sub", "Sub"), ("mul", "Mul"), ("truediv", "Div"), ("pow", "Pow")):
+    setattr(Value, f"__{_sign}__", _arithmetic(_op, False))
+    setattr(Value, f"__r{_sign}__", _arithmetic(_op, True))
 
 
 class _ValueType:

@@ -98,7 +98,8 @@ def export(
     if profile:
         with open(_path(artifacts_dir, "onnx_export", "_profile.md"), "w") as file:
             file.write(
-                f"# Times of an export\n\n| step | seconds |\n|---|---|\n| all | {time.perf_counter() - started:.3f} |\n"
+                "# Times of an export\n\n| step | seconds |\n|---|---|\n"
+                f"| all | {time.perf_counter() - started:.3f} |\n"
             )
             for step, seconds in program._times.items():
                 file.write(f"| {step} | {seconds:.3f} |\n")
@@ -199,8 +200,8 @@ def _symbol_names(spec, value, names):
             _symbol_names(s, v, names)
 
 
-def _of_programs(model, args, kwargs, input_names, output_names, opset, dynamic_shapes, dynamic_axes, table, custom_opsets,
-                 optimize, say):  # fmt: skip
+def _of_programs(model, args, kwargs, input_names, output_names, opset, dynamic_shapes, dynamic_axes, table,
+                 custom_opsets, optimize, say):  # fmt: skip
     times, now = {}, time.perf_counter()
     program = model
     if not isinstance(model, tessera.export.ExportedProgram):

@@ -129,6 +129,8 @@ def model_proto(model, axes=None, keep_initializers_as_inputs=False, optimize=Tr
 
 # --- passes over messages ---
 
+_OPTIONAL = frozenset("Attention LSTM GRU RNN MaxPool Dropout Unique".split())  # whose later results may be left out
+
 
 def _inner(node):
     return [a.g for a in node.attribute if a.g is not None]
@@ -150,6 +152,8 @@ def prune(graph):
     for node in reversed(graph.node):
         if alive.isdisjoint(node.output):
             continue
+        while node.op_type in _OPTIONAL and node.output[-1] not in alive:
+            node.output.pop()
         kept.append(node)
         alive.update(node.input)
         for g in _inner(node):

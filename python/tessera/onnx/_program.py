@@ -23,7 +23,8 @@ def package(name, wanted_by):
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"{wanted_by} needs the package {name}: No module named {error.name!r}. Install it with 'pip install {name}'.",
+            f"{wanted_by} needs the package {name}: No module named {error.name!r}. "
+            f"Install it with 'pip install {name}'.",
             name=error.name,
         ) from None
 
@@ -290,8 +291,7 @@ def _array(value, info):
 
 
 def _results(arrays):
-    return tuple(tessera.tensor(a) if not hasattr(a, "dtype") else tessera.from_numpy(a.copy() if a.ndim else a.reshape(1)).reshape(a.shape)
-                 for a in arrays)  # fmt: skip
+    return tuple(tessera.from_numpy(a.reshape(-1).copy()).reshape(a.shape) for a in arrays)
 
 
 def _shown(info):

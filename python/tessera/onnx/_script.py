@@ -17,7 +17,8 @@ from tessera.onnx._types import FLOAT, INT64
 from tessera.onnx.errors import OnnxExporterError
 
 _DTYPES = (
-    "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 qint32 bfloat16"
+    "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool "
+    "qint8 quint8 qint32 bfloat16"
 ).split()  # as TorchScript numbers them
 _LONGEST = 1024  # rounds of a loop of a known count that are written one after the other
 

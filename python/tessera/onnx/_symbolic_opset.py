@@ -16,8 +16,8 @@ def attach(module_name):
             found = _table.filled().get("aten::" + name)
             if found is not None:
                 return _function(name, found)
-        raise AttributeError(f"module '{module_name}' has no symbolic function '{name}': the table of translations has none "
-                             f"for aten::{name}")  # fmt: skip
+        raise AttributeError(f"module '{module_name}' has no symbolic function '{name}': the table of "
+                             f"translations has none for aten::{name}")  # fmt: skip
 
     def __dir__():
         return sorted({k.partition("::")[2] for k in _table.filled() if k.startswith("aten::")} | {"__name__"})

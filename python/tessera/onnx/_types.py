@@ -109,6 +109,6 @@ class _ScalarTypes:
         return bool(_ROWS[self][2])
 
 
-JitScalarType = enum.IntEnum(
+JitScalarType = enum.IntEnum(  # type: ignore[misc]
     "JitScalarType", {row[0]: i for i, row in enumerate(_ROWS)}, module=__name__, type=_ScalarTypes
 )

@@ -1,6 +1,6 @@
-"""Files of ONNX: the messages of the published schema (onnx.proto), as they are written in Protocol Buffers' wire format.
+"""Files of ONNX: the messages of the published schema (onnx.proto), in Protocol Buffers' wire format.
 
-A message is a Message: its type's name, and an attribute for each field that is set. What the fields are is in one table.
+A message is a Message: its type's name, and an attribute for each field that is set. The fields are in one table.
 """
 
 import struct
@@ -16,7 +16,8 @@ GraphProto: node=1 NodeProto*; name=2 str; initializer=5 TensorProto*; doc_strin
   output=12 ValueInfoProto*; value_info=13 ValueInfoProto*; metadata_props=16 StringStringEntryProto*
 NodeProto: input=1 str*; output=2 str*; name=3 str; op_type=4 str; attribute=5 AttributeProto*; doc_string=6 str;
   domain=7 str; overload=8 str; metadata_props=9 StringStringEntryProto*
-AttributeProto: name=1 str; f=2 float; i=3 int; s=4 bytes; t=5 TensorProto; g=6 GraphProto; floats=7 float*; ints=8 int*;
+AttributeProto: name=1 str; f=2 float; i=3 int; s=4 bytes; t=5 TensorProto; g=6 GraphProto; floats=7 float*;
+  ints=8 int*;
   strings=9 bytes*; tensors=10 TensorProto*; graphs=11 GraphProto*; doc_string=13 str; tp=14 TypeProto;
   type_protos=15 TypeProto*; type=20 int; ref_attr_name=21 str
 TensorProto: dims=1 int*; data_type=2 int; float_data=4 float*; int32_data=5 int*; string_data=6 bytes*;
@@ -49,7 +50,7 @@ _DEEPEST = 100  # messages in messages that a file may hold, as readers of this 
 
 
 class Message:
-    """A message of ONNX: `Message("NodeProto", op_type="Add", input=["a", "b"])`. Fields that are not set read as empty.
+    """A message of ONNX: `Message("NodeProto", op_type="Add", input=["a", "b"])`. Fields not set read as empty.
 
     Raises: AttributeError for a field that the type has not, TypeError for a type that there is not.
     """

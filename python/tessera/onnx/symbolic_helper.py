@@ -1,5 +1,5 @@
-"""What symbolic functions of the older exporter are written with: `function(g, *args)`, where `g.op("Add", x, y)` writes a
-node and `args` are values."""
+"""What symbolic functions of the older exporter use: `function(g, *args)`, where `g.op("Add", x, y)` writes
+a node and `args` are values."""
 
 import functools
 
@@ -101,8 +101,8 @@ def _parse_arg(value, desc, arg_name=None, node_name=None):
     constant, plain = _plain(value)
     if not constant:
         raise SymbolicValueError(
-            f"Failed to export a node: the argument {arg_name or ''} has to be a constant that is known when the model is "
-            f"exported, for the descriptor {desc!r}", value,
+            f"Failed to export a node: the argument {arg_name or ''} has to be a constant that is known when the model "
+            f"is exported, for the descriptor {desc!r}", value,
         )  # fmt: skip
     if plain is None:
         return None
@@ -135,8 +135,10 @@ def parse_args(*arg_descriptors):
         @functools.wraps(fn)
         def wrapper(g, *args, **kwargs):
             if len(args) > len(arg_descriptors):
-                raise OnnxExporterError(f"A mismatch between the number of arguments ({len(args)}) and their descriptors "
-                                        f"({len(arg_descriptors)}) was found at symbolic function '{fn.__name__}'.")  # fmt: skip
+                raise OnnxExporterError(
+                    f"A mismatch between the number of arguments ({len(args)}) and their descriptors "
+                    f"({len(arg_descriptors)}) was found at symbolic function '{fn.__name__}'."
+                )
             given = [_parse_arg(a, d, f"{i} of {fn.__name__}") for i, (a, d) in enumerate(zip(args, arg_descriptors))]
             return fn(g, *given, **kwargs)
 

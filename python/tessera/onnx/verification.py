@@ -28,7 +28,7 @@ class VerificationInfo:
 
     @classmethod
     def from_tensors(cls, name, expected, actual):
-        """Of a value of the program (tensor or number) and one of the file, which has to have its shape (ValueError)."""
+        """Of a value of the program (tensor or number) and one of the file, of the same shape (else ValueError)."""
         expected, actual = (
             v.detach() if isinstance(v, tessera.Tensor) else tessera.tensor(v) for v in (expected, actual)
         )

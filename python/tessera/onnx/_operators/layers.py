@@ -66,7 +66,8 @@ convolution.takes_all = True
 @aten("conv_transpose1d conv_transpose2d conv_transpose3d")
 def conv_transpose(b, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     return batched(b, input, weight.rank - 2,
-                   lambda x: _conv(b, x, weight, bias, stride, padding, dilation, True, output_padding, groups))  # fmt: skip
+                   lambda x: _conv(b, x, weight, bias, stride, padding, dilation, True, output_padding,
+                                   groups))  # fmt: skip
 
 
 # --- norms ---
@@ -355,7 +356,8 @@ def grid_sampler(b, input, grid, interpolation_mode=0, padding_mode=0, align_cor
         raise NotImplementedError(f"grid_sample of {input.rank - 2} dimensions needs opset_version "
                                   f"{16 if input.rank == 4 else 20}, not {b.opset}")  # fmt: skip
     return b.op("GridSample", input, grid, mode=_SAMPLES[interpolation_mode][b.opset >= 20],
-                padding_mode=("zeros", "border", "reflection")[padding_mode], align_corners=int(bool(align_corners)))  # fmt: skip
+                padding_mode=("zeros", "border", "reflection")[padding_mode],
+                align_corners=int(bool(align_corners)))  # fmt: skip
 
 
 @aten("affine_grid_generator")

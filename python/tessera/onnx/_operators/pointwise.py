@@ -74,7 +74,8 @@ for _name in "exp2 expm1 erfc log1p sinc".split():
 
 _IDENTITIES = (
     "clone contiguous detach alias lift lift_fresh lift_fresh_copy positive view_as_real_copy dropout feature_dropout "
-    "alpha_dropout feature_alpha_dropout detach_copy alias_copy conj resolve_conj resolve_neg _conj_physical conj_physical "
+    "alpha_dropout feature_alpha_dropout detach_copy alias_copy conj resolve_conj resolve_neg "
+    "_conj_physical conj_physical "
     "real requires_grad_"
 )
 

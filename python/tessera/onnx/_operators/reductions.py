@@ -442,9 +442,8 @@ def norm_free(b, x, p, axes, keepdim):
     if p == math.inf:
         return b.reduce("ReduceMax", b.Abs(x), axes, keepdim)
     x = b.Abs(x)
-    return b.reduce("ReduceSum", x, axes, keepdim) if p == 1 else b.reduce("ReduceSum", x ** float(p), axes, keepdim) ** (
-        1 / float(p)
-    )  # fmt: skip
+    total = b.reduce("ReduceSum", x if p == 1 else x ** float(p), axes, keepdim)
+    return total if p == 1 else total ** (1 / float(p))
 
 
 @aten("cdist _cdist_forward")

@@ -423,9 +423,8 @@ def roll(b, self, shifts, dims=()):
     if not dims:
         flat, shape = b.Reshape(self, [-1]), b.Shape(self)
         shift = shifts[0]
-        return b.Reshape(b.op("Concat", b.slice(flat, 0, -shift, _END), b.slice(flat, 0, 0, -shift), axis=0), shape) if (
-            shift
-        ) else self  # fmt: skip
+        turned = b.op("Concat", b.slice(flat, 0, -shift, _END), b.slice(flat, 0, 0, -shift), axis=0)
+        return b.Reshape(turned, shape) if shift else self
     for shift, dim in zip(shifts, dims):
         n = b.dim(self, dim)
         if isinstance(n, int) and isinstance(shift, int):

@@ -43,13 +43,13 @@ def attention(
     """Attention, as the operator of opset 23.
 
     Args:
-        Q, K, V: (batch, heads, length, width), or (batch, length, heads * width) with q_num_heads and kv_num_heads. Q may
-            have more heads than K and V, a multiple of theirs.
+        Q, K, V: (batch, heads, length, width), or (batch, length, heads * width) with q_num_heads and kv_num_heads. Q
+            may have more heads than K and V, a multiple of theirs.
         attn_mask: that fits (batch, heads, length of Q, length of K): bool (True: is looked at) or numbers to be added.
         past_key, past_value: (batch, heads, past length, width) that go before K and V.
         is_causal: whether each place sees what is up to it alone.
-        qk_matmul_output_mode: what the fourth result is: 0 the products, 1 these with the mask, 2 after softcap, 3 after
-            softmax.
+        qk_matmul_output_mode: what the fourth result is: 0 the products, 1 these with the mask, 2 after softcap, 3
+            after softmax.
         scale: of the products; None: 1 / sqrt(width).
         softcap: limit c of the products as c * tanh(products / c); 0: none.
         softmax_precision: number of a dtype of ONNX to compute softmax in.

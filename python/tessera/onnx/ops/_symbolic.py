@@ -23,8 +23,8 @@ def _packed(attrs, metadata):
         values = value if isinstance(value, (list, tuple)) else [value]
         kinds = {type(v) for v in values} - {bool, int}
         if len(kinds - {float}) > 1 or not all(isinstance(v, _PLAIN) for v in values):
-            raise ValueError(f"symbolic: attribute {key}: expected an int, float, bool or str or a list of one of them, "
-                             f"got {value!r}")  # fmt: skip
+            raise ValueError(f"symbolic: attribute {key}: expected an int, float, bool or str or a list of one of "
+                             f"them, got {value!r}")  # fmt: skip
     return json.dumps([dict(attrs or {}), dict(metadata or {})])
 
 
