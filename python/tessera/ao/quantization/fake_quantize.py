@@ -22,10 +22,14 @@ class FakeQuantizeBase(ABC, Module):
             self.register_buffer(switch, tessera.tensor([1], dtype=tessera.uint8))
 
     @abstractmethod
-    def forward(self, x): ...
+    def forward(self, x):
+        """What a module does with a tensor."""
+        raise NotImplementedError
 
     @abstractmethod
-    def calculate_qparams(self, **kwargs): ...
+    def calculate_qparams(self, **kwargs):
+        """(scale, zero point) of what was seen."""
+        raise NotImplementedError
 
     def enable_fake_quant(self, enabled=True):
         """Turns rounding on or off."""

@@ -20,7 +20,11 @@ class ObserverBase(ABC, Module):
         self.dtype, self.is_dynamic = dtype, is_dynamic
 
     @abstractmethod
-    def forward(self, x): ...
+    def forward(self, x):
+        """What a module does with a tensor."""
+        raise NotImplementedError
 
     @abstractmethod
-    def calculate_qparams(self, **kwargs): ...
+    def calculate_qparams(self, **kwargs):
+        """(scale, zero point) of what was seen."""
+        raise NotImplementedError

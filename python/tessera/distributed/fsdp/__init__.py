@@ -18,11 +18,7 @@ class FullyShardedDataParallel(_Module):
 
 
 class FSDPModule:
-    """What `fully_shard` makes of a module's class."""
-
-    def __new__(cls, *args, **kwargs):
-        _require("distributed.fsdp._shard", "FSDPModule()")
-        return super().__new__(cls)
+    """What the classes of modules that `fully_shard` has cut derive from."""
 
 
 def fully_shard(module, **options):

@@ -123,7 +123,7 @@ class DTensor(tessera.Tensor):
         spec, requires_grad = flatten_spec
         return _wrap(inner_tensors["_local_tensor"], spec, requires_grad)
 
-    def __repr__(self, *, tensor_contents=None):
+    def __repr__(self):
         spec = self._spec
         return f"DTensor(local_tensor={self._local_tensor}, device_mesh={spec.mesh}, placements={spec.placements})"
 

@@ -56,7 +56,7 @@ def _whole(tensor):
     return redistribute_local(tensor._local_tensor, spec.shape, spec.mesh, spec.placements, copies)
 
 
-def _alike(func, name, tensors, leaves):
+def _alike(func, name, tensors):
     """The spec that the results of an elementwise operator have if it works on parts; None if it has to see wholes."""
     first = next((t for t in tensors if t.dim()), tensors[0])
     spec = first._spec
@@ -73,7 +73,7 @@ def _alike(func, name, tensors, leaves):
     return spec
 
 
-def _in_parts(wrap, func, name, spec, tensors, leaves, structure, kind):
+def _in_parts(wrap, func, spec, tensors, leaves, structure, kind):
     local = [leaf._local_tensor if isinstance(leaf, kind) else leaf for leaf in leaves]
     args, kwargs = tree_unflatten(local, structure)
     out = func(*args, **kwargs)
@@ -157,7 +157,7 @@ def dispatch(kind, wrap, func, args, kwargs):
     name = func.overloadpacket.__name__
     if name in _MOVING and not kwargs and len(tensors) == 1:
         return _move(wrap, func, name, args[0], args, kwargs)
-    spec = _alike(func, name, tensors, leaves)
+    spec = _alike(func, name, tensors)
     written = _written(func, args, kwargs)
     if spec is None and written and isinstance(written[0], kind) and Tag.pointwise in func.tags:
         # In-place: the others come to where it lies, if they have its shape.
@@ -165,9 +165,9 @@ def dispatch(kind, wrap, func, args, kwargs):
         if all(t.shape == to.shape or not t.dim() for t in tensors) and not any(p.is_partial() for p in to.placements):
             leaves = [_brought(wrap, leaf, to) if isinstance(leaf, kind) and leaf.dim() else leaf for leaf in leaves]
             tensors = [leaf for leaf in leaves if isinstance(leaf, kind)]
-            spec = _alike(func, name, tensors, leaves)
+            spec = _alike(func, name, tensors)
     if spec is not None:
-        return _in_parts(wrap, func, name, spec, tensors, leaves, structure, kind)
+        return _in_parts(wrap, func, spec, tensors, leaves, structure, kind)
     return _as_wholes(wrap, func, tensors, args, kwargs, leaves, structure, kind)
 
 
