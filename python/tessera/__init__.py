@@ -19,6 +19,29 @@ from tessera.version import __version__
 
 # Modules that programs look for inside of the extension, and that are written in Python.
 _C.__path__ = [__path__[0] + "/_c_modules"]
+_C.__getattr__, _ = _attach(
+    _C.__name__,
+    {
+        "DisableTorchFunction": ":tessera.overrides",
+        "DisableTorchFunctionSubclass": ":tessera.overrides",
+        "DispatchKey": ":tessera._ops",
+        "DispatchKeySet": ":tessera._ops",
+        "_ExcludeDispatchKeyGuard": ":tessera._ops ExcludeKeys",
+        "_IncludeDispatchKeyGuard": ":tessera._ops IncludeKeys",
+        "FunctionSchema": ":tessera._ops",
+        "Future": ":tessera.futures",
+        "Graph": ":tessera._C._types",
+        "Node": ":tessera._C._types",
+        "PyTorchFileReader": ":tessera._archive_files",
+        "PyTorchFileWriter": ":tessera._archive_files",
+        "ScriptFunction": ":tessera.jit",
+        "ScriptModule": ":tessera.jit",
+        "Tag": ":tessera._ops",
+        "Type": ":tessera._C._types",
+        "Value": ":tessera._C._types",
+        "_TensorMeta": ":tessera._C._types",
+    },
+)
 
 # Types, dtypes, layouts and the functions that the extension defines.
 _core_names = [name for name in _C.__dict__ if not name.startswith("_") and type(_C.__dict__[name]) is not type(_sys)]
@@ -61,6 +84,7 @@ nan = _math.nan
 pi = _math.pi
 e = _math.e
 newaxis = None
+torch = _sys.modules[__name__]  # "torch.torch"
 legacy_contiguous_format = _C.contiguous_format
 
 # Public name -> module that defines it, loaded when the name is first used.
@@ -101,6 +125,13 @@ _lazy_names = {
     "manual_seed": "random",
     "no_grad": "autograd.grad_mode",
     "pca_lowrank": "_lowrank",
+    "PyTorchFileReader": "_archive_files",
+    "PyTorchFileWriter": "_archive_files",
+    "ScriptFunction": "jit",
+    "ScriptModule": "jit",
+    "Future": "futures",
+    "DisableTorchFunction": "overrides",
+    "DisableTorchFunctionSubclass": "overrides",
     "save": "serialization",
     "seed": "random",
     "set_default_device": "utils._device",

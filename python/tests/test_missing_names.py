@@ -131,6 +131,11 @@ ONLY_RAISE = {
     "tessera._serialization_tools.validate_hpu_device": NO_DEVICE,
     "tessera._tensor.reinforce": "documented as removed",
     "tessera._utils.ExceptionWrapper.reraise": "raises what it holds",
+    **{
+        f"tessera.ao.quantization.{name}": ABSTRACT
+        for cls in ("fake_quantize.FakeQuantizeBase", "observer.ObserverBase")
+        for name in (f"{cls}.forward", f"{cls}.calculate_qparams")
+    },
     "tessera.autograd.function.Function.__call__": CALLED,
     "tessera.autograd.function.Function.vmap": ABSTRACT,
     "tessera.func._custom._OneElement.mark_dirty": "documented: generated rules are for functions without mutation",
