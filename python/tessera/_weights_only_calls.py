@@ -151,8 +151,7 @@ def set_state(unpickler, target, state):
 
 def call_setstate(unpickler, target, state):
     """`__setstate__` of a class that the user allowed. Those of this package take the attributes as they are, so they
-    are checked; what a class computes itself and only writes for PyTorch's sake (`_computed`), its `__setstate__` leaves
-    out.
+    are checked; what they compute and only write for PyTorch's sake (`_computed`), they leave out themselves.
     """
     cls = type(target)
     if cls.__setstate__.__module__.partition(".")[0] in ("tessera", "torch") and type(state) is dict:
