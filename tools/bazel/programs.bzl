@@ -16,13 +16,16 @@ def static_program(name, linkopts = [], **kwargs):
     cc_binary(name = name, linkopts = linkopts + _JOIN_EQUAL + ["-Wl,-s"] + static, **kwargs)
     cc_binary(name = name + "_symbols", linkopts = linkopts + _JOIN_EQUAL + static, **kwargs)
 
+# Pointers of an extension to itself as bitmaps, which it reads before anything else of it runs: python/bindings/relocate.cc.
+_PACKED_POINTERS = ["-Wl,--pack-dyn-relocs=relr", "-Wl,--use-android-relr-tags", "-Wl,-u,tessera_relocate_extension", "-Wl,--init=tessera_relocate_extension"]
+
 def python_extension(name, deps = [], linkopts = [], **kwargs):
     """The extension module NAME of the interpreter @python, as a file NAME.cpython-3xx-....so; it exports PyInit_* alone. NAME is an alias of it."""
     cc_binary(
         name = name + EXT_SUFFIX,
         linkshared = True,
-        linkopts = linkopts + _JOIN_EQUAL + ["-Wl,-s", "-Wl,--wrap=__gxx_personality_v0", "-Wl,--version-script=$(location //tools/bazel:python_extension.lds)"],
-        deps = deps + ["//python/bindings:thread_end", "//tools/bazel:python_extension.lds", "@python//:headers"],
+        linkopts = linkopts + _JOIN_EQUAL + _PACKED_POINTERS + ["-Wl,-s", "-Wl,--wrap=__gxx_personality_v0", "-Wl,--version-script=$(location //tools/bazel:python_extension.lds)"],
+        deps = deps + ["//python/bindings:start_and_end", "//tools/bazel:python_extension.lds", "@python//:headers"],
         **kwargs
     )
     native.alias(name = name, actual = name + EXT_SUFFIX)
