@@ -24,7 +24,7 @@ def python_extension(name, deps = [], linkopts = [], **kwargs):
     cc_binary(
         name = name + EXT_SUFFIX,
         linkshared = True,
-        linkopts = linkopts + _JOIN_EQUAL + _PACKED_POINTERS + ["-Wl,-s", "-Wl,--wrap=__gxx_personality_v0", "-Wl,--version-script=$(location //tools/bazel:python_extension.lds)"],
+        linkopts = linkopts + _JOIN_EQUAL + _PACKED_POINTERS + ["-Wl,-O2", "-Wl,-s", "-Wl,--wrap=__gxx_personality_v0", "-Wl,--version-script=$(location //tools/bazel:python_extension.lds)"],
         deps = deps + ["//python/bindings:start_and_end", "//tools/bazel:python_extension.lds", "@python//:headers"],
         **kwargs
     )
