@@ -332,7 +332,7 @@ struct Function<R(All...)> {
       }
       (std::make_index_sequence<std::tuple_size_v<R>>());
     } else {
-      return text + schema_name<R>() + " _0";
+      return text + schema_name<R>();
     }
   }
 
