@@ -21,3 +21,81 @@ TEST(Frontend, ErrorsAreOfTheDocumentedClass) {
     FAIL();
   } catch (const c10::Error& e) { EXPECT_EQ(e.msg(), "value 2.5"); }
 }
+
+TEST(Frontend, TheSameSeedGivesTheSameStream) {
+  torch::manual_seed(3);
+  const auto first = torch::randn({4});
+  torch::manual_seed(3);
+  EXPECT_TRUE(torch::equal(first, torch::randn({4})));
+  auto own = torch::make_generator<torch::CPUGeneratorImpl>(3);
+  EXPECT_TRUE(torch::equal(first, torch::randn({4}, own)));
+}
+
+TEST(Frontend, Indexing) {
+  using namespace torch::indexing;
+  const auto t = torch::arange(24).view({2, 3, 4});
+  EXPECT_EQ(t.index({1, Slice(None, 2), "..."}).sizes(), torch::IntArrayRef({2, 4}));
+  EXPECT_EQ(t.index({t > 20}).sum().item<int64_t>(), 21 + 22 + 23);
+  auto grid = torch::zeros({2, 2});
+  grid.index_put_({Slice(), 1}, 5);
+  grid[0][0] = 3;
+  EXPECT_TRUE(torch::equal(grid, torch::tensor({{3.0, 5.0}, {0.0, 5.0}})));
+  EXPECT_THROW(t.index({5}), c10::IndexError);
+}
+
+struct Cube : torch::autograd::Function<Cube> {
+  static torch::Tensor forward(torch::autograd::AutogradContext* ctx, const torch::Tensor& x, int64_t power) {
+    ctx->save_for_backward({x});
+    ctx->saved_data["power"] = power;
+    return x.pow(power);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list grads) {
+    const int64_t power = ctx->saved_data["power"].toInt();
+    return {grads[0] * power * ctx->get_saved_variables()[0].pow(power - 1), torch::Tensor()};
+  }
+};
+
+TEST(Frontend, CustomFunctionsAreDifferentiableTwice) {
+  const auto x = torch::tensor({2.0}, torch::requires_grad());
+  const auto g = torch::autograd::grad({Cube::apply(x, 3)}, {x}, {}, true, true)[0];
+  EXPECT_EQ(g.item<float>(), 12);
+  EXPECT_EQ(torch::autograd::grad({g}, {x})[0].item<float>(), 12);
+}
+
+namespace {
+torch::Tensor shifted(const torch::Tensor& t, double by, std::optional<int64_t> times) {
+  return t + by * static_cast<double>(times.value_or(1));
+}
+void ten_times(const c10::OperatorHandle&, torch::jit::Stack* stack) {
+  const auto t = torch::jit::pop(*stack).toTensor();
+  torch::jit::push(*stack, t * 10);
+}
+}  // namespace
+TORCH_LIBRARY_IMPL(core_test, CPU, m) {  // before its operators
+  m.impl("shifted", &shifted);
+  m.impl("ten_times", torch::CppFunction::makeFromBoxedFunction<&ten_times>());
+}
+TORCH_LIBRARY(core_test, m) {
+  m.def("shifted(Tensor t, float by=0.5, *, int? times=None) -> Tensor");
+  m.def("ten_times(Tensor t) -> Tensor");
+  m.def("inferred", &shifted);
+}
+
+TEST(Frontend, OperatorsOfOnesOwn) {
+  const auto& dispatcher = c10::Dispatcher::singleton();
+  const auto op = dispatcher.findSchemaOrThrow("core_test::shifted", "");
+  EXPECT_EQ(c10::str(op.schema()), "core_test::shifted(Tensor t, float by=0.5, *, int? times=None) -> Tensor");
+  const auto t = torch::ones({2});
+  EXPECT_TRUE(torch::equal(op.typed<decltype(shifted)>().call(t, 2.0, 3), t + 6));
+  torch::jit::Stack stack{t, 1.0, torch::IValue()};
+  op.callBoxed(stack);
+  EXPECT_TRUE(torch::equal(stack.at(0).toTensor(), t + 1));
+  const auto boxed =
+      dispatcher.findSchemaOrThrow("core_test::ten_times", "").typed<torch::Tensor(const torch::Tensor&)>();
+  EXPECT_TRUE(torch::equal(boxed.call(t), t * 10));
+  EXPECT_THROW(boxed.call(t.to(torch::kMeta)), c10::NotImplementedError);
+  EXPECT_EQ(c10::str(dispatcher.findSchemaOrThrow("core_test::inferred", "").schema()),
+            "core_test::inferred(Tensor _0, float _1, int? _2) -> Tensor");
+  EXPECT_FALSE(dispatcher.findSchema({"core_test::absent", ""}).has_value());
+}

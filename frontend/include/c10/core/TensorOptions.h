@@ -121,12 +121,12 @@ inline TensorOptions pinned_memory(bool on = true) { return TensorOptions().pinn
 
 inline std::ostream& operator<<(std::ostream& out, const TensorOptions& o) {
   auto mark = [&](bool given) { out << (given ? "" : " (default)"); };
-  auto flag = [](bool b) { return b ? "true" : "false"; };
+  out << std::boolalpha;  // and the stream stays so
   mark((out << "TensorOptions(dtype=" << o.dtype(), o.has_dtype()));
   mark((out << ", device=" << o.device(), o.has_device()));
   mark((out << ", layout=" << o.layout(), o.has_layout()));
-  mark((out << ", requires_grad=" << flag(o.requires_grad()), o.has_requires_grad()));
-  mark((out << ", pinned_memory=" << flag(o.pinned_memory()), o.has_pinned_memory()));
+  mark((out << ", requires_grad=" << o.requires_grad(), o.has_requires_grad()));
+  mark((out << ", pinned_memory=" << o.pinned_memory(), o.has_pinned_memory()));
   if (o.has_memory_format())
     out << ", memory_format=" << *o.memory_format_opt();
   else

@@ -332,7 +332,7 @@ struct Function<R(All...)> {
       }
       (std::make_index_sequence<std::tuple_size_v<R>>());
     } else {
-      return text + schema_name<R>() + " _0";
+      return text + schema_name<R>();
     }
   }
 
@@ -367,3 +367,20 @@ struct Function<R(All...)> {
 
 }  // namespace boxing
 }  // namespace c10
+
+namespace torch::jit {
+// The last elements of a stack.
+using c10::IValue;
+using Stack = std::vector<IValue>;
+template <class... T>
+void push(Stack& stack, T&&... values) {
+  (stack.emplace_back(std::forward<T>(values)), ...);
+}
+inline IValue pop(Stack& stack) {
+  IValue v = std::move(stack.back());
+  stack.pop_back();
+  return v;
+}
+inline void drop(Stack& stack, size_t n) { stack.resize(stack.size() - n); }
+inline IValue& peek(Stack& stack, size_t i, size_t n) { return *(stack.end() - static_cast<std::ptrdiff_t>(n - i)); }
+}  // namespace torch::jit
