@@ -1,5 +1,9 @@
 // The documented C++ names: functions of at::, methods of at::Tensor, torch::linalg::solve and so on, in the types of
 // the front end (//frontend). Each is an inline call of the op object.
+#include <algorithm>
+#include <map>
+#include <set>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -123,7 +127,9 @@ class Writer {
 
   bool takes_options() const { return options_ >= 0 && f_.form != Form::kOut; }
 
-  std::string function(const std::string& name) const { return all(absl::StrCat("inline ", result(), " ", name), false); }
+  std::string function(const std::string& name) const {
+    return all(absl::StrCat("inline ", result(), " ", name), false);
+  }
   std::string method(const std::string& name) const { return all(absl::StrCat("  ", result(), " ", name), true); }
 
  private:
@@ -236,6 +242,15 @@ std::string documented_name(const OpForm& f) {
   return absl::StrCat(cpp_identifier(f.schema.name), f.form == Form::kOut ? "_out" : "");
 }
 bool is_method(const OpForm& f) { return f.cpp_method || f.python_method; }
+// Where one overload is a method, all are.
+std::set<std::string> method_names(const std::vector<Family>& families) {
+  std::set<std::string> names;
+  for (const Family& family : families)
+    for (const auto& e : family.entries)
+      for (const OpForm& f : e->forms)
+        if (is_method(f)) names.insert(documented_name(f));
+  return names;
+}
 
 }  // namespace
 
@@ -252,11 +267,15 @@ std::string generate_frontend_objects(const std::vector<Family>& families) {
 }
 
 std::string generate_frontend_methods(const std::vector<Family>& families) {
+  const std::set<std::string> names = method_names(families);
   std::string text = file_comment("all tables") + "// The operators among the methods of at::Tensor.\n";
   for (const Family& family : families)
     for (const auto& e : family.entries)
       for (const OpForm& f : e->forms)
-        if (is_method(f) && Writer::supported(f)) text += Writer(f).method(documented_name(f));
+        if (Writer::supported(f) &&
+            (is_method(f) || (f.schema.find_argument("self") >= 0 && f.schema.arguments[0].type.is(TypeKind::kTensor) &&
+                              e->op.python_module().empty() && names.count(documented_name(f)))))
+          text += Writer(f).method(documented_name(f));
   return text;
 }
 

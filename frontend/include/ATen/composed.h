@@ -4,14 +4,14 @@
 #include "ATen/core/Tensor.h"
 
 // torch::special::erf and at::special_erf are at::erf.
-#define TESSERA_SPECIAL(name, function)                                                                      \
-  namespace torch::special {                                                                                 \
-  inline at::Tensor name(const at::Tensor& self) { return at::function(self); }                              \
+#define TESSERA_SPECIAL(name, function)                                                                            \
+  namespace torch::special {                                                                                       \
+  inline at::Tensor name(const at::Tensor& self) { return at::function(self); }                                    \
   inline at::Tensor& name##_out(at::Tensor& out, const at::Tensor& self) { return at::function##_out(out, self); } \
-  }                                                                                                          \
-  namespace at {                                                                                             \
-  inline Tensor special_##name(const Tensor& self) { return at::function(self); }                            \
-  inline Tensor& special_##name##_out(Tensor& out, const Tensor& self) { return at::function##_out(out, self); } \
+  }                                                                                                                \
+  namespace at {                                                                                                   \
+  inline Tensor special_##name(const Tensor& self) { return at::function(self); }                                  \
+  inline Tensor& special_##name##_out(Tensor& out, const Tensor& self) { return at::function##_out(out, self); }   \
   }
 TESSERA_SPECIAL(digamma, digamma)
 TESSERA_SPECIAL(psi, digamma)
@@ -26,11 +26,11 @@ TESSERA_SPECIAL(i0, i0)
 TESSERA_SPECIAL(log1p, log1p)
 TESSERA_SPECIAL(sinc, sinc)
 #undef TESSERA_SPECIAL
-#define TESSERA_SPECIAL(name, parameters, call) \
-  namespace torch::special {                    \
-  inline at::Tensor name parameters { return at::call; } \
-  }                                             \
-  namespace at {                                \
+#define TESSERA_SPECIAL(name, parameters, call)                \
+  namespace torch::special {                                   \
+  inline at::Tensor name parameters { return at::call; }       \
+  }                                                            \
+  namespace at {                                               \
   inline Tensor special_##name parameters { return at::call; } \
   }
 TESSERA_SPECIAL(gammainc, (const at::Tensor& self, const at::Tensor& other), igamma(self, other))

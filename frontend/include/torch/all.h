@@ -1,8 +1,15 @@
 #pragma once
 
+#include "ATen/Dispatch_v2.h"
+#include "ATen/OpMathType.h"
+#include "c10/util/SmallVector.h"
+#include "c10/util/accumulate.h"
+#include "c10/util/irange.h"
 #include "torch/autograd.h"
+#include "torch/cuda.h"
 #include "torch/types.h"
 #include "torch/utils.h"
+#include "torch/version.h"
 #if __has_include("torch/nn.h")
 #include "torch/nn.h"
 #endif

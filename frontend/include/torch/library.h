@@ -14,13 +14,28 @@ struct CompileTimeFunctionPointer {
 }  // namespace c10
 namespace at {
 enum class Tag {
-  core, data_dependent_output, dynamic_output_shape, generated, inplace_view, maybe_aliasing_or_mutating,
-  needs_contiguous_strides, needs_exact_strides, needs_fixed_stride_order, flexible_layout, nondeterministic_bitwise,
-  nondeterministic_seeded, pointwise, pt2_compliant_tag, view_copy, reduction, cudagraph_unsafe
+  core,
+  data_dependent_output,
+  dynamic_output_shape,
+  generated,
+  inplace_view,
+  maybe_aliasing_or_mutating,
+  needs_contiguous_strides,
+  needs_exact_strides,
+  needs_fixed_stride_order,
+  flexible_layout,
+  nondeterministic_bitwise,
+  nondeterministic_seeded,
+  pointwise,
+  pt2_compliant_tag,
+  view_copy,
+  reduction,
+  cudagraph_unsafe
 };
 }  // namespace at
 
-#define TORCH_FN_TYPE(f) ::c10::CompileTimeFunctionPointer<std::remove_pointer_t<std::remove_reference_t<decltype(f)>>, f>
+#define TORCH_FN_TYPE(f) \
+  ::c10::CompileTimeFunctionPointer<std::remove_pointer_t<std::remove_reference_t<decltype(f)>>, f>
 #define TORCH_FN(f) TORCH_FN_TYPE(f)()
 
 namespace torch {
@@ -29,9 +44,7 @@ namespace torch {
 class CppFunction {
  public:
   template <class F>
-  requires(!std::is_base_of_v<CppFunction, std::remove_cvref_t<F>>) CppFunction(F&& f) {
-    set(std::forward<F>(f));
-  }
+  requires(!std::is_base_of_v<CppFunction, std::remove_cvref_t<F>>) CppFunction(F&& f) { set(std::forward<F>(f)); }
   template <class F, F* f>
   CppFunction(c10::CompileTimeFunctionPointer<F, f>) {
     set(f);
@@ -54,8 +67,8 @@ class CppFunction {
   }
   template <class Functor>
   static CppFunction makeFromBoxedFunctor(std::unique_ptr<Functor> functor) {
-    return boxed([functor = std::shared_ptr<Functor>(std::move(functor))](
-                     const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
+    return boxed([functor = std::shared_ptr<Functor>(std::move(functor))](const c10::OperatorHandle& op,
+                                                                          c10::DispatchKeySet keys, c10::Stack* stack) {
       (*functor)(op, keys, stack);
     });
   }
@@ -80,10 +93,9 @@ class CppFunction {
     using Callable = std::decay_t<F>;
     using Calls = c10::boxing::Function<typename c10::boxing::signature<Callable>::type>;
     schema_ = &Calls::inferred_schema;
-    hold(Callable(std::forward<F>(f)), [](void* context, const tessera::OpHeader&, tessera::DispatchKeySet keys,
-                                          const tessera::Value* args, size_t n, tessera::Value* rets, size_t) {
-      Calls::call(*static_cast<Callable*>(context), keys, args, n, rets);
-    });
+    hold(Callable(std::forward<F>(f)),
+         [](void* context, const tessera::OpHeader&, tessera::DispatchKeySet keys, const tessera::Value* args, size_t n,
+            tessera::Value* rets, size_t) { Calls::call(*static_cast<Callable*>(context), keys, args, n, rets); });
   }
   template <class F>
   static CppFunction boxed(F f) {
@@ -121,8 +133,9 @@ CppFunction dispatch(c10::DispatchKey key, F&& f) {
 }
 template <class F>
 CppFunction dispatch(c10::DeviceType device, F&& f) {
-  return dispatch(static_cast<c10::DispatchKey>(tessera::backend_key(c10::detail::kDeviceTypes[static_cast<int>(device)])),
-                  std::forward<F>(f));
+  return dispatch(
+      static_cast<c10::DispatchKey>(tessera::backend_key(c10::detail::kDeviceTypes[static_cast<int>(device)])),
+      std::forward<F>(f));
 }
 inline c10::FunctionSchema schema(const char* text, c10::AliasAnalysisKind = c10::AliasAnalysisKind::FROM_SCHEMA,
                                   bool = false) {
@@ -144,8 +157,8 @@ class Library {
   Library& def(const std::string& text, const std::vector<at::Tag>& tags = {}) & { return def(text.c_str(), tags); }
   Library& def(c10::FunctionSchema s, const std::vector<at::Tag>& tags = {}) & { return def(c10::str(s), tags); }
   template <class F>
-  requires(!std::is_same_v<std::remove_cvref_t<F>, std::vector<at::Tag>>) Library& def(const char* text, F&& f,
-                                                                                      const std::vector<at::Tag>& tags = {}) & {
+  requires(!std::is_same_v<std::remove_cvref_t<F>, std::vector<at::Tag>>) Library& def(
+      const char* text, F&& f, const std::vector<at::Tag>& tags = {}) & {
     CppFunction kernel(std::forward<F>(f));
     const std::string whole = qualified(text);
     const bool is_schema = whole.find('(') != std::string::npos;
@@ -157,7 +170,8 @@ class Library {
     return *this;
   }
   template <class F>
-  requires(!std::is_same_v<std::remove_cvref_t<F>, std::vector<at::Tag>>) Library& def(const std::string& text, F&& f) & {
+  requires(!std::is_same_v<std::remove_cvref_t<F>, std::vector<at::Tag>>) Library& def(const std::string& text,
+                                                                                       F&& f) & {
     return def(text.c_str(), std::forward<F>(f));
   }
   template <class F>
@@ -199,7 +213,8 @@ class Library {
   std::string qualified(const std::string& text) const {
     const size_t colons = text.find("::"), end = text.find_first_of("(.");
     if (colons != std::string::npos && (end == std::string::npos || colons < end)) {
-      TORCH_CHECK(kind_ == IMPL || text.substr(0, colons) == ns_, "Explicitly provided namespace (", text.substr(0, colons),
+      TORCH_CHECK(kind_ == IMPL || text.substr(0, colons) == ns_, "Explicitly provided namespace (",
+                  text.substr(0, colons),
                   ") in schema string does not match namespace of enclosing TORCH_LIBRARY block (", ns_, ").");
       return text;
     }
@@ -207,11 +222,23 @@ class Library {
   }
   void define(tessera::FunctionSchema s, const std::vector<at::Tag>& tags) {
     TORCH_CHECK(kind_ != IMPL, "def(): operators are defined in TORCH_LIBRARY and TORCH_LIBRARY_FRAGMENT blocks");
-    static constexpr const char* kNames[] = {
-        "core", "data_dependent_output", "dynamic_output_shape", "generated", "inplace_view",
-        "maybe_aliasing_or_mutating", "needs_contiguous_strides", "needs_exact_strides", "needs_fixed_stride_order",
-        "flexible_layout", "nondeterministic_bitwise", "nondeterministic_seeded", "pointwise", "pt2_compliant_tag",
-        "view_copy", "reduction", "cudagraph_unsafe"};
+    static constexpr const char* kNames[] = {"core",
+                                             "data_dependent_output",
+                                             "dynamic_output_shape",
+                                             "generated",
+                                             "inplace_view",
+                                             "maybe_aliasing_or_mutating",
+                                             "needs_contiguous_strides",
+                                             "needs_exact_strides",
+                                             "needs_fixed_stride_order",
+                                             "flexible_layout",
+                                             "nondeterministic_bitwise",
+                                             "nondeterministic_seeded",
+                                             "pointwise",
+                                             "pt2_compliant_tag",
+                                             "view_copy",
+                                             "reduction",
+                                             "cudagraph_unsafe"};
     std::string words;
     for (const at::Tag t : tags) words += (words.empty() ? "" : " ") + std::string(kNames[static_cast<int>(t)]);
     tessera::define_op(std::move(s), words, "TORCH_LIBRARY");
@@ -239,19 +266,20 @@ struct TorchLibraryInit {
 
 }  // namespace torch
 
-#define TESSERA_LIBRARY(kind, ns, key, function, object, m)                                                  \
-  static void function(::torch::Library&);                                                                  \
+#define TESSERA_LIBRARY(kind, ns, key, function, object, m)                                                        \
+  static void function(::torch::Library&);                                                                         \
   static const ::torch::detail::TorchLibraryInit object(::torch::Library::kind, &function, C10_STRINGIZE(ns), key, \
-                                                        __FILE__, __LINE__);                                \
+                                                        __FILE__, __LINE__);                                       \
   void function(::torch::Library& m)
-#define TORCH_LIBRARY(ns, m)                                                                        \
-  TESSERA_LIBRARY(DEF, ns, ::std::nullopt, C10_CONCATENATE(TORCH_LIBRARY_init_, ns),                \
+#define TORCH_LIBRARY(ns, m)                                                         \
+  TESSERA_LIBRARY(DEF, ns, ::std::nullopt, C10_CONCATENATE(TORCH_LIBRARY_init_, ns), \
                   C10_CONCATENATE(TORCH_LIBRARY_static_init_, ns), m)
 #define TORCH_LIBRARY_FRAGMENT(ns, m) TESSERA_LIBRARY_FRAGMENT(ns, m, __COUNTER__)
-#define TESSERA_LIBRARY_FRAGMENT(ns, m, uid)                                             \
+#define TESSERA_LIBRARY_FRAGMENT(ns, m, uid)                                                        \
   TESSERA_LIBRARY(FRAGMENT, ns, ::std::nullopt, C10_CONCATENATE(TORCH_LIBRARY_FRAGMENT_init_, uid), \
                   C10_CONCATENATE(TORCH_LIBRARY_FRAGMENT_static_init_, uid), m)
 #define TORCH_LIBRARY_IMPL(ns, k, m) TESSERA_LIBRARY_IMPL(ns, k, m, __COUNTER__)
-#define TESSERA_LIBRARY_IMPL(ns, k, m, uid)                                                                      \
-  TESSERA_LIBRARY(IMPL, ns, ::std::make_optional(::c10::DispatchKey::k), C10_CONCATENATE(TORCH_LIBRARY_IMPL_init_, uid), \
+#define TESSERA_LIBRARY_IMPL(ns, k, m, uid)                              \
+  TESSERA_LIBRARY(IMPL, ns, ::std::make_optional(::c10::DispatchKey::k), \
+                  C10_CONCATENATE(TORCH_LIBRARY_IMPL_init_, uid),        \
                   C10_CONCATENATE(TORCH_LIBRARY_IMPL_static_init_, uid), m)

@@ -120,7 +120,9 @@ class Module {
   void eval() { train(false); }
   bool is_training() const { return attr("training", true).toBool(); }
   void to(at::Device device, at::ScalarType dtype, bool non_blocking = false) {
-    convert([&](const at::Tensor& t) { return t.to(device, t.is_floating_point() ? dtype : t.scalar_type(), non_blocking); });
+    convert([&](const at::Tensor& t) {
+      return t.to(device, t.is_floating_point() ? dtype : t.scalar_type(), non_blocking);
+    });
   }
   void to(at::ScalarType dtype, bool non_blocking = false) {
     convert([&](const at::Tensor& t) { return t.is_floating_point() ? t.to(dtype, non_blocking) : t; });
@@ -225,11 +227,11 @@ inline member_list<NameModule> Module::named_modules() const {
 inline member_list<Module> Module::modules() const { return values(named_modules()); }
 
 namespace detail {
-inline Module load_from(tessera::serialization::Source& source, std::optional<at::Device> device, ExtraFilesMap& extra) {
+inline Module load_from(tessera::serialization::Source& source, std::optional<at::Device> device,
+                        ExtraFilesMap& extra) {
   tessera::jit::set_operators(tessera::all_registered_ops());
   std::map<std::string, std::string> files(extra.begin(), extra.end());
-  Module m(tessera::jit::load_module(
-      source, device ? std::optional<tessera::Device>(*device) : std::nullopt, &files));
+  Module m(tessera::jit::load_module(source, device ? std::optional<tessera::Device>(*device) : std::nullopt, &files));
   for (auto& [name, text] : files) extra[name] = text;
   return m;
 }

@@ -21,26 +21,26 @@ inline InputArchive& operator>>(InputArchive& archive, Tensor& tensor) {
   return archive;
 }
 template <class M>
-requires std::is_base_of_v<nn::Module, M> OutputArchive& operator<<(OutputArchive& archive, const std::shared_ptr<M>& module) {
+requires std::is_base_of_v<nn::Module, M> OutputArchive& operator<<(OutputArchive& archive,
+                                                                    const std::shared_ptr<M>& module) {
   TORCH_CHECK(module != nullptr, "Cannot serialize empty module");
   module->save(archive);
   return archive;
 }
 template <class M>
-requires std::is_base_of_v<nn::Module, M> InputArchive& operator>>(InputArchive& archive, const std::shared_ptr<M>& module) {
+requires std::is_base_of_v<nn::Module, M> InputArchive& operator>>(InputArchive& archive,
+                                                                   const std::shared_ptr<M>& module) {
   TORCH_CHECK(module != nullptr, "Cannot deserialize empty module");
   module->load(archive);
   return archive;
 }
 // Holders of modules: anything with ptr().
 template <class H>
-requires requires(const H& h) { h.ptr()->is_serializable(); } OutputArchive& operator<<(OutputArchive& archive, const H& holder) {
-  return archive << holder.ptr();
-}
+requires requires(const H& h) { h.ptr()->is_serializable(); }
+OutputArchive& operator<<(OutputArchive& archive, const H& holder) { return archive << holder.ptr(); }
 template <class H>
-requires requires(H& h) { h.ptr()->is_serializable(); } InputArchive& operator>>(InputArchive& archive, H& holder) {
-  return archive >> holder.ptr();
-}
+requires requires(H& h) { h.ptr()->is_serializable(); }
+InputArchive& operator>>(InputArchive& archive, H& holder) { return archive >> holder.ptr(); }
 
 }  // namespace serialize
 

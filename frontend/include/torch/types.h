@@ -54,7 +54,7 @@ class TensorData {
       options = options.dtype(exact                                         ? type_
                               : type_ == at::kInt || type_ == at::kLong     ? at::kLong
                               : type_ == at::kFloat || type_ == at::kDouble ? c10::get_default_dtype_as_scalartype()
-                                                                             : type_);
+                                                                            : type_);
     const c10::ScalarType type = options.dtype().toScalarType();
     const at::Tensor host = tessera::empty_kernel(sizes_, c10::to_dtype(type));
     char* to = static_cast<char*>(host.mutable_data_ptr());
@@ -62,7 +62,8 @@ class TensorData {
       tessera::store_scalar(v, c10::to_dtype(type), to);
       to += host.element_size();
     }
-    for (size_t i = 0; list_ && i < values_.size(); ++i) host.bump_version();  // one write each, as documented programs see it
+    for (size_t i = 0; list_ && i < values_.size(); ++i)
+      host.bump_version();  // one write each, as documented programs see it
     const at::Tensor placed = options.device().is_cpu() ? host : host.to(options.device());
     return options.requires_grad() ? placed.requires_grad_(true) : placed;
   }

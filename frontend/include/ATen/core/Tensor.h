@@ -268,6 +268,12 @@ class Tensor : public tessera::Tensor {
                int64_t step = 1) const {
     return op::slice_Tensor.call(*this, dim, start, end, step);
   }
+  Tensor where(const Tensor& condition, const Tensor& other) const {
+    return op::where_self.call(condition, *this, other);
+  }
+  Tensor where(const Tensor& condition, const Scalar& other) const {
+    return op::where_ScalarOther.call(condition, *this, other);
+  }
   Tensor alias() const { return op::alias.call(*this); }
   Tensor cpu() const { return to(TensorOptions(kCPU)); }
   Tensor cuda() const { return to(TensorOptions(kCUDA)); }

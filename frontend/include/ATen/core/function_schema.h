@@ -13,7 +13,8 @@ struct OperatorName {
   std::string overload_name;
   std::optional<std::string_view> getNamespace() const {
     const size_t at = name.find("::");
-    return at == std::string::npos ? std::nullopt : std::optional<std::string_view>(std::string_view(name).substr(0, at));
+    return at == std::string::npos ? std::nullopt
+                                   : std::optional<std::string_view>(std::string_view(name).substr(0, at));
   }
   friend bool operator==(const OperatorName&, const OperatorName&) = default;
   friend std::ostream& operator<<(std::ostream& out, const OperatorName& n) {

@@ -151,6 +151,8 @@ class OptionalArrayRef {
 };
 
 using IntArrayRef = ArrayRef<int64_t>;
+using SymInt = int64_t;  // sizes are plain numbers
+using SymIntArrayRef = IntArrayRef;
 using OptionalIntArrayRef = OptionalArrayRef<int64_t>;
 
 using std::nullopt;

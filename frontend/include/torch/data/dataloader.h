@@ -19,8 +19,7 @@ struct WorkerException : std::exception {
     } catch (std::exception& e) {
       message += " Original message: ";
       message += e.what();
-    } catch (...) {
-    }
+    } catch (...) {}
   }
   const char* what() const noexcept override { return message.c_str(); }
   std::string message;
@@ -39,8 +38,12 @@ struct DataLoaderOptions {
 };
 struct FullDataLoaderOptions {
   explicit FullDataLoaderOptions(DataLoaderOptions o)
-      : batch_size(o.batch_size()), workers(o.workers()), max_jobs(o.max_jobs().value_or(2 * workers)),
-        timeout(o.timeout()), enforce_ordering(o.enforce_ordering()), drop_last(o.drop_last()) {}
+      : batch_size(o.batch_size()),
+        workers(o.workers()),
+        max_jobs(o.max_jobs().value_or(2 * workers)),
+        timeout(o.timeout()),
+        enforce_ordering(o.enforce_ordering()),
+        drop_last(o.drop_last()) {}
   size_t batch_size, workers, max_jobs;
   std::optional<std::chrono::milliseconds> timeout;
   bool enforce_ordering, drop_last;
@@ -165,10 +168,13 @@ class DataLoaderBase {
     }
     std::unique_lock lock(mutex_);
     while (in_flight_ > 0) {
-      const auto ready = [&] { return options_.enforce_ordering ? results_.count(next_result_) > 0 : !results_.empty(); };
+      const auto ready = [&] {
+        return options_.enforce_ordering ? results_.count(next_result_) > 0 : !results_.empty();
+      };
       if (options_.timeout) {
-        TORCH_CHECK(done_.wait_for(lock, *options_.timeout, ready), "Timeout in DataLoader queue while waiting for next batch ",
-                    "(timeout was ", options_.timeout->count(), " ms)");
+        TORCH_CHECK(done_.wait_for(lock, *options_.timeout, ready),
+                    "Timeout in DataLoader queue while waiting for next batch ", "(timeout was ",
+                    options_.timeout->count(), " ms)");
       } else {
         done_.wait(lock, ready);
       }
@@ -200,9 +206,7 @@ class DataLoaderBase {
       Result result{number, std::nullopt, nullptr};
       try {
         result.batch = make(dataset, std::move(request));
-      } catch (...) {
-        result.failed = std::current_exception();
-      }
+      } catch (...) { result.failed = std::current_exception(); }
       lock.lock();
       results_.emplace(number, std::move(result));
       done_.notify_all();
@@ -219,7 +223,8 @@ class DataLoaderBase {
 
 // For data sets that are asked for indices (or whatever the sampler says): each worker has a copy of the data set.
 template <class Dataset, class Sampler>
-class StatelessDataLoader : public DataLoaderBase<Dataset, typename Dataset::BatchType, typename Sampler::BatchRequestType> {
+class StatelessDataLoader
+    : public DataLoaderBase<Dataset, typename Dataset::BatchType, typename Sampler::BatchRequestType> {
   using super = DataLoaderBase<Dataset, typename Dataset::BatchType, typename Sampler::BatchRequestType>;
 
  public:
@@ -249,10 +254,9 @@ class StatelessDataLoader : public DataLoaderBase<Dataset, typename Dataset::Bat
 
 // For data sets that know where they are: all workers share the one.
 template <class Dataset>
-class StatefulDataLoader : public DataLoaderBase<Dataset, typename Dataset::BatchType::value_type,
-                                                 typename Dataset::BatchRequestType> {
-  using super =
-      DataLoaderBase<Dataset, typename Dataset::BatchType::value_type, typename Dataset::BatchRequestType>;
+class StatefulDataLoader
+    : public DataLoaderBase<Dataset, typename Dataset::BatchType::value_type, typename Dataset::BatchRequestType> {
+  using super = DataLoaderBase<Dataset, typename Dataset::BatchType::value_type, typename Dataset::BatchRequestType>;
 
  public:
   using typename super::BatchRequestType;
@@ -272,8 +276,8 @@ class StatefulDataLoader : public DataLoaderBase<Dataset, typename Dataset::Batc
 
 // Without a sampler one is made for the size of the data set: by default a random one.
 template <class D, class S>
-std::enable_if_t<!D::is_stateful, std::unique_ptr<StatelessDataLoader<D, S>>> make_data_loader(D dataset, S sampler,
-                                                                                              DataLoaderOptions options) {
+std::enable_if_t<!D::is_stateful, std::unique_ptr<StatelessDataLoader<D, S>>> make_data_loader(
+    D dataset, S sampler, DataLoaderOptions options) {
   return std::make_unique<StatelessDataLoader<D, S>>(std::move(dataset), std::move(sampler), std::move(options));
 }
 template <class S = samplers::RandomSampler, class D>

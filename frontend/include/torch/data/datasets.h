@@ -157,9 +157,9 @@ MapDataset<D, T> map(D dataset, T transform) {
 
 // One data set for several owners.
 template <class UnderlyingDataset>
-class SharedBatchDataset : public BatchDataset<SharedBatchDataset<UnderlyingDataset>,
-                                               typename UnderlyingDataset::BatchType,
-                                               typename UnderlyingDataset::BatchRequestType> {
+class SharedBatchDataset
+    : public BatchDataset<SharedBatchDataset<UnderlyingDataset>, typename UnderlyingDataset::BatchType,
+                          typename UnderlyingDataset::BatchRequestType> {
  public:
   using BatchType = typename UnderlyingDataset::BatchType;
   using BatchRequestType = typename UnderlyingDataset::BatchRequestType;
@@ -189,8 +189,8 @@ struct TensorDataset : Dataset<TensorDataset, TensorExample> {
   Tensor tensor;
 };
 
-// The handwritten digits of the MNIST collection, from its idx files in the folder `root`: images of float32 in [0, 1] with
-// one channel, numbers as int64. Error for a file that cannot be read or has other contents.
+// The handwritten digits of the MNIST collection, from its idx files in the folder `root`: images of float32 in [0, 1]
+// with one channel, numbers as int64. Error for a file that cannot be read or has other contents.
 class MNIST : public Dataset<MNIST> {
  public:
   enum class Mode { kTrain, kTest };
@@ -247,13 +247,16 @@ struct ChunkDatasetOptions {
   ChunkDatasetOptions() = delete;
   ChunkDatasetOptions(size_t preloader_count, size_t batch_size, size_t cache_size = 2048,
                       size_t cross_chunk_shuffle_count = 1)
-      : preloader_count_(preloader_count), batch_size_(batch_size), cache_size_(cache_size),
+      : preloader_count_(preloader_count),
+        batch_size_(batch_size),
+        cache_size_(cache_size),
         cross_chunk_shuffle_count_(cross_chunk_shuffle_count) {
     TORCH_CHECK(preloader_count > 0, "Preloader count is 0. At least one preloader needs to be specified.");
     TORCH_CHECK(batch_size > 0, "Batch size is 0. A positive batch size needs to be specified.");
     TORCH_CHECK(cache_size > 0, "Cache size is 0. A positive cache size needs to be specified.");
-    TORCH_CHECK(cache_size >= batch_size, "Cache size is less than batch size. Cache needs to be large enough to "
-                                          "hold at least one batch.");
+    TORCH_CHECK(cache_size >= batch_size,
+                "Cache size is less than batch size. Cache needs to be large enough to "
+                "hold at least one batch.");
     TORCH_CHECK(cross_chunk_shuffle_count > 0, "cross_chunk_shuffle_count needs to be greater than 0.");
   }
   TORCH_ARG(size_t, preloader_count);
@@ -262,10 +265,10 @@ struct ChunkDatasetOptions {
   TORCH_ARG(size_t, cross_chunk_shuffle_count) = 1;
 };
 
-template <class ChunkReader, class ChunkSampler = samplers::RandomSampler, class ExampleSampler = samplers::RandomSampler>
-class ChunkDataset final
-    : public StatefulDataset<ChunkDataset<ChunkReader, ChunkSampler, ExampleSampler>, typename ChunkReader::BatchType,
-                             size_t> {
+template <class ChunkReader, class ChunkSampler = samplers::RandomSampler,
+          class ExampleSampler = samplers::RandomSampler>
+class ChunkDataset final : public StatefulDataset<ChunkDataset<ChunkReader, ChunkSampler, ExampleSampler>,
+                                                  typename ChunkReader::BatchType, size_t> {
  public:
   using BatchType = std::optional<typename ChunkReader::BatchType>;
   using UnwrappedBatchType = typename ChunkReader::BatchType;
@@ -275,15 +278,19 @@ class ChunkDataset final
 
   ChunkDataset(ChunkReader reader, ChunkSampler chunk_sampler, ExampleSampler example_sampler,
                ChunkDatasetOptions options, std::function<void(UnwrappedBatchType&)> preprocessing_policy = {})
-      : reader_(std::move(reader)), chunk_sampler_(std::move(chunk_sampler)),
-        example_sampler_(std::move(example_sampler)), options_(options), preprocess_(std::move(preprocessing_policy)) {}
+      : reader_(std::move(reader)),
+        chunk_sampler_(std::move(chunk_sampler)),
+        example_sampler_(std::move(example_sampler)),
+        options_(options),
+        preprocess_(std::move(preprocessing_policy)) {}
   ~ChunkDataset() override { stop(); }
 
   BatchType get_batch(size_t batch_size) override {
     TORCH_CHECK(started_, "Dataset needs to call reset() before calling get_batch().");
-    TORCH_CHECK(batch_size == options_.batch_size(),
-                "The requested batch size does not match with the initialized batch size.\n The requested batch size is ",
-                batch_size, ", while the dataset is created with batch size equal to ", options_.batch_size());
+    TORCH_CHECK(
+        batch_size == options_.batch_size(),
+        "The requested batch size does not match with the initialized batch size.\n The requested batch size is ",
+        batch_size, ", while the dataset is created with batch size equal to ", options_.batch_size());
     std::unique_lock lock(mutex_);
     wake_.wait(lock, [&] { return held() >= batch_size || done_readers_ == readers_.size(); });
     if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));

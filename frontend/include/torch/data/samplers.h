@@ -140,15 +140,16 @@ class StreamSampler : public Sampler<BatchSize> {
   void save(serialize::OutputArchive& archive) const override {
     archive.write("examples_retrieved_so_far", detail::number(retrieved_), true);
   }
-  void load(serialize::InputArchive& archive) override { retrieved_ = detail::number(archive, "examples_retrieved_so_far"); }
+  void load(serialize::InputArchive& archive) override {
+    retrieved_ = detail::number(archive, "examples_retrieved_so_far");
+  }
 
  private:
   size_t retrieved_ = 0, epoch_size_;
 };
 
-// The part of the examples that is one process's. With allow_duplicates the first ones fill up the last processes' parts;
-// without, the last examples are left out, so that all parts
-// are of one length.
+// The part of the examples that is one process's. With allow_duplicates the first ones fill up the last processes'
+// parts; without, the last examples are left out, so that all parts are of one length.
 template <class BatchRequest = std::vector<size_t>>
 class DistributedSampler : public Sampler<BatchRequest> {
  public:

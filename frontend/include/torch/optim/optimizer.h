@@ -1,5 +1,5 @@
-// What all optimizers have: groups of parameters with options of their own, a state for each parameter, and how both are
-// written to archives. A class of options or of state is a list of fields (TESSERA_OPTIM_FIELDS); all else follows.
+// What all optimizers have: groups of parameters with options of their own, a state for each parameter, and how both
+// are written to archives. A class of options or of state is a list of fields (TESSERA_OPTIM_FIELDS); all else follows.
 #pragma once
 
 #include <torch/arg.h>
@@ -25,7 +25,9 @@ using LossClosure = std::function<Tensor()>;
 namespace detail {
 
 template <class D>
-concept HasFields = requires(D& d) { d.fields([](auto&&...) {}); };
+concept HasFields = requires(D& d) {
+  d.fields([](auto&&...) {});
+};
 
 // A field as an entry of an archive; tensors that are not there have none.
 template <class T>
@@ -159,15 +161,15 @@ class OptimizerCloneableOptions : public detail::Cloneable<D, OptimizerOptions> 
       return OptimizerOptions::get_lr();
   }
   void set_lr(const double lr) override {
-    if constexpr (requires(D& d) { d.lr(1.0); })
+    if constexpr (requires(D & d) { d.lr(1.0); })
       self().lr(lr);
     else
       OptimizerOptions::set_lr(lr);
   }
   double* momentum_or_beta() override {
-    if constexpr (requires(D& d) { std::get<0>(d.betas()); })
+    if constexpr (requires(D & d) { std::get<0>(d.betas()); })
       return &std::get<0>(self().betas());
-    else if constexpr (requires(D& d) { d.momentum(); })
+    else if constexpr (requires(D & d) { d.momentum(); })
       return &self().momentum();
     else
       return nullptr;
@@ -178,12 +180,12 @@ class OptimizerCloneableOptions : public detail::Cloneable<D, OptimizerOptions> 
 #define TESSERA_OPTIM_ARG(T, name, ...) TORCH_ARG(T, name) = __VA_ARGS__;
 #define TESSERA_OPTIM_FIELD(T, name, ...) f(#name, name##_, true);
 #define TESSERA_OPTIM_EXTRA(T, name, ...) f(#name, name##_, false);
-#define TESSERA_OPTIM_FIELDS(LIST)                      \
-  LIST(TESSERA_OPTIM_ARG, TESSERA_OPTIM_ARG)            \
- public:                                                \
-  template <class F>                                    \
-  void fields(F&& f) {                                  \
-    LIST(TESSERA_OPTIM_FIELD, TESSERA_OPTIM_EXTRA)      \
+#define TESSERA_OPTIM_FIELDS(LIST)                 \
+  LIST(TESSERA_OPTIM_ARG, TESSERA_OPTIM_ARG)       \
+ public:                                           \
+  template <class F>                               \
+  void fields(F&& f) {                             \
+    LIST(TESSERA_OPTIM_FIELD, TESSERA_OPTIM_EXTRA) \
   }
 
 class OptimizerParamGroup {
@@ -194,9 +196,7 @@ class OptimizerParamGroup {
   OptimizerParamGroup(std::vector<Tensor> params) : params_(std::move(params)) {}
   OptimizerParamGroup(std::vector<Tensor> params, std::unique_ptr<OptimizerOptions> options)
       : params_(std::move(params)), options_(std::move(options)) {}
-  OptimizerParamGroup& operator=(const OptimizerParamGroup& o) {
-    return *this = OptimizerParamGroup(o);
-  }
+  OptimizerParamGroup& operator=(const OptimizerParamGroup& o) { return *this = OptimizerParamGroup(o); }
   OptimizerParamGroup& operator=(OptimizerParamGroup&&) = default;
 
   bool has_options() const { return options_ != nullptr; }
@@ -428,7 +428,8 @@ class Typed : public Optimizer {
       bool coupled = true;
       if constexpr (requires { o.decoupled_weight_decay(); }) coupled = !o.decoupled_weight_decay();
       if (o.maximize()) grad = grad.neg();
-      if constexpr (requires { o.weight_decay(); } && !requires { D::kOwnDecay; }) {
+      if constexpr (
+          requires { o.weight_decay(); } && !requires { D::kOwnDecay; }) {
         if (o.weight_decay() != 0 && coupled) grad = grad.add(p, o.weight_decay());
         if (o.weight_decay() != 0 && !coupled) p.mul_(1 - o.lr() * o.weight_decay());
       }

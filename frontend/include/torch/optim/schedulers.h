@@ -1,6 +1,6 @@
 // Schedules of learning rates. StepLR and ReduceLROnPlateauScheduler count as the C++ front end always has: a StepLR
-// changes the rate in its step number size + 1, 2 size + 1 ... The others are Python's: they set the rates of epoch 0 when
-// they are made, and each step() goes on by one epoch. The formulas are those of optim/schedules.
+// changes the rate in its step number size + 1, 2 size + 1 ... The others are Python's: they set the rates of epoch 0
+// when they are made, and each step() goes on by one epoch. The formulas are those of optim/schedules.
 #pragma once
 
 #include <torch/optim/optimizer.h>
@@ -67,8 +67,16 @@ class ReduceLROnPlateauScheduler {
   ReduceLROnPlateauScheduler(Optimizer& optimizer, SchedulerMode mode = min, float factor = 0.1, int patience = 10,
                              double threshold = 1e-4, ThresholdMode threshold_mode = rel, int cooldown = 0,
                              const std::vector<float>& min_lr = {}, double eps = 1e-8, bool verbose = false)
-      : optimizer_(optimizer), mode_(mode), threshold_mode_(threshold_mode), factor_(factor), patience_(patience),
-        cooldown_(cooldown), threshold_(threshold), eps_(eps), verbose_(verbose), min_lrs_(min_lr) {
+      : optimizer_(optimizer),
+        mode_(mode),
+        threshold_mode_(threshold_mode),
+        factor_(factor),
+        patience_(patience),
+        cooldown_(cooldown),
+        threshold_(threshold),
+        eps_(eps),
+        verbose_(verbose),
+        min_lrs_(min_lr) {
     TORCH_CHECK(factor < 1, "Factor should be < 1.0.");
     if (min_lrs_.empty()) min_lrs_.resize(optimizer.param_groups().size());
     TORCH_CHECK(min_lrs_.size() == optimizer.param_groups().size(),
@@ -99,7 +107,8 @@ class ReduceLROnPlateauScheduler {
       if (old - lower <= eps_) continue;
       o.set_lr(lower);
       if (verbose_)
-        std::cout << "Epoch " << last_epoch_ << ": reducing learning rate of group " << i << " to " << lower << std::endl;
+        std::cout << "Epoch " << last_epoch_ << ": reducing learning rate of group " << i << " to " << lower
+                  << std::endl;
     }
   }
   Optimizer& optimizer_;
@@ -168,13 +177,19 @@ struct ByFactors : EpochScheduler {
   Factor change_, weight_;
 };
 // NAME(optimizer, PARAMETERS): factors by the formulas FORMULA_change and FORMULA_weight with arguments of these names.
-#define TESSERA_SCHEDULE(Name, formula, parameters, arguments, check)                                      \
-  struct Name : detail::ByFactors {                                                                        \
-    TESSERA_UNPACK parameters : ByFactors(optimizer,                                                       \
-        [=](double epoch) { return tessera::optim::schedules::formula##_change(epoch, TESSERA_UNPACK arguments); },  \
-        [=](double epoch) { return tessera::optim::schedules::formula##_weight(epoch, TESSERA_UNPACK arguments); }) { \
-      check;                                                                                               \
-    }                                                                                                      \
+#define TESSERA_SCHEDULE(Name, formula, parameters, arguments, check)                                \
+  struct Name : detail::ByFactors {                                                                  \
+    TESSERA_UNPACK parameters                                                                        \
+        : ByFactors(                                                                                 \
+              optimizer,                                                                             \
+              [=](double epoch) {                                                                    \
+                return tessera::optim::schedules::formula##_change(epoch, TESSERA_UNPACK arguments); \
+              },                                                                                     \
+              [=](double epoch) {                                                                    \
+                return tessera::optim::schedules::formula##_weight(epoch, TESSERA_UNPACK arguments); \
+              }) {                                                                                   \
+      check;                                                                                         \
+    }                                                                                                \
   };
 #define TESSERA_UNPACK(...) __VA_ARGS__
 inline void unit_share(const char* what, double factor, bool zero) {
@@ -184,16 +199,16 @@ inline void unit_share(const char* what, double factor, bool zero) {
 }  // namespace detail
 
 TESSERA_SCHEDULE(ConstantLR, constant,
-                 (explicit ConstantLR(Optimizer& optimizer, double factor = 1.0 / 3, int64_t total_iters = 5)),
+                 (explicit ConstantLR(Optimizer & optimizer, double factor = 1.0 / 3, int64_t total_iters = 5)),
                  (factor, double(total_iters)), detail::unit_share("Constant", factor, true))
 TESSERA_SCHEDULE(LinearLR, linear,
-                 (explicit LinearLR(Optimizer& optimizer, double start_factor = 1.0 / 3, double end_factor = 1,
+                 (explicit LinearLR(Optimizer & optimizer, double start_factor = 1.0 / 3, double end_factor = 1,
                                     int64_t total_iters = 5)),
                  (start_factor, end_factor, double(total_iters)),
                  (detail::unit_share("Starting", start_factor, false), detail::unit_share("Ending", end_factor, true)))
-TESSERA_SCHEDULE(ExponentialLR, exponential, (ExponentialLR(Optimizer& optimizer, double gamma)), (gamma), )
+TESSERA_SCHEDULE(ExponentialLR, exponential, (ExponentialLR(Optimizer & optimizer, double gamma)), (gamma), )
 TESSERA_SCHEDULE(PolynomialLR, polynomial,
-                 (explicit PolynomialLR(Optimizer& optimizer, int64_t total_iters = 5, double power = 1)),
+                 (explicit PolynomialLR(Optimizer & optimizer, int64_t total_iters = 5, double power = 1)),
                  (double(total_iters), power), )
 
 // Times gamma at each milestone, as often as it is listed.
@@ -201,7 +216,9 @@ struct MultiStepLR : detail::ByFactors {
   MultiStepLR(Optimizer& optimizer, std::vector<int64_t> milestones, double gamma = 0.1)
       : ByFactors(
             optimizer,
-            [=](double epoch) { return std::pow(gamma, std::count(milestones.begin(), milestones.end(), int64_t(epoch))); },
+            [=](double epoch) {
+              return std::pow(gamma, std::count(milestones.begin(), milestones.end(), int64_t(epoch)));
+            },
             [=](double epoch) {
               return std::pow(gamma, std::count_if(milestones.begin(), milestones.end(),
                                                    [=](int64_t m) { return double(m) <= epoch; }));
@@ -251,7 +268,8 @@ class CosineAnnealingLR : public EpochScheduler {
     const auto change = tessera::optim::schedules::cosine_change(double(epoch_), period_);
     std::vector<double> rates = get_current_lrs();
     for (size_t i = 0; i < rates.size(); ++i)
-      rates[i] = change.rises ? rates[i] + (base_lrs[i] - low_) * change.weight : low_ + (rates[i] - low_) * change.weight;
+      rates[i] =
+          change.rises ? rates[i] + (base_lrs[i] - low_) * change.weight : low_ + (rates[i] - low_) * change.weight;
     return rates;
   }
   std::vector<double> closed_form() override {
@@ -323,9 +341,16 @@ class CyclicLR : public detail::WithMomentum {
   CyclicLR(Optimizer& optimizer, double base_lr, double max_lr, int64_t step_size_up = 2000,
            std::optional<int64_t> step_size_down = std::nullopt, Mode mode = triangular, double gamma = 1,
            bool cycle_momentum = true, double base_momentum = 0.8, double max_momentum = 0.9)
-      : WithMomentum(optimizer), low_(base_lr), high_(max_lr), total_(double(step_size_up + step_size_down.value_or(step_size_up))),
-        rise_(double(step_size_up) / total_), gamma_(gamma), low_momentum_(base_momentum), high_momentum_(max_momentum),
-        mode_(mode), momentum_(cycle_momentum) {
+      : WithMomentum(optimizer),
+        low_(base_lr),
+        high_(max_lr),
+        total_(double(step_size_up + step_size_down.value_or(step_size_up))),
+        rise_(double(step_size_up) / total_),
+        gamma_(gamma),
+        low_momentum_(base_momentum),
+        high_momentum_(max_momentum),
+        mode_(mode),
+        momentum_(cycle_momentum) {
     if (momentum_) need_momentum();
     start();
   }
@@ -352,8 +377,8 @@ class OneCycleLR : public detail::WithMomentum {
  public:
   enum Anneal { cos, linear };
   OneCycleLR(Optimizer& optimizer, double max_lr, int64_t total_steps, double pct_start = 0.3, Anneal anneal = cos,
-             bool cycle_momentum = true, double base_momentum = 0.85, double max_momentum = 0.95, double div_factor = 25,
-             double final_div_factor = 1e4, bool three_phase = false)
+             bool cycle_momentum = true, double base_momentum = 0.85, double max_momentum = 0.95,
+             double div_factor = 25, double final_div_factor = 1e4, bool three_phase = false)
       : WithMomentum(optimizer), total_(total_steps), anneal_(anneal), momentum_(cycle_momentum) {
     TORCH_CHECK(total_steps > 0, "Expected positive integer total_steps, but got ", total_steps);
     TORCH_CHECK(0 <= pct_start && pct_start <= 1, "Expected float between 0 and 1 pct_start, but got ", pct_start);
@@ -411,7 +436,8 @@ class ChainedScheduler : public EpochScheduler {
   static Optimizer& first_of(const std::vector<std::shared_ptr<EpochScheduler>>& all) {
     TORCH_CHECK(!all.empty(), "expected at least one scheduler, but got no scheduler.");
     for (const auto& member : all)
-      TORCH_CHECK(&member->optimizer() == &all[0]->optimizer(), "expected all schedulers to belong to the same optimizer");
+      TORCH_CHECK(&member->optimizer() == &all[0]->optimizer(),
+                  "expected all schedulers to belong to the same optimizer");
     return all[0]->optimizer();
   }
   void advance() override {

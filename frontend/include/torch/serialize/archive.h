@@ -1,5 +1,5 @@
-// Archives of names with tensors, values and further archives: what torch::save and torch::load write and read. The files
-// are those of TorchScript modules without methods.
+// Archives of names with tensors, values and further archives: what torch::save and torch::load write and read. The
+// files are those of TorchScript modules without methods.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -52,15 +52,24 @@ inline tj::Datum to_datum(const IValue& v) {
     d.kind = kind;
     for (const IValue& item : items) d.items.push_back(to_datum(item));
   };
-  if (v.isTensor()) d.value = Value::of(static_cast<const tessera::Tensor&>(v.toTensor()));
-  else if (v.isBool()) d.value = Value::of(v.toBool());
-  else if (v.isInt()) d.value = Value::of(v.toInt());
-  else if (v.isDouble()) d.value = Value::of(v.toDouble());
-  else if (v.isComplexDouble()) d.value = Value::of(v.toComplexDouble());
-  else if (v.isString()) d.value = Value::of(v.toStringRef());
-  else if (v.isDevice()) d.value = Value::of(static_cast<tessera::Device>(v.toDevice()));
-  else if (v.isTuple()) each(tj::Datum::Kind::kTuple, v.toTupleRef().elements());
-  else if (v.isObject()) d.value = Value::object(v.toObject());
+  if (v.isTensor())
+    d.value = Value::of(static_cast<const tessera::Tensor&>(v.toTensor()));
+  else if (v.isBool())
+    d.value = Value::of(v.toBool());
+  else if (v.isInt())
+    d.value = Value::of(v.toInt());
+  else if (v.isDouble())
+    d.value = Value::of(v.toDouble());
+  else if (v.isComplexDouble())
+    d.value = Value::of(v.toComplexDouble());
+  else if (v.isString())
+    d.value = Value::of(v.toStringRef());
+  else if (v.isDevice())
+    d.value = Value::of(static_cast<tessera::Device>(v.toDevice()));
+  else if (v.isTuple())
+    each(tj::Datum::Kind::kTuple, v.toTupleRef().elements());
+  else if (v.isObject())
+    d.value = Value::object(v.toObject());
   else if (v.isGenericDict()) {
     d.kind = tj::Datum::Kind::kDict;
     for (const auto& e : v.toGenericDict()) {
@@ -84,16 +93,26 @@ inline IValue to_ivalue(const tj::Datum& d) {
   using Tag = tessera::Value::Tag;
   if (d.kind == tj::Datum::Kind::kScalar) {
     switch (d.value.tag()) {
-      case Tag::kBool: return d.value.boolean();
-      case Tag::kInt: return d.value.integer();
-      case Tag::kDouble: return d.value.number();
-      case Tag::kComplex: return d.value.scalar().to_complex();
-      case Tag::kString: return std::string(d.value.string());
-      case Tag::kDevice: return Device(d.value.device());
-      case Tag::kTensor: return Tensor(d.value.tensor());
-      case Tag::kObject: return tessera::IntrusivePtr<tessera::RefCounted>::share(d.value.object());
-      case Tag::kNone: return {};
-      default: TORCH_CHECK_NOT_IMPLEMENTED(false, "a value of an archive that the front end does not have");
+      case Tag::kBool:
+        return d.value.boolean();
+      case Tag::kInt:
+        return d.value.integer();
+      case Tag::kDouble:
+        return d.value.number();
+      case Tag::kComplex:
+        return d.value.scalar().to_complex();
+      case Tag::kString:
+        return std::string(d.value.string());
+      case Tag::kDevice:
+        return Device(d.value.device());
+      case Tag::kTensor:
+        return Tensor(d.value.tensor());
+      case Tag::kObject:
+        return tessera::IntrusivePtr<tessera::RefCounted>::share(d.value.object());
+      case Tag::kNone:
+        return {};
+      default:
+        TORCH_CHECK_NOT_IMPLEMENTED(false, "a value of an archive that the front end does not have");
     }
   }
   std::vector<IValue> items;
@@ -133,9 +152,7 @@ class OutputArchive final {
     datum.value = tessera::Value::of(static_cast<const tessera::Tensor&>(tensor));
     set(key, is_buffer ? Role::kBuffer : Role::kParameter, std::move(datum));
   }
-  void write(const std::string& key, OutputArchive& nested) {
-    data_->set({key, Role::kAttribute, {}, nested.data_});
-  }
+  void write(const std::string& key, OutputArchive& nested) { data_->set({key, Role::kAttribute, {}, nested.data_}); }
   void save_to(const std::string& filename) {
     tessera::serialization::FileSink sink(filename);
     const size_t slash = filename.rfind('/') + 1;
@@ -174,8 +191,8 @@ class InputArchive final {
   InputArchive(const InputArchive&) = delete;
   InputArchive& operator=(const InputArchive&) = delete;
 
-  // A tensor that is there keeps its identity, its device and whether it requires grad; an undefined one becomes what was
-  // written. read() throws Error where there is no such entry, try_read() gives false.
+  // A tensor that is there keeps its identity, its device and whether it requires grad; an undefined one becomes what
+  // was written. read() throws Error where there is no such entry, try_read() gives false.
   bool try_read(const std::string& key, Tensor& tensor, bool /*is_buffer*/ = false) {
     const auto* e = data_->find(key);
     if (!e || e->archive || !e->datum.value.is_tensor()) return false;

@@ -6,7 +6,5 @@
 int main() {
   try {
     tessera::jit::load("none.pt");
-  } catch (const tessera::Error&) {
-    std::printf("no file\n");
-  }
+  } catch (const tessera::Error&) { std::printf("no file\n"); }
 }

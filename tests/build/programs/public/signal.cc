@@ -3,6 +3,4 @@
 #include "tessera/signal.h"
 #include "tessera/tensor.h"
 
-int main() {
-  std::printf("%g\n", tessera::hann_window(4).sum().item<double>());
-}
+int main() { std::printf("%g\n", tessera::hann_window(4).sum().item<double>()); }

@@ -3,6 +3,4 @@
 #include "tessera/special.h"
 #include "tessera/tensor.h"
 
-int main() {
-  std::printf("%g\n", tessera::special::erfcx(tessera::zeros({2})).sum().item<double>());
-}
+int main() { std::printf("%g\n", tessera::special::erfcx(tessera::zeros({2})).sum().item<double>()); }

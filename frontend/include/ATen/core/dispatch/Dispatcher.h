@@ -22,7 +22,8 @@ class OperatorHandle {
   bool hasKernelForDispatchKey(DispatchKey k) const { return tessera::has_kernel(*info_->op, to_key(k)); }
   bool hasKernelForAnyDispatchKey(DispatchKeySet keys) const {
     for (int k = 1; k < static_cast<int>(tessera::DispatchKey::kNumKeys); ++k)
-      if (keys.raw_repr() >> k & 1 && tessera::has_kernel(*info_->op, static_cast<tessera::DispatchKey>(k))) return true;
+      if (keys.raw_repr() >> k & 1 && tessera::has_kernel(*info_->op, static_cast<tessera::DispatchKey>(k)))
+        return true;
     return false;
   }
   // The last elements of the stack are the arguments; the results take their place.
@@ -38,8 +39,8 @@ class OperatorHandle {
  private:
   void call_stack(Stack* stack, const tessera::DispatchKeySet* keys) const {
     const auto& s = schema_->plain();
-    TORCH_CHECK(stack->size() >= s.arguments.size(), s.name, " takes ", s.arguments.size(), " arguments, the stack has ",
-                stack->size());
+    TORCH_CHECK(stack->size() >= s.arguments.size(), s.name, " takes ", s.arguments.size(),
+                " arguments, the stack has ", stack->size());
     const size_t first = stack->size() - s.arguments.size();
     std::vector<tessera::Value> args, rets(std::max<size_t>(s.returns.size(), 1));
     for (size_t i = 0; i < s.arguments.size(); ++i)
@@ -57,8 +58,9 @@ template <class R, class... A>
 class TypedOperatorHandle<R(A...)> : public OperatorHandle {
  public:
   explicit TypedOperatorHandle(const OperatorHandle& h) : OperatorHandle(h) {
-    TORCH_CHECK(schema().arguments().size() == sizeof...(A), "Tried to access or call an operator with a wrong signature: ",
-                schema(), " was asked for with ", sizeof...(A), " arguments");
+    TORCH_CHECK(schema().arguments().size() == sizeof...(A),
+                "Tried to access or call an operator with a wrong signature: ", schema(), " was asked for with ",
+                sizeof...(A), " arguments");
   }
   R call(A... args) const { return run(nullptr, args...); }
   R operator()(A... args) const { return run(nullptr, args...); }
@@ -71,8 +73,10 @@ class TypedOperatorHandle<R(A...)> : public OperatorHandle {
   R run(const tessera::DispatchKeySet* keys, A&... args) const {
     std::array<tessera::Value, sizeof...(A) + 1> values{boxing::box<std::remove_cvref_t<A>>(args)...};
     constexpr size_t room = [] {
-      if constexpr (detail::is_tuple<R>) return std::tuple_size_v<R> + 1;
-      else return size_t{1};
+      if constexpr (detail::is_tuple<R>)
+        return std::tuple_size_v<R> + 1;
+      else
+        return size_t{1};
     }();
     tessera::Value rets[room];
     info().adapter->call(*info().op, keys, values.data(), rets);
@@ -83,7 +87,8 @@ class TypedOperatorHandle<R(A...)> : public OperatorHandle {
     } else if constexpr (detail::is_tuple<R>) {
       return [&]<size_t... I>(std::index_sequence<I...>) {
         return R(boxing::unbox<std::remove_cvref_t<std::tuple_element_t<I, R>>>(rets[I])...);
-      }(std::make_index_sequence<std::tuple_size_v<R>>());
+      }
+      (std::make_index_sequence<std::tuple_size_v<R>>());
     } else {
       return boxing::unbox<R>(rets[0]);
     }

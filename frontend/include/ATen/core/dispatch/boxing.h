@@ -25,8 +25,10 @@ decltype(auto) unbox(const Value& v) {
   if constexpr (std::is_same_v<U, at::Tensor>) {
     // Tensor& and const Tensor& refer to the caller's.
     auto& t = const_cast<at::Tensor&>(static_cast<const at::Tensor&>(v.tensor()));
-    if constexpr (std::is_reference_v<T>) return static_cast<at::Tensor&>(t);
-    else return at::Tensor(t);
+    if constexpr (std::is_reference_v<T>)
+      return static_cast<at::Tensor&>(t);
+    else
+      return at::Tensor(t);
   } else if constexpr (detail::is_optional<U>) {
     using E = typename U::value_type;
     if constexpr (std::is_same_v<E, at::Tensor>)
@@ -66,7 +68,8 @@ decltype(auto) unbox(const Value& v) {
     using E = typename detail::list_of<U>::type;
     constexpr bool view = std::is_same_v<U, ArrayRef<E>>;
     auto copy = [](const auto& l) {
-      if constexpr (view) return U(l.data(), l.size());
+      if constexpr (view)
+        return U(l.data(), l.size());
       else if constexpr (std::is_same_v<U, std::vector<E>> || std::is_same_v<U, List<E>>)
         return U(std::vector<E>(l.begin(), l.end()));
       else {
@@ -117,28 +120,45 @@ inline Value bools(const std::vector<bool>& v) {
 // A value of its own for a result, or (which comes to the same) for an argument.
 template <class T>
 Value box(const T& x) {
-  if constexpr (std::is_base_of_v<tessera::Tensor, T>) return Value::of(tessera::Tensor(x));
-  else if constexpr (detail::is_optional<T>) return x ? box(*x) : Value::none();
-  else if constexpr (std::is_same_v<T, OptionalIntArrayRef>) return x ? box(*x) : Value::none();
-  else if constexpr (std::is_same_v<T, bool>) return Value::of(x);
-  else if constexpr (std::is_same_v<T, ScalarType>) return Value::of(to_dtype(x));
-  else if constexpr (std::is_same_v<T, Layout>) return Value::of(to_layout(x));
-  else if constexpr (std::is_same_v<T, MemoryFormat>) return Value::of(static_cast<tessera::MemoryFormat>(x));
-  else if constexpr (std::is_integral_v<T>) return Value::of(static_cast<int64_t>(x));
-  else if constexpr (std::is_floating_point_v<T>) return Value::of(static_cast<double>(x));
-  else if constexpr (std::is_same_v<T, std::complex<double>>) return Value::of(x);
-  else if constexpr (std::is_base_of_v<tessera::Scalar, T>) return Value::of(static_cast<const tessera::Scalar&>(x));
-  else if constexpr (std::is_convertible_v<const T&, std::string_view>) return Value::of(std::string(std::string_view(x)));
-  else if constexpr (std::is_base_of_v<tessera::Device, T>) return Value::of(static_cast<const tessera::Device&>(x));
-  else if constexpr (std::is_base_of_v<tessera::Generator, T>) return Value::of(tessera::Generator(x));
-  else if constexpr (std::is_same_v<T, Storage>) return Value::of(x.impl());
+  if constexpr (std::is_base_of_v<tessera::Tensor, T>)
+    return Value::of(tessera::Tensor(x));
+  else if constexpr (detail::is_optional<T>)
+    return x ? box(*x) : Value::none();
+  else if constexpr (std::is_same_v<T, OptionalIntArrayRef>)
+    return x ? box(*x) : Value::none();
+  else if constexpr (std::is_same_v<T, bool>)
+    return Value::of(x);
+  else if constexpr (std::is_same_v<T, ScalarType>)
+    return Value::of(to_dtype(x));
+  else if constexpr (std::is_same_v<T, Layout>)
+    return Value::of(to_layout(x));
+  else if constexpr (std::is_same_v<T, MemoryFormat>)
+    return Value::of(static_cast<tessera::MemoryFormat>(x));
+  else if constexpr (std::is_integral_v<T>)
+    return Value::of(static_cast<int64_t>(x));
+  else if constexpr (std::is_floating_point_v<T>)
+    return Value::of(static_cast<double>(x));
+  else if constexpr (std::is_same_v<T, std::complex<double>>)
+    return Value::of(x);
+  else if constexpr (std::is_base_of_v<tessera::Scalar, T>)
+    return Value::of(static_cast<const tessera::Scalar&>(x));
+  else if constexpr (std::is_convertible_v<const T&, std::string_view>)
+    return Value::of(std::string(std::string_view(x)));
+  else if constexpr (std::is_base_of_v<tessera::Device, T>)
+    return Value::of(static_cast<const tessera::Device&>(x));
+  else if constexpr (std::is_base_of_v<tessera::Generator, T>)
+    return Value::of(tessera::Generator(x));
+  else if constexpr (std::is_same_v<T, Storage>)
+    return Value::of(x.impl());
   else if constexpr (detail::list_of<T>::value) {
     using E = typename detail::list_of<T>::type;
     if constexpr (std::is_same_v<E, at::Tensor> || std::is_same_v<E, std::optional<at::Tensor>>) {
       std::vector<tessera::Tensor> l;
       for (const auto& e : x) {
-        if constexpr (std::is_same_v<E, at::Tensor>) l.push_back(e);
-        else l.push_back(at::fe::in(e));
+        if constexpr (std::is_same_v<E, at::Tensor>)
+          l.push_back(e);
+        else
+          l.push_back(at::fe::in(e));
       }
       return Value::of(std::move(l));
     } else if constexpr (std::is_same_v<E, bool>) {
@@ -236,23 +256,40 @@ inline Value to_value(const IValue& v, const tessera::SchemaType& declared) {
 template <class T>
 std::string schema_name() {
   using U = std::remove_cvref_t<T>;
-  if constexpr (std::is_base_of_v<tessera::Tensor, U>) return "Tensor";
-  else if constexpr (detail::is_optional<U>) return schema_name<typename U::value_type>() + "?";
-  else if constexpr (std::is_same_v<U, OptionalIntArrayRef>) return "int[]?";
-  else if constexpr (std::is_same_v<U, bool>) return "bool";
-  else if constexpr (std::is_same_v<U, ScalarType>) return "ScalarType";
-  else if constexpr (std::is_same_v<U, Layout>) return "Layout";
-  else if constexpr (std::is_same_v<U, MemoryFormat>) return "MemoryFormat";
-  else if constexpr (std::is_integral_v<U>) return "int";
-  else if constexpr (std::is_floating_point_v<U>) return "float";
-  else if constexpr (std::is_same_v<U, std::complex<double>>) return "complex";
-  else if constexpr (std::is_same_v<U, Scalar>) return "Scalar";
-  else if constexpr (std::is_convertible_v<const U&, std::string_view>) return "str";
-  else if constexpr (std::is_same_v<U, Device>) return "Device";
-  else if constexpr (std::is_same_v<U, at::Generator>) return "Generator";
-  else if constexpr (std::is_same_v<U, Storage>) return "Storage";
-  else if constexpr (detail::list_of<U>::value) return schema_name<typename detail::list_of<U>::type>() + "[]";
-  else return "Any";
+  if constexpr (std::is_base_of_v<tessera::Tensor, U>)
+    return "Tensor";
+  else if constexpr (detail::is_optional<U>)
+    return schema_name<typename U::value_type>() + "?";
+  else if constexpr (std::is_same_v<U, OptionalIntArrayRef>)
+    return "int[]?";
+  else if constexpr (std::is_same_v<U, bool>)
+    return "bool";
+  else if constexpr (std::is_same_v<U, ScalarType>)
+    return "ScalarType";
+  else if constexpr (std::is_same_v<U, Layout>)
+    return "Layout";
+  else if constexpr (std::is_same_v<U, MemoryFormat>)
+    return "MemoryFormat";
+  else if constexpr (std::is_integral_v<U>)
+    return "int";
+  else if constexpr (std::is_floating_point_v<U>)
+    return "float";
+  else if constexpr (std::is_same_v<U, std::complex<double>>)
+    return "complex";
+  else if constexpr (std::is_same_v<U, Scalar>)
+    return "Scalar";
+  else if constexpr (std::is_convertible_v<const U&, std::string_view>)
+    return "str";
+  else if constexpr (std::is_same_v<U, Device>)
+    return "Device";
+  else if constexpr (std::is_same_v<U, at::Generator>)
+    return "Generator";
+  else if constexpr (std::is_same_v<U, Storage>)
+    return "Storage";
+  else if constexpr (detail::list_of<U>::value)
+    return schema_name<typename detail::list_of<U>::type>() + "[]";
+  else
+    return "Any";
 }
 
 template <class F>
@@ -273,8 +310,10 @@ struct Function;
 template <class R, class... All>
 struct Function<R(All...)> {
   static constexpr bool takes_keys = [] {
-    if constexpr (sizeof...(All) == 0) return false;
-    else return std::is_same_v<std::tuple_element_t<0, std::tuple<std::remove_cvref_t<All>...>>, DispatchKeySet>;
+    if constexpr (sizeof...(All) == 0)
+      return false;
+    else
+      return std::is_same_v<std::tuple_element_t<0, std::tuple<std::remove_cvref_t<All>...>>, DispatchKeySet>;
   }();
 
   static std::string inferred_schema(const std::string& name) {
@@ -283,13 +322,15 @@ struct Function<R(All...)> {
     for (size_t i = takes_keys; i < types.size(); ++i)
       text += (i > takes_keys ? ", " : "") + types[i] + " _" + std::to_string(i - takes_keys);
     text += ") -> ";
-    if constexpr (std::is_void_v<R>) return text + "()";
+    if constexpr (std::is_void_v<R>)
+      return text + "()";
     else if constexpr (detail::is_tuple<R>) {
       return [&]<size_t... I>(std::index_sequence<I...>) {
         std::string list;
         ((list += (I ? ", " : "") + schema_name<std::tuple_element_t<I, R>>() + " _" + std::to_string(I)), ...);
         return text + "(" + list + ")";
-      }(std::make_index_sequence<std::tuple_size_v<R>>());
+      }
+      (std::make_index_sequence<std::tuple_size_v<R>>());
     } else {
       return text + schema_name<R>() + " _0";
     }
@@ -300,22 +341,27 @@ struct Function<R(All...)> {
     TORCH_CHECK(num_args == sizeof...(All) - takes_keys, "the kernel takes ", sizeof...(All) - takes_keys,
                 " arguments, its schema has ", num_args);
     auto argument = [&]<class A>(std::type_identity<A>, size_t i) -> decltype(auto) {
-      if constexpr (std::is_same_v<std::remove_cvref_t<A>, DispatchKeySet>) return DispatchKeySet(keys);
-      else return unbox<A>(args[i - takes_keys]);
+      if constexpr (std::is_same_v<std::remove_cvref_t<A>, DispatchKeySet>)
+        return DispatchKeySet(keys);
+      else
+        return unbox<A>(args[i - takes_keys]);
     };
     [&]<size_t... I>(std::index_sequence<I...>) {
       if constexpr (std::is_void_v<R>) {
         f(argument(std::type_identity<All>(), I)...);
       } else if constexpr (detail::is_tuple<R>) {
         R result = f(argument(std::type_identity<All>(), I)...);
-        std::apply([&](const auto&... e) {
-          size_t k = 0;
-          ((rets[k++] = box<std::remove_cvref_t<decltype(e)>>(e)), ...);
-        }, result);
+        std::apply(
+            [&](const auto&... e) {
+              size_t k = 0;
+              ((rets[k++] = box<std::remove_cvref_t<decltype(e)>>(e)), ...);
+            },
+            result);
       } else {
         rets[0] = box<std::remove_cvref_t<R>>(f(argument(std::type_identity<All>(), I)...));
       }
-    }(std::index_sequence_for<All...>());
+    }
+    (std::index_sequence_for<All...>());
   }
 };
 

@@ -1,0 +1,6 @@
+#pragma once
+
+#define TORCH_VERSION_MAJOR 2
+#define TORCH_VERSION_MINOR 11
+#define TORCH_VERSION_PATCH 0
+#define TORCH_VERSION "2.11.0"
