@@ -7,6 +7,7 @@
 
 #include "autograd/accumulate_grad.h"
 #include "autograd/observer.h"
+#include "autograd/streams.h"
 #include "autograd/variable.h"
 #include "tensor/core/restore.h"
 #include "tensor/core/transforms.h"
@@ -97,6 +98,7 @@ struct Task {
   std::vector<NodeState*> ready;  // a heap: highest sequence number first
   variable_list captured;
   std::vector<std::function<void()>> callbacks;
+  PassStreams streams;
 
   static int64_t next_id() {
     static std::atomic<int64_t> n{0};
@@ -121,6 +123,7 @@ class TaskLease {
     task_->ready.clear();
     task_->captured.clear();
     task_->callbacks.clear();
+    task_->streams.clear();
     if (t_idle_tasks.size() < 4) t_idle_tasks.push_back(std::move(task_));
   }
   Task& operator*() { return *task_; }
@@ -217,6 +220,17 @@ void add_to_buffer(NodeState& s, uint32_t nr, Tensor&& grad) {
     tessera::add_(slot, grad);
   else
     slot = add_gradients(slot, grad);
+}
+
+// The same on the stream of the node that gets it. from: who made the gradient, null: the caller of backward.
+void pass_on(Task& task, const Node* from, NodeState& to, uint32_t nr, Tensor&& grad) {
+  if (grad.defined() && !grad.is_cpu()) [[unlikely]] {
+    const NodeStream s = task.streams.wanted(*to.node, grad.device());
+    task.streams.hand_over(grad, from, s);
+    const OnStream on(s);
+    return add_to_buffer(to, nr, std::move(grad));
+  }
+  add_to_buffer(to, nr, std::move(grad));
 }
 
 // A gradient in the form of the tensor that it is for.
@@ -343,11 +357,10 @@ variable_list call_node(NodeState& s, const BackwardOptions& options) {
   return out;
 }
 
-void run_node(Task& task, NodeState& s) {
+// The node's hooks and the node. Returns what goes on to others.
+variable_list evaluate(Task& task, NodeState& s) {
   Node& n = *s.node;
-  const Observed observed(n, false);
-  if (s.grads.size() < n.outputs().size()) s.grads.resize(n.outputs().size());
-  t_node = &n;
+  const OnStream on(n.stream());
   if (s.needed || !s.captures.empty()) run_hooks_before(s, task);  // a gradient may arrive that nobody asked for
   variable_list out;
   const bool any = std::any_of(s.grads.begin(), s.grads.end(), [](const Tensor& t) { return t.defined(); });
@@ -360,11 +373,29 @@ void run_node(Task& task, NodeState& s) {
     }
   }
   s.grads.clear();
+  return out;
+}
+
+// What a node on a stream of its own leaves behind: results of the pass, and gradients of leaves.
+void leave_to_caller(Task& task, const NodeState& s) {
+  for (const auto& [nr, index] : s.captures) task.streams.give_to_caller(task.captured[index], s.node->stream());
+  if (const auto* leaf = dynamic_cast<const AccumulateGrad*>(s.node))
+    task.streams.give_to_caller(leaf->variable().grad(), s.node->stream());
+}
+
+void run_node(Task& task, NodeState& s) {
+  Node& n = *s.node;
+  const Observed observed(n, false);
+  if (s.grads.size() < n.outputs().size()) s.grads.resize(n.outputs().size());
+  t_node = &n;
+  variable_list out = evaluate(task, s);
+  if (n.stream().known()) [[unlikely]]
+    leave_to_caller(task, s);
   for (size_t i = 0; i < n.edges().size(); ++i) {
     const Edge& e = n.edges()[i];
     if (!e) continue;
     NodeState& next = *task.states.find(e.node.get());
-    if (i < out.size() && out[i].defined()) add_to_buffer(next, e.input_nr, std::move(out[i]));
+    if (i < out.size() && out[i].defined()) pass_on(task, &n, next, e.input_nr, std::move(out[i]));
     if (--next.dependencies == 0) push_ready(task, &next);
   }
 }
@@ -395,7 +426,7 @@ variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradi
     Tensor g = std::move(gradients[i]);
     if (g.defined() && g.keys().has(DispatchKey::kNamed)) g = Tensor(g.impl()->shallow_copy(/*shares_version=*/true));
     if (r.input_nr < r.node->outputs().size()) g = validated(r.node->outputs()[r.input_nr], std::move(g), *r.node, i);
-    add_to_buffer(task.states.get(r.node.get()), r.input_nr, std::move(g));
+    pass_on(task, nullptr, task.states.get(r.node.get()), r.input_nr, std::move(g));
   }
   for (auto& s : task.states.all())
     if (s->dependencies == 0) push_ready(task, s.get());
@@ -407,6 +438,7 @@ variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradi
     run_node(task, *s);
   }
   t_node = nullptr;
+  task.streams.join();
   for (size_t i = 0; i < task.callbacks.size(); ++i) task.callbacks[i]();
   for (size_t i = 0; i < task.captured.size(); ++i)
     TESSERA_CHECK(

@@ -1,6 +1,7 @@
 #include "autograd/node.h"
 
 #include "autograd/observer.h"
+#include "autograd/streams.h"
 
 namespace tessera::autograd {
 namespace {
@@ -48,7 +49,11 @@ uint32_t Node::add_output(const Tensor& t) {
   m.dtype = t.dtype();
   m.device = t.device();
   m.is_known = true;
+  if (!m.device.is_cpu()) keep_stream_of(t);
   return static_cast<uint32_t>(outputs_.size() - 1);
+}
+void Node::keep_stream_of(const Tensor& t) {
+  if (!stream_.known()) stream_ = current_stream_of(t.device());
 }
 uint32_t Node::add_output_without_history() {
   outputs_.emplace_back();

@@ -72,6 +72,14 @@ struct NodeHooks {
   HookList<NodePostHook> post;
 };
 
+// The stream of a device that a node's work goes to; none for nodes on devices without streams.
+struct NodeStream {
+  Device device;  // with its index; the CPU: none
+  void* handle = nullptr;
+  bool known() const { return !device.is_cpu(); }
+  friend bool operator==(const NodeStream&, const NodeStream&) = default;
+};
+
 class Node : public RefCounted {
  public:
   Node() : sequence_nr_(next_sequence_nr()) {}
@@ -98,6 +106,9 @@ class Node : public RefCounted {
   const std::vector<OutputMeta>& outputs() const { return outputs_; }
   uint32_t add_output(const Tensor& t);  // returns its number
   uint32_t add_output_without_history();
+
+  // The one that was current when the node's first output was made: its derivative runs there, too.
+  const NodeStream& stream() const { return stream_; }
 
   uint64_t sequence_nr() const { return sequence_nr_; }
   // Several passes may be at one node at a time, each on a thread of its own. What it saved stays until the last of
@@ -129,6 +140,7 @@ class Node : public RefCounted {
   static uint64_t next_sequence_nr();
   // Of a node without anything that goes with the graph: nobody counts who uses it. For constructors.
   void frees_nothing() { frees_something_ = false; }
+  void keep_stream_of(const Tensor& t);
 
  private:
   void count_out(bool release);
@@ -137,6 +149,7 @@ class Node : public RefCounted {
   std::vector<OutputMeta> outputs_;
   std::unique_ptr<NodeHooks> hooks_;
   uint64_t sequence_nr_;
+  NodeStream stream_;
   // How many passes are inside apply; kReleased: what was saved is to go; kFreed: somebody has seen to it.
   static constexpr uint32_t kReleased = 1u << 31, kFreed = 1u << 30, kUsers = kFreed - 1;
   std::atomic<uint32_t> use_{0};

@@ -77,10 +77,12 @@ TEST(Data, ReadsWhatAnotherSystemWrote) {
 }
 
 TEST(Data, PickledValuesComeBack) {
-  const Datum all = container(
-      Kind::kTuple, {container(Kind::kList, {number(1), number(2)}, "List[int]"),
-                     container(Kind::kDict, {scalar(Value::of(std::string("k"))), scalar(Value::of(2.5))}), {},
-                     container(Kind::kList, {scalar(Value::of(true))}), scalar(Value::of(ones({2})))});
+  const Datum all =
+      container(Kind::kTuple, {container(Kind::kList, {number(1), number(2)}, "List[int]"),
+                               container(Kind::kDict, {scalar(Value::of(std::string("k"))), scalar(Value::of(2.5))}),
+                               {},
+                               container(Kind::kList, {scalar(Value::of(true))}),
+                               scalar(Value::of(ones({2})))});
   const std::vector<char> bytes = pickle_archive(all);
   const Datum back = unpickle_archive({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
   ASSERT_EQ(back.items.size(), 5u);

@@ -206,9 +206,9 @@ Sugar Emitter::sugar(const Ast& e, TypePtr hint) {
       const Condition c = condition(e);
       return condition_value(c, e);
     }
-    case A::kCompare: {
-      const Condition c = condition(e);
-      return condition_value(c, e);
+    case A::kCompare: {  // of tensors a tensor: only what decides wants a bool
+      const std::optional<Condition> c = identity_test(e);
+      return c ? condition_value(*c, e) : compare(e);
     }
     case A::kIf:
       return ternary(e, hint);

@@ -576,7 +576,11 @@ void Emitter::run_expression(const Ast& e, TypePtr t, int64_t size) {
   Frame frame;
   frame_ = &frame;
   Val* v = expr(e, t);
-  if (t) v = cast_to(v, t, e, "the default", size);
+  if (t) {  // as an operator's argument: 1 will do for a float
+    static const std::string name;
+    Val* fitting = convert(v, Formal{&name, t, false, false, nullptr, size, true}, t, true, e);
+    v = fitting ? fitting : cast_to(v, t, e, "the default", size);
+  }
   graph_.top->returns = {v};
   frame_ = nullptr;
 }

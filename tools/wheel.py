@@ -13,12 +13,16 @@ import sys
 import sysconfig
 import zipfile
 
+import cpp_files
+
 NAME = "tessera"
 SIZE_LIMIT = 20 * 2**20  # bytes installed, without the CUDA library
 CUDA_SIZE_LIMIT = 16 * 2**20  # of that library
 SUMMARY = "Tensors, autograd and neural networks: PyTorch's documented API, written from scratch in C++"
 # Generated for the package; a wheel without them is no wheel.
 GENERATED = ("_operators.pyi",)
+# What tools/cpp_files.py writes, also into a checkout.
+CPP_FOLDERS = ("include", "lib", "share")
 # One date for all members, so that the same tree gives the same bytes.
 DATE = (2020, 1, 1, 0, 0, 0)
 
@@ -37,6 +41,7 @@ def package_files(root):
             and "__pycache__" not in path.parts
             and path.suffix not in (".so", ".pyc")
             and path.name not in ("BUILD", "README.md")
+            and path.relative_to(package).parts[0] not in CPP_FOLDERS
         ):
             yield path.relative_to(root / "python").as_posix(), path
 
@@ -108,11 +113,14 @@ def main():
     opts = ap.parse_args()
     version = read_version(opts.root)
     missing = [str(path) for _, path in built_files(opts.bazel_bin, opts.cuda) if not path.is_file()]
+    missing += map(str, cpp_files.not_built(opts.root, opts.bazel_bin))
     if missing:
         sys.exit("[build_wheel] error: not built: " + ", ".join(missing))
     members = {
         name: path.read_bytes() for name, path in [*package_files(opts.root), *built_files(opts.bazel_bin, opts.cuda)]
     }
+    cpp = cpp_files.all_files(opts.root, opts.bazel_bin)
+    members.update(("%s/%s" % (NAME, name), data) for name, data in cpp.items())
     members.update(dist_info(opts.root, version))
     path = opts.out / ("%s-%s-%s.whl" % (NAME, version, tag()))
     size = write_wheel(path, members, "%s-%s.dist-info/RECORD" % (NAME, version))

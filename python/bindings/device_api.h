@@ -42,7 +42,7 @@ using EngineTables =
 // What the capsule "tessera._C._device_api" points to. The library's copy of the core is not this one: it works below
 // the Tensor and reaches the core through this alone.
 struct DeviceApi {
-  static constexpr int kVersion = 5;
+  static constexpr int kVersion = 6;
   int version;
   EngineTables engines;
   DeviceTable* (*device)(DeviceType t);

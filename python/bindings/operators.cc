@@ -333,6 +333,13 @@ PyObject* function_overloads(PyObject* self, void*) {  // the qualified names of
     return l.release();
   });
 }
+PyObject* function_result_type(PyObject* self, void*) {
+  return guarded([&] {
+    for (auto& o : *reinterpret_cast<OpFunction*>(self)->overloads)
+      if (PyTypeObject* type = o->result_type()) return Py_NewRef(reinterpret_cast<PyObject*>(type));
+    return none();
+  });
+}
 PyObject* function_self(PyObject*, void*) { return none(); }
 PyObject* function_reduce(PyObject* self, PyObject*) {
   // Pickled by name: getattr(module or Tensor, name).
@@ -360,6 +367,8 @@ PyGetSetDef g_function_getset[] = {{"__name__", function_name, nullptr, nullptr,
                                    {"__self__", function_self, nullptr, nullptr, nullptr},
                                    {"_overloads", function_overloads, nullptr,
                                     "Qualified names of the overloads, in the order they are tried.", nullptr},
+                                   {"_result_type", function_result_type, nullptr,
+                                    "The named tuple that it returns; None if it returns none.", nullptr},
                                    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
                                    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef g_function_methods[] = {{"__reduce__", function_reduce, METH_NOARGS, nullptr},

@@ -428,7 +428,11 @@ PyObject* py_record_stream(PyObject* self, CallArgs call) {
   Ref handle = Ref::steal(check(PyObject_GetAttrString(a[0], "cuda_stream")));
   void* stream = PyLong_AsVoidPtr(handle.get());
   if (!stream && PyErr_Occurred()) throw ErrorAlreadySet();
-  if (t.storage() && t.storage()->data()) hooks->record_stream(t.storage()->data(), stream);
+  Ref index = Ref::steal(check(PyObject_GetAttrString(a[0], "device_index")));
+  const long device = PyLong_AsLong(index.get());
+  if (device == -1 && PyErr_Occurred()) throw ErrorAlreadySet();
+  if (t.storage() && t.storage()->data())
+    hooks->record_stream(t.storage()->data(), Device(t.device().type, static_cast<int>(device)), stream);
   return none();
 }
 

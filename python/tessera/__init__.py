@@ -19,6 +19,29 @@ from tessera.version import __version__
 
 # Modules that programs look for inside of the extension, and that are written in Python.
 _C.__path__ = [__path__[0] + "/_c_modules"]
+_C.__getattr__, _ = _attach(
+    _C.__name__,
+    {
+        "DisableTorchFunction": ":tessera.overrides",
+        "DisableTorchFunctionSubclass": ":tessera.overrides",
+        "DispatchKey": ":tessera._ops",
+        "DispatchKeySet": ":tessera._ops",
+        "_ExcludeDispatchKeyGuard": ":tessera._ops ExcludeKeys",
+        "_IncludeDispatchKeyGuard": ":tessera._ops IncludeKeys",
+        "FunctionSchema": ":tessera._ops",
+        "Future": ":tessera.futures",
+        "Graph": ":tessera._C._types",
+        "Node": ":tessera._C._types",
+        "PyTorchFileReader": ":tessera._archive_files",
+        "PyTorchFileWriter": ":tessera._archive_files",
+        "ScriptFunction": ":tessera.jit",
+        "ScriptModule": ":tessera.jit",
+        "Tag": ":tessera._ops",
+        "Type": ":tessera._C._types",
+        "Value": ":tessera._C._types",
+        "_TensorMeta": ":tessera._C._types",
+    },
+)
 
 # Types, dtypes, layouts and the functions that the extension defines.
 _core_names = [name for name in _C.__dict__ if not name.startswith("_") and type(_C.__dict__[name]) is not type(_sys)]
@@ -61,6 +84,7 @@ nan = _math.nan
 pi = _math.pi
 e = _math.e
 newaxis = None
+torch = _sys.modules[__name__]  # "torch.torch"
 legacy_contiguous_format = _C.contiguous_format
 
 # Public name -> module that defines it, loaded when the name is first used.
@@ -84,6 +108,7 @@ _lazy_names = {
     "from_file": "_api",
     "get_device": "_api",
     "_VF": "_VF",
+    "_segment_reduce": "functional segment_reduce",
     "get_default_device": "utils._device",
     "get_rng_state": "random",
     "iinfo": "_root.type_info",
@@ -100,6 +125,13 @@ _lazy_names = {
     "manual_seed": "random",
     "no_grad": "autograd.grad_mode",
     "pca_lowrank": "_lowrank",
+    "PyTorchFileReader": "_archive_files",
+    "PyTorchFileWriter": "_archive_files",
+    "ScriptFunction": "jit",
+    "ScriptModule": "jit",
+    "Future": "futures",
+    "DisableTorchFunction": "overrides",
+    "DisableTorchFunctionSubclass": "overrides",
     "save": "serialization",
     "seed": "random",
     "set_default_device": "utils._device",
@@ -146,6 +178,16 @@ for _name in (
     "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
 ):  # fmt: skip
     _lazy_names[_name] = "_symbolic"
+for _name in (
+    "_empty_affine_quantized", "_empty_per_channel_affine_quantized", "_make_per_channel_quantized_tensor",
+    "_make_per_tensor_quantized_tensor", "dequantize", "empty_quantized", "fake_quantize_per_channel_affine",
+    "fake_quantize_per_tensor_affine", "int_repr", "per_channel_affine", "per_channel_affine_float_qparams",
+    "per_channel_symmetric", "per_tensor_affine", "per_tensor_symmetric", "q_per_channel_axis", "q_per_channel_scales",
+    "q_per_channel_zero_points", "q_scale", "q_zero_point", "qscheme", "quantize_per_channel", "quantize_per_tensor",
+    "quantize_per_tensor_dynamic", "quantized_batch_norm", "quantized_max_pool1d", "quantized_max_pool2d",
+    "quantized_max_pool3d",
+):  # fmt: skip
+    _lazy_names[_name] = "_quantized"
 for _name in ("gru", "lstm", "rnn_relu", "rnn_tanh"):
     _lazy_names[_name] = _lazy_names[_name + "_cell"] = "nn._recurrent"
 for _name in ("eig", "lstsq", "matrix_rank", "solve", "symeig"):
@@ -164,3 +206,6 @@ from tessera import _tensor, storage
 
 _tensor.install(Tensor)
 storage.install(_C.UntypedStorage)
+
+# Libraries report which of their classes are used; each report is kept once.
+_C._log_api_usage_once = set().add

@@ -5,7 +5,16 @@ import sys
 
 from tessera import _C
 
-__all__ = ["DispatchKeySet", "FunctionSchema", "HigherOrderOperator", "OpOverload", "OpOverloadPacket", "Tag", "ops"]
+__all__ = [
+    "DispatchKey",
+    "DispatchKeySet",
+    "FunctionSchema",
+    "HigherOrderOperator",
+    "OpOverload",
+    "OpOverloadPacket",
+    "Tag",
+    "ops",
+]
 
 
 class Tag(enum.Enum):
@@ -30,13 +39,39 @@ class Tag(enum.Enum):
     view_copy = 16
 
 
+# The dispatch keys and the aliases for several of them; each is a string, its name.
+DispatchKey = enum.Enum(  # type: ignore[misc]
+    "DispatchKey",
+    {
+        name: name
+        for name in (
+            "Undefined",
+            "Autograd",
+            "CompositeExplicitAutograd",
+            "CompositeExplicitAutogradNonFunctional",
+            "CompositeImplicitAutograd",
+            *_C._key_names(2**64 - 1),
+        )
+    },
+    type=str,
+    module=__name__,
+)
+
+
 class DispatchKeySet:
-    """A set of dispatch keys; what kernels that asked for it get first."""
+    """A set of dispatch keys; what kernels that asked for it get first.
+
+    Args:
+        bits: a DispatchKey, the name of one, or the bits of several.
+    """
 
     __slots__ = ("bits",)
 
     def __init__(self, bits=0):
-        self.bits = _C._key_bits(bits) if isinstance(bits, str) else bits
+        if isinstance(bits, str):
+            name = getattr(bits, "value", bits)
+            bits = _C._autograd_key_bits() if name == "Autograd" else _C._key_bits(name)
+        self.bits = bits
 
     def has(self, key):
         """True if the key of that name is in the set."""
@@ -66,6 +101,36 @@ class DispatchKeySet:
 
     def highestPriorityTypeId(self):
         return next(iter(self), "Undefined")
+
+
+class _KeyGuard:
+    """Context manager around a change of the thread's keys."""
+
+    _included = False
+
+    def __init__(self, keys):
+        self._keys = keys
+
+    def __enter__(self):
+        self._saved = included, excluded = _C._tls_keys()
+        bits = self._keys.bits
+        if self._included:
+            _C._set_tls_keys(included | bits, excluded)
+        else:
+            _C._set_tls_keys(included, excluded | bits)
+
+    def __exit__(self, exc_type, exc_value, traceback):
+        _C._set_tls_keys(*self._saved)
+
+
+class ExcludeKeys(_KeyGuard):
+    """Inside the block the layers of these keys are passed by. `keys`: DispatchKeySet."""
+
+
+class IncludeKeys(_KeyGuard):
+    """Inside the block the layers of these keys see every call. `keys`: DispatchKeySet."""
+
+    _included = True
 
 
 class AliasInfo:
@@ -452,21 +517,23 @@ def _higher_order_of(name):
 
 
 # Operators of sizes, which are known of tensors without data, too: "name.overload" -> (parameters, function).
-_SIZE_OPERATORS = {
-    "sym_size.int": ("Tensor self, int dim", lambda self, dim: self.size(dim)),
-    "sym_stride.int": ("Tensor self, int dim", lambda self, dim: self.stride(dim)),
-    "sym_numel": ("Tensor self", lambda self: self.numel()),
-    "sym_storage_offset": ("Tensor self", lambda self: self.storage_offset()),
+# Operators that are methods of Tensor here, and operators for those who ask for them: {name: (schema, kernel)}.
+_METHOD_OPERATORS = {
+    "sym_size.int": ("(Tensor self, int dim) -> SymInt", lambda self, dim: self.size(dim)),
+    "sym_stride.int": ("(Tensor self, int dim) -> SymInt", lambda self, dim: self.stride(dim)),
+    "sym_numel": ("(Tensor self) -> SymInt", lambda self: self.numel()),
+    "sym_storage_offset": ("(Tensor self) -> SymInt", lambda self: self.storage_offset()),
+    "_pin_memory": ("(Tensor self, Device? device=None) -> Tensor", lambda self, device=None: self.pin_memory(device)),
 }
-_size_kernels = []  # as long as these are kept, the operators have their kernels
+_method_kernels = []  # as long as these are kept, the operators have their kernels
 
 
-def _define_size_operators(base):
+def _define_method_operators(base):
     """Defines those of a base name ("sym_size"), if it is one and they are not there. True if it did."""
-    found = {n: what for n, what in _SIZE_OPERATORS.items() if n.partition(".")[0] == base}
-    for name, (parameters, function) in found.items():
-        qualified = _C._define_op(f"aten::{name}({parameters}) -> SymInt", "")
-        _size_kernels.append(_C._register_op_kernel(qualified, "CompositeExplicitAutograd", function, False))
+    found = {n: what for n, what in _METHOD_OPERATORS.items() if n.partition(".")[0] == base}
+    for name, (signature, function) in found.items():
+        qualified = _C._define_op(f"aten::{name}{signature}", "")
+        _method_kernels.append(_C._register_op_kernel(qualified, "CompositeExplicitAutograd", function, False))
     return bool(found)
 
 
@@ -478,7 +545,9 @@ class _OpNamespace:
     def __getattr__(self, name):
         if name.startswith("__") and not _C._op_overloads(f"{self.name}::{name}"):
             raise AttributeError(name)
-        if not _C._op_overloads(f"{self.name}::{name}") and not (self.name == "aten" and _define_size_operators(name)):
+        if not _C._op_overloads(f"{self.name}::{name}") and not (
+            self.name == "aten" and _define_method_operators(name)
+        ):
             raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{name}'")
         packet = OpOverloadPacket(self.name, name)
         setattr(self, name, packet)

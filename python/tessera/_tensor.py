@@ -385,7 +385,49 @@ def align_as(self, other):
     return _named.align_as(self, other)
 
 
+def dequantize(self):
+    """The float32 tensor of a quantized one; other tensors stay what they are."""
+    return self
+
+
+def to_mkldnn(self, dtype=None):
+    """A copy for oneDNN's operators, of `dtype`; here these take tensors as they lie in memory, so that `to_dense()` of
+    the copy is the copy. RuntimeError for what is not floating point.
+    """
+    if not self.is_floating_point() or self.layout != tessera.strided:
+        raise RuntimeError(f"to_mkldnn: expected a strided floating point tensor, but got {self.dtype}, {self.layout}")
+    return self.to(dtype or self.dtype, copy=True, memory_format=tessera.contiguous_format)
+
+
+def xpu(self, device=None, non_blocking=False, memory_format=tessera.preserve_format):
+    """A copy on an XPU. RuntimeError where there is none."""
+    target = tessera.device("xpu" if device is None else device)
+    return self.to(target, non_blocking=non_blocking, memory_format=memory_format)
+
+
+def _of_quantized(name, what):
+    def method(self):
+        raise RuntimeError(f"{name}() is for quantized tensors, but got one of dtype {self.dtype}")
+
+    method.__name__, method.__doc__ = name, f"{what}. RuntimeError for tensors that are not quantized."
+    return method
+
+
+_QUANTIZED = {
+    "int_repr": "A copy of the integers of a quantized tensor",
+    "qscheme": "How the integers of a quantized tensor stand for numbers",
+    "q_scale": "The scale of a quantized tensor",
+    "q_zero_point": "The integer that stands for 0 in a quantized tensor",
+    "q_per_channel_scales": "The scales of a quantized tensor's channels",
+    "q_per_channel_zero_points": "The integers that stand for 0 in a quantized tensor's channels",
+    "q_per_channel_axis": "The dim of a quantized tensor's channels",
+}
+
 _METHODS = (
+    *(_of_quantized(name, what) for name, what in _QUANTIZED.items()),
+    dequantize,
+    to_mkldnn,
+    xpu,
     __repr__,
     __format__,
     __reduce_ex__,

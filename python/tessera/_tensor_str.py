@@ -359,7 +359,7 @@ def _shows_device(device):
 
 def _str_intern(tensor, tensor_contents=None):
     cls = type(tensor)
-    plain = cls is tessera.Tensor or cls.__name__ == "Parameter"
+    plain = cls is tessera.Tensor or cls.__name__ == "Parameter" or tensor.is_quantized
     prefix = "tensor(" if plain else f"{cls.__name__}("
     indent = len(prefix)
     shown, tangent = _tangent(tensor.rename(None) if tensor.has_names() else tensor)

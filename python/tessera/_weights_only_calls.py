@@ -151,12 +151,12 @@ def set_state(unpickler, target, state):
 
 def call_setstate(unpickler, target, state):
     """`__setstate__` of a class that the user allowed. Those of this package take the attributes as they are, so they
-    are checked.
+    are checked; what they compute and only write for PyTorch's sake (`_computed`), they leave out themselves.
     """
     cls = type(target)
     if cls.__setstate__.__module__.partition(".")[0] in ("tessera", "torch") and type(state) is dict:
         unpickler.budget.charge(len(state))
-        check_attributes(cls, state)
+        check_attributes(cls, [name for name in state if name not in getattr(cls, "_computed", ())])
     cls.__setstate__(target, state)
 
 

@@ -37,8 +37,13 @@ def get_dir():
     ~/.cache/torch/hub."""
     if _folder is not None:
         return _folder
+    return os.path.join(_get_torch_home(), "hub")
+
+
+def _get_torch_home():
+    """The folder above the default `get_dir()`; other packages keep their downloads in it, too."""
     cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    return os.path.join(os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch"))), "hub")
+    return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
 
 
 def set_dir(d):

@@ -2,6 +2,7 @@
 
 import functools
 import re
+import warnings
 
 from tessera import _C
 from tessera._library import registration
@@ -35,6 +36,7 @@ _RESERVED = ("prim",)
 _definers = set()  # namespaces that a Library of kind DEF owns
 _registered = {}  # (qualified name, key) -> how many Python kernels stand there
 _permanent = {}  # namespace -> Library of what was registered without one
+_waiting = {}  # qualified name of an operator that does not exist -> registrations for it
 _vmap_rules = {}  # qualified name -> rule; vmap looks here
 
 
@@ -102,6 +104,8 @@ class Library:
             raise RuntimeError(f"the schema {schema} is of another namespace than the library, {self.ns}")
         qualified = _C._define_op(text, " ".join(names))
         self._defined.append(qualified)
+        for register in _waiting.pop(qualified, ()):
+            register()
         return qualified.partition("::")[2].partition(".")[0]
 
     def _qualified(self, op_name):
@@ -199,6 +203,24 @@ class _Entry:
 def _keep(table, key, rule, library):
     """Enters a rule, for as long as the library lives."""
     library._registrations.append(_Entry(table, key, rule))
+
+
+def _is_unloaded(name):
+    """True if nothing of an operator's namespace exists: the library that defines it is not loaded (yet)."""
+    prefix = name.partition("::")[0] + "::"
+    return not any(known.startswith(prefix) for known in _C._op_names())
+
+
+def _wait_for(name, register):
+    """Keeps a registration for the operator until `Library.define` makes it. Says so once for a namespace."""
+    namespace = name.partition("::")[0]
+    if not any(waiting.partition("::")[0] == namespace for waiting in _waiting):
+        warnings.warn(
+            f"there is no operator of the namespace {namespace}: its library is not loaded. What is registered for "
+            f"{name} is kept until the operator is defined.",
+            stacklevel=4,
+        )
+    _waiting.setdefault(name, []).append(register)
 
 
 def _library_of(qualified_name):
@@ -314,7 +336,9 @@ def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=F
     """What an operator does to tensors without data (meta tensors): the shape and dtype of its outputs. A decorator
     without `func`.
 
-    Raises: RuntimeError if a `define`d operator has one already, unless `allow_override`.
+    Where no operator of the namespace exists (the library that has them is not loaded), it is kept until the operator
+    is defined, and a warning says so. Raises: RuntimeError if a `define`d operator has one already, unless
+    `allow_override`, and for an operator that its namespace lacks.
     """
     name = _name_of(op)
 
@@ -323,7 +347,12 @@ def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=F
         if definition is not None:
             return definition.register_fake(function)
         library = _library_of(name) if lib is None else lib
-        library.impl(name, registration.make_fake_kernel(name, function), "Meta", allow_override=allow_override)
+        kernel = registration.make_fake_kernel(name, function)
+        enter = functools.partial(library.impl, name, kernel, "Meta", allow_override=allow_override)
+        if _is_unloaded(name):
+            _wait_for(name, enter)
+        else:
+            enter()
         return function
 
     return register if func is None else register(func)
@@ -331,8 +360,6 @@ def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=F
 
 def impl_abstract(qualname, func=None, *, lib=None, _stacklevel=1):
     """Deprecated name of `register_fake`."""
-    import warnings
-
     warnings.warn(
         "torch.library.impl_abstract was renamed to torch.library.register_fake. Please use that instead; we will "
         "remove "

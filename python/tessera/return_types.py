@@ -4,7 +4,7 @@ import collections as _collections
 
 from tessera import _C as _extension
 
-_made = getattr(_extension, "_return_types", None)
+_made = _extension._return_types
 
 
 class histogramdd(_collections.namedtuple("histogramdd", ("hist", "bin_edges"))):
@@ -13,12 +13,21 @@ class histogramdd(_collections.namedtuple("histogramdd", ("hist", "bin_edges")))
     __slots__ = ()
 
 
+def _callable_of(name):
+    """The operator function of that name; "linalg_qr" is the one of namespace linalg. None if there is none."""
+    namespace = getattr(_extension, "_" + name.partition("_")[0], None)
+    return getattr(namespace, name, None) or getattr(_extension._VariableFunctions, name, None)
+
+
 def __getattr__(name):
-    value = getattr(_made, name, None)
+    # Each is made when its function first returns one, or here.
+    value = getattr(_made, name, None) or getattr(_callable_of(name), "_result_type", None)
     if value is None:
         raise AttributeError(f"module 'torch.return_types' has no attribute {name!r}")
     return value
 
 
 def __dir__():
+    for name in dir(_extension._VariableFunctions) + dir(_extension._linalg):
+        getattr(_callable_of(name), "_result_type", None)
     return sorted(name for name in dir(_made) if not name.startswith("__")) + ["histogramdd"]

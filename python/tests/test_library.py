@@ -291,3 +291,28 @@ def test_wrappers_without_data_are_not_read():
     for use in (w.tolist, w.numpy):
         with pytest.raises(RuntimeError, match="storage"):
             use()
+
+
+def test_fake_of_an_operator_that_is_still_to_be_loaded():
+    """A package registers what its compiled part defines, also where that part can't be loaded."""
+    with pytest.warns(UserWarning, match="namespace notloaded.*not loaded"):
+
+        @tessera.library.register_fake("notloaded::twice")
+        def fake(x):
+            return x.new_empty(x.shape[0] * 2)
+
+    library = tessera.library.Library("notloaded", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    assert tessera.ops.notloaded.twice(tessera.empty(3, device="meta")).shape == (6,)
+    with pytest.raises(RuntimeError, match="no operator notloaded::thrice"):
+        tessera.library.register_fake("notloaded::thrice", fake)
+
+
+def test_schemas_may_say_that_an_argument_is_written_to_without_naming_a_set():
+    library = tessera.library.Library("written", "DEF")
+    library.define("into(Tensor x, Tensor! out) -> ()")
+    assert [a.is_write for a in tessera.ops.written.into.default._schema.arguments] == [False, True]
+
+
+def test_pin_memory_is_an_operator_for_those_who_ask():
+    assert tessera.ops.aten._pin_memory.default._schema.name == "aten::_pin_memory"

@@ -125,11 +125,17 @@ ONLY_RAISE = {
     "tessera._symbolic._Number.__hash__": "equal to numbers that are not known",
     "tessera._symbolic._Number.__reduce_ex__": "symbols belong to a trace",
     "tessera._symbolic.sym_fresh_size": "sizes of operators without a rule for fake tensors: get_ctx() has them",
+    "tessera._tensor._of_quantized.method": "what tensors have that are not quantized; QuantizedTensor has its own",
     "tessera._linalg_utils.removed.function": "names that are documented as removed",
     "tessera._library.infer_schema.infer_schema.fail": "the error of its neighbours",
     "tessera._serialization_tools.validate_hpu_device": NO_DEVICE,
     "tessera._tensor.reinforce": "documented as removed",
     "tessera._utils.ExceptionWrapper.reraise": "raises what it holds",
+    **{
+        f"tessera.ao.quantization.{name}": ABSTRACT
+        for cls in ("fake_quantize.FakeQuantizeBase", "observer.ObserverBase")
+        for name in (f"{cls}.forward", f"{cls}.calculate_qparams")
+    },
     "tessera.autograd.function.Function.__call__": CALLED,
     "tessera.autograd.function.Function.vmap": ABSTRACT,
     "tessera.func._custom._OneElement.mark_dirty": "documented: generated rules are for functions without mutation",

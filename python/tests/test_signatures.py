@@ -219,6 +219,11 @@ UNREAD = {
         "num_averaged",
         "avg_fn's signature; this average does not depend on the count",
     ),
+    "tessera.distributed.tensor._api.DTensor.__tensor_unflatten__": (
+        "outer_size outer_stride",
+        "a protocol; the size of the whole is known",
+    ),
+    "tessera.distributed.tensor._api.DTensor.redistribute": ("async_op", "results are complete when they are returned"),
     "tessera.utils._device.exit_device": ("device exc_info", "Python's __exit__"),
     "tessera.utils.data._utils.collate.": (
         "collate_fn_map",
@@ -234,6 +239,7 @@ KEPT = {
         "allow_fallback_kernels allow_non_fake_inputs",
         "read by python/bindings/library/fake.cc; all operators have Meta kernels",
     ),
+    "tessera.ao.quantization.observer.ObserverBase": ("is_dynamic", "an attribute that programs read"),
     "tessera.cpu.Stream": ("priority", CPU),
     "tessera.distributed._gloo._Device": ("lazy_init", "an attribute that programs read"),
     "tessera.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler": (

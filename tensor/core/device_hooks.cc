@@ -49,6 +49,7 @@ Device complete_device(Device d) {
   if (d.is_meta()) return d;
   const DeviceHooks& hooks = device_hooks(d.type);
   if (!hooks.allocate) {
+    TESSERA_CHECK(!hooks.problem, hooks.problem);
     TESSERA_CHECK(!d.is_cuda(),
                   "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a "
                   "driver from http://www.nvidia.com/Download/index.aspx");

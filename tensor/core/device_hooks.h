@@ -18,6 +18,8 @@ struct DeviceHooks {
   void (*copy)(void* dst, const void* src, Device device, size_t nbytes) = nullptr;
   // Copies to host memory, when all work that was given to the device before is done.
   void (*read)(void* host, const void* data, Device device, size_t nbytes) = nullptr;
+  // Why there is no device; what a user can do. Set where there is a library for the type, but no device.
+  const char* problem = nullptr;
   // How many devices there are, and the index that a device without one means.
   int (*count)() = nullptr;
   int (*current_index)() = nullptr;
@@ -28,9 +30,14 @@ struct DeviceHooks {
   void* (*allocate_pinned)(size_t nbytes, void** context) = nullptr;
   void (*free_pinned)(void* data, void* context, size_t nbytes) = nullptr;
   bool (*is_pinned)(const void* data) = nullptr;
-  // The device memory at `data` is used by work of `stream` (the library's handle), too: it is not used again before
-  // that is done.
-  void (*record_stream)(void* data, void* stream) = nullptr;
+  // The device memory at `data` is used by work of `stream` (the library's handle) of `device`, too: it is not used
+  // again before that is done.
+  void (*record_stream)(void* data, Device device, void* stream) = nullptr;
+  // Streams of a device with an index, for types that have them: the one that this thread's work goes to now (null: the
+  // default one), another one in its place, and a mark in one that later work of the other waits for.
+  void* (*current_stream)(Device device) = nullptr;
+  void (*set_stream)(Device device, void* stream) = nullptr;
+  void (*wait_stream)(Device device, void* waits, Device marked_device, void* marked) = nullptr;
 };
 
 // The hooks of a type, filled by its library when that is loaded.

@@ -156,6 +156,7 @@ std::string join(const std::vector<std::string>& parts, const char* separator) {
 }
 
 std::string alias_str(const AliasInfo& a) {
+  if (!a.before.empty() && a.before[0].starts_with('$')) return "!";
   std::string out = "(" + join(a.before, "|");
   if (a.is_write) out += '!';
   if (a.after != a.before) out += " -> " + join(a.after, "|");
@@ -281,6 +282,7 @@ class Parser {
 
   std::string_view text_;
   Token tok_;
+  int unnamed_sets_ = 0;
   size_t next_ = 0;
   std::vector<size_t> argument_offsets_;
 };
@@ -413,8 +415,13 @@ std::vector<std::string> Parser::alias_sets() {
 }
 
 std::optional<AliasInfo> Parser::alias() {
-  if (!accept('(')) return std::nullopt;
   AliasInfo a;
+  if (accept('!')) {  // "Tensor! x": written to, and no alias of anything
+    a.before = {str_cat("$", unnamed_sets_++)};
+    a.is_write = true;
+    return a;
+  }
+  if (!accept('(')) return std::nullopt;
   a.before = alias_sets();
   a.is_write = accept('!');
   if (tok_.kind == Tok::kArrow) {

@@ -74,12 +74,68 @@ def test_extension_links_only_the_runtime(extension):
     assert "RUNPATH" not in run("readelf", "-dW", extension)
 
 
-def test_extension_exports_its_entry_point_alone(extension):
-    symbols = [line.split() for line in run("readelf", "--dyn-syms", "-W", extension).splitlines()]
-    defined = [
-        s[7].split("@")[0] for s in symbols if len(s) == 8 and s[4] in ("GLOBAL", "WEAK") and s[6] not in ("UND", "Ndx")
+def dynamic_symbols(path):
+    """(binding, whether it is defined, name) of each."""
+    rows = [line.split() for line in run("readelf", "--dyn-syms", "-W", path).splitlines()]
+    return [
+        (s[4], s[6] != "UND", s[7].split("@")[0])
+        for s in rows
+        if len(s) >= 8 and s[0] != "Num:" and s[4] in ("GLOBAL", "WEAK", "UNIQUE")
     ]
-    assert defined == ["PyInit__C"]
+
+
+def test_extension_exports_its_entry_point_and_the_cpp_api(extension):
+    defined = {name for _, is_defined, name in dynamic_symbols(extension) if is_defined}
+    others = {name for name in defined if "7tessera" not in name}
+    assert others == {"PyInit__C"}
+    assert {"_ZN7tessera2op10add_TensorE", "_ZTIN7tessera8autograd4NodeE"} <= defined
+    internal = re.compile(r"_ZN7tessera(3cpu|7kernels|11op_autograd|10op_forward|7op_info)")
+    assert not [name for name in defined if internal.match(name)]
+    assert sum(len(name) + 1 for name in defined) + 24 * len(defined) < 300_000
+
+
+def test_other_extensions_export_their_entry_point_alone(files):
+    others = [f for f in files if re.fullmatch(r"tessera/_(?!C\.)\w+\.cpython-.*\.so", str(f))]
+    assert others
+    for f in others:
+        defined = [name for _, is_defined, name in dynamic_symbols(str(f.locate())) if is_defined]
+        assert defined == ["PyInit_" + f.name.split(".")[0]]
+
+
+def test_a_program_without_python_can_load_the_library(extension):
+    wanted = {(binding, name) for binding, is_defined, name in dynamic_symbols(extension) if not is_defined}
+    python = {(binding, name) for binding, name in wanted if re.match("_?Py", name)}
+    assert python and {binding for binding, _ in python} == {"WEAK"}
+
+
+def packed_pointers(extension):
+    """The addresses in the file's RELR list: an even entry is one, the bits of an odd one stand for the next 63."""
+    words = memoryview(pathlib.Path(extension).read_bytes())
+    section = re.search(r"\.relr\.dyn\s+\S+\s+\S+\s+([0-9a-f]+)\s+([0-9a-f]+)", run("readelf", "-SW", extension))
+    begin, size = (int(s, 16) for s in section.groups())
+    found, last = [], 0
+    for word in words[begin : begin + size].cast("Q"):
+        if word % 2 == 0:
+            found.append(word)
+            last = word + 8
+        else:
+            found += [last + 8 * i for i in range(63) if word >> (i + 1) & 1]
+            last += 63 * 8
+    return found
+
+
+def test_extensions_relocate_themselves_before_anything_reads_their_pointers(files):
+    extensions = [str(f.locate()) for f in files if re.fullmatch(r"tessera/_\w+\.cpython-.*\.so", str(f))]
+    assert len(extensions) >= 2
+    for extension in extensions:
+        pointers = packed_pointers(extension)
+        assert len(pointers) > 100
+        kinds = re.findall(r"R_X86_64_\w+", run("readelf", "-rW", extension))
+        assert kinds and not {"R_X86_64_RELATIVE", "R_X86_64_IRELATIVE"} & set(kinds)
+        # What thread-local variables start with is copied before that.
+        tls = re.search(r"\sTLS\s+\S+\s+(0x\S+)\s+\S+\s+(0x\S+)", run("readelf", "-lW", extension))
+        begin, size = (int(s, 16) for s in tls.groups())
+        assert not [p for p in pointers if begin <= p < begin + size]
 
 
 def test_import_brings_in_neither_numpy_nor_the_namespaces():

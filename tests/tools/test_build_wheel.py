@@ -13,9 +13,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 
+sys.path.insert(0, str(ROOT / "tools"))
+import cpp_files  # noqa: E402
+
+
 def bazel_bin(folder, *names):
-    for name in names:
-        path = folder / "bin" / "python" / name
+    paths = [folder / "bin" / "python" / name for name in names]
+    for path in [*paths, *cpp_files.not_built(ROOT, folder / "bin")]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"built")
     return folder / "bin"

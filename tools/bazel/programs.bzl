@@ -16,16 +16,43 @@ def static_program(name, linkopts = [], **kwargs):
     cc_binary(name = name, linkopts = linkopts + _JOIN_EQUAL + ["-Wl,-s"] + static, **kwargs)
     cc_binary(name = name + "_symbols", linkopts = linkopts + _JOIN_EQUAL + static, **kwargs)
 
-def python_extension(name, deps = [], linkopts = [], **kwargs):
-    """The extension module NAME of the interpreter @python, as a file NAME.cpython-3xx-....so; it exports PyInit_* alone. NAME is an alias of it."""
+# Pointers of an extension to itself as bitmaps, which it reads before anything else of it runs: python/bindings/relocate.cc.
+_PACKED_POINTERS = ["-Wl,--pack-dyn-relocs=relr", "-Wl,--use-android-relr-tags", "-Wl,-u,tessera_relocate_extension", "-Wl,--init=tessera_relocate_extension"]
+
+def python_extension(name, deps = [], linkopts = [], library = None, **kwargs):
+    """The extension module NAME of the interpreter @python, as a file NAME.cpython-3xx-....so. NAME is an alias of it.
+
+    It exports PyInit_* alone. With library ("libtessera.so.1") it is a library of C++ programs, too: it exports what cpp_api.lds names, is known to the
+    loader by that name, and its references to Python are weak, so that a program without Python can load it.
+    """
+    output = name + EXT_SUFFIX
+    exports = "//tools/bazel:" + ("cpp_api.lds" if library else "python_extension.lds")
+    if library:
+        # Calls from one function of the library to another stay direct.
+        linkopts = linkopts + ["-Wl,-Bsymbolic", "-Wl,-soname=" + library]
+        native.genrule(
+            name = name + "_weak",
+            srcs = [name + "_strong.so"],
+            outs = [output],
+            cmd = "$(location //tools/bazel:weak_python) $< $@",
+            tools = ["//tools/bazel:weak_python"],
+        )
     cc_binary(
-        name = name + EXT_SUFFIX,
+        name = name + "_strong.so" if library else output,
         linkshared = True,
-        linkopts = linkopts + _JOIN_EQUAL + ["-Wl,-s", "-Wl,--wrap=__gxx_personality_v0", "-Wl,--version-script=$(location //tools/bazel:python_extension.lds)"],
-        deps = deps + ["//python/bindings:thread_end", "//tools/bazel:python_extension.lds", "@python//:headers"],
+        linkopts = linkopts + _JOIN_EQUAL + _PACKED_POINTERS + ["-Wl,-s", "-Wl,--wrap=__gxx_personality_v0", "-Wl,--version-script=$(location %s)" % exports],
+        deps = deps + ["//python/bindings:start_and_end", exports, "@python//:headers"],
         **kwargs
     )
-    native.alias(name = name, actual = name + EXT_SUFFIX)
+    native.alias(name = name, actual = output)
+
+def library_stand_in(name, library, file):
+    """A shared object NAME.so by the name LIBRARY under which programs ask for it, that loads FILE, a path from its folder, in its place."""
+    cc_binary(
+        name = name + ".so",
+        linkshared = True,
+        linkopts = ["-nostdlib", "-Wl,-s", "-Wl,-soname=" + library, "-Wl,--filter=$$ORIGIN/" + file],
+    )
 
 def linked_symbols_test(name, program, has = [], lacks = [], **kwargs):
     """Looks into a static_program: each regular expression in has matches the demangled name of something linked, none in lacks does."""

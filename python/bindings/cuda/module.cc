@@ -33,7 +33,8 @@ Table* table_of(const DeviceApi& api, DeviceType t) {
   return std::get<Table* (*)(DeviceType)>(api.engines)(t);
 }
 
-// _connect(capsule, folders): gives the core the library's functions. False without a device.
+// _connect(capsule, folders): gives the core the library's functions. False without a device, or a text that says why
+// the system's devices cannot be used.
 PyObject* py_connect(PyObject*, PyObject* args) {
   return guarded([&]() -> PyObject* {
     PyObject *capsule, *folders;
@@ -52,7 +53,9 @@ PyObject* py_connect(PyObject*, PyObject* args) {
     cuda::set_library_paths(std::move(paths));
     cuda::set_pointwise_ops(pointwise_standins(), api->pointwise_ops);
     constexpr DeviceType kType = DeviceType::kCUDA;
-    if (!cuda::connect(*api->device(kType), *api->hooks(kType), api->default_generator)) return PyBool_FromLong(0);
+    DeviceHooks& hooks = *api->hooks(kType);
+    if (!cuda::connect(*api->device(kType), hooks, api->default_generator))
+      return hooks.problem ? PyUnicode_FromString(hooks.problem) : PyBool_FromLong(0);
     const auto& eigen = *table_of<linalg::EigenEngines>(*api, DeviceType::kCPU);
     const auto& factor = *table_of<linalg::FactorEngines>(*api, DeviceType::kCPU);
     cuda::set_host_engines({eigen.run_eig, factor.run_ldl_factor, factor.run_ldl_solve});
@@ -65,7 +68,8 @@ PyObject* py_connect(PyObject*, PyObject* args) {
 }
 
 PyMethodDef g_functions[] = {
-    {"_connect", py_connect, METH_VARARGS, "Gives the core the library's functions; False without a device."},
+    {"_connect", py_connect, METH_VARARGS,
+     "Gives the core the library's functions. False without a device, or what is wrong with it."},
     {nullptr, nullptr, 0, nullptr}};
 PyModuleDef g_module = {PyModuleDef_HEAD_INIT,
                         "tessera._cuda",

@@ -606,8 +606,12 @@ void results_from_python(const OpInfo& info, PyObject* result, Value* rets, size
   for (size_t i = 0; i < num_rets; ++i) convert(PySequence_Fast_GET_ITEM(fast.get(), static_cast<Py_ssize_t>(i)), i);
 }
 
+namespace {
+// When the file is loaded: a program in C++ looks operators up by name without the module's start.
+[[maybe_unused]] const bool g_ops_can_be_found = (set_linked_ops(&find_op), true);
+}  // namespace
+
 void init_library(PyObject* module) {
-  set_linked_ops(&find_op);
   g_dynamic_op_hooks = {&note_op, &refuse_tangents};
   check(PyModule_AddFunctions(module, g_functions));
   OpBaseType.tp_name = "torch._C._OpBase";

@@ -65,7 +65,7 @@ class DeferredCudaCallError(Exception):
 
 
 def _no_device(*args, **kwargs):
-    raise RuntimeError(_MISSING)
+    raise RuntimeError(_library.problem or _MISSING)
 
 
 _initialized = False

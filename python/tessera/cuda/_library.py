@@ -10,9 +10,11 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+import warnings
 
 _module = None
 _tried = False
+problem = None  # why the system's devices cannot be used, once that is known
 
 
 def path():
@@ -37,8 +39,10 @@ def library_folders():
 
 
 def load():
-    """The module `tessera._cuda`, or None where this package has none or the system has no CUDA device."""
-    global _module, _tried
+    """The module `tessera._cuda`, or None where this package has none or the system has no CUDA device. Warns, once, if
+    there are devices that cannot be used.
+    """
+    global _module, _tried, problem
     if _tried:
         return _module
     _tried = True
@@ -51,7 +55,11 @@ def load():
     loader.exec_module(module)
     from tessera import _C
 
-    if module._connect(_C._device_api, library_folders()):
+    connected = module._connect(_C._device_api, library_folders())
+    if isinstance(connected, str):
+        problem = connected
+        warnings.warn(problem, stacklevel=3)
+    elif connected:
         sys.modules["tessera._cuda"] = module
         _module = module
         apply_settings()

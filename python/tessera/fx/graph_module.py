@@ -78,7 +78,7 @@ def _place(root, target, make=False):
     return at, last
 
 
-def _copy_attribute(source, to, target):
+def _copy_attr(source, to, target):
     """Puts source's attribute at a path to the same path of another module."""
     *path, last = target.split(".")
     at, new = source, to
@@ -94,6 +94,14 @@ def _copy_attribute(source, to, target):
         new.register_buffer(last, value)
     else:
         setattr(new, last, value)
+
+
+class _CodeOnlyModule(Module):
+    """A module of nothing but attributes, for what takes a module's parts out of a dictionary (`body`)."""
+
+    def __init__(self, body):
+        super().__init__()
+        self.__dict__ = body
 
 
 def _put(root, target, value):
@@ -210,7 +218,7 @@ class GraphModule(Module):
             for name in getattr(root, "_non_persistent_buffers_set", ()):
                 self._non_persistent_buffers_set.add(name)
             for target in sorted(needed, key=lambda t: t.count(".")):
-                _copy_attribute(root, self, target)
+                _copy_attr(root, self, target)
         elif isinstance(root, dict):
             missing = sorted(needed.keys() - root.keys())
             if missing:

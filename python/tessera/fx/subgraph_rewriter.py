@@ -8,7 +8,7 @@ from typing import NamedTuple
 import tessera
 from tessera.fx._symbolic_trace import symbolic_trace
 from tessera.fx.graph import Graph
-from tessera.fx.graph_module import GraphModule, _copy_attribute
+from tessera.fx.graph_module import GraphModule, _copy_attr
 from tessera.fx.node import Node
 from tessera.fx.passes.utils.matcher_utils import SubgraphMatcher
 
@@ -158,7 +158,7 @@ def _bring_attributes(gm, replacement):
                 "referenced attribute does not exist in the replacement GraphModule"
             )
         source = copy.deepcopy(replacement) if n.op == "call_module" else replacement
-        _copy_attribute(source, gm, n.target)
+        _copy_attr(source, gm, n.target)
 
 
 def _reaches(module, path):

@@ -4,6 +4,8 @@ a program can, so their text for the compiler is here. `torch` and `nn` are the 
 
 import functools
 
+from . import _sequences
+
 _FUNCTIONS = """
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     if inplace:
@@ -443,7 +445,7 @@ _HOMES = ("tessera.nn.functional", "tessera.nn._functional", "tessera.nn._recurr
 @functools.cache
 def _functions():
     table = {}
-    for piece in _FUNCTIONS.strip("\n").split("\ndef "):
+    for piece in (_FUNCTIONS.rstrip("\n") + _sequences.FUNCTIONS).strip("\n").split("\ndef "):
         piece = "def " + piece.removeprefix("def ") + "\n"
         table[piece[4 : piece.index("(")]] = piece
     return table
@@ -452,7 +454,7 @@ def _functions():
 @functools.cache
 def _methods():
     table = {}
-    for piece in _METHODS.strip("\n").split("\ndef "):
+    for piece in (_METHODS.rstrip("\n") + _sequences.METHODS).strip("\n").split("\ndef "):
         piece = piece.removeprefix("def ")
         name, _, rest = piece.partition("(")
         table[name] = "def " + name.partition("__")[2] + "(" + rest + "\n"
@@ -471,14 +473,18 @@ def helper(name):
     return _functions().get(name)
 
 
-def method_of(cls, name):
-    """The text of a method of a layer, or None where the method's own source is to be read."""
+def method_of(cls, name, attributes, children):
+    """The text of a method of a layer, or None where the method's own source is to be read.
+
+    Args:
+        attributes, children: what modules of this kind have, by name; children are kinds like this one.
+    """
     for base in cls.__mro__:
         if name not in vars(base):
             continue
         if not base.__module__.startswith("tessera.nn."):
             return None
-        found = _of_layer(cls, base, name)
+        found = _of_layer(cls, base, name) or _of_sequences(cls, base, name, attributes, children)
         if found is not None:
             return found
         declared = vars(base).get("_declared")
@@ -514,7 +520,25 @@ def _of_layer(cls, base, name):
         return texts["_InstanceNorm__forward"].format(dims=dims + 2)
     if base.__name__ in _CELLS and name == "forward":
         return _cell(base.__name__, texts)
-    return texts.get(f"{base.__name__}__{name}")
+    text = texts.get(f"{base.__name__}__{name}")
+    return None if text is None or "{" in text.partition(":\n")[2].replace("{}", "") else text
+
+
+def _of_sequences(cls, base, name, attributes, children):
+    if base.__name__ in ("LSTM", "GRU", "_SingleState") and name == "forward":
+        kind = next(n for n in ("LSTM", "GRU", "RNN") if n in [b.__name__ for b in cls.__mro__])
+        return _sequences.recurrent(cls, kind, attributes)
+    text = _methods().get(f"{base.__name__}__{name}")
+    if base.__name__ == "_CircularPadNd":
+        return text and text.format(check=_dims_check(cls._dims))
+    if base.__name__ in ("TransformerEncoder", "TransformerDecoder"):
+        layers = list(children["layers"].children.values())
+        attention = layers[0].children.get("self_attn") if layers else None
+        first = attention is not None and "batch_first" in {**attention.attributes, **attention.constants}
+        return text and text.format(batch_first="self.layers[0].self_attn.batch_first" if first else "False")
+    if base.__name__ == "_Layer":
+        return text and text.format(last=f"dropout{len(cls._attentions) + 1}")
+    return None
 
 
 def _dims_check(dims):

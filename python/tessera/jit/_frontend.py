@@ -562,8 +562,20 @@ def compile_class(cls):
     return made.type
 
 
+# What a dataclass compares for each field.
+_TEST = ("    if self.FIELD != other.FIELD:", "        return False")
+_OPTIONAL_TEST = (
+    "    FIELD, other_FIELD = self.FIELD, other.FIELD",
+    "    if FIELD is None or other_FIELD is None:",
+    "        if not (FIELD is None and other_FIELD is None):",
+    "            return False",
+    "    elif FIELD != other_FIELD:",
+    "        return False",
+)
+
+
 def _dataclass(cls, made):
-    """The __init__ that a dataclass has by its fields."""
+    """The __init__ and the __eq__ that a dataclass has by its fields."""
     fields = cls.__dataclass_fields__.values()
     scope = lookup_in_module(cls)
     arguments, lines = [], []
@@ -581,8 +593,13 @@ def _dataclass(cls, made):
         "method",
     )
     if cls.__dataclass_params__.eq:
-        test = " and ".join(f"self.{f.name} == other.{f.name}" for f in fields if f.compare) or "True"
-        text = f"def __eq__(self, other: {made.name}) -> bool:\n    return {test}\n"
+        lines = [
+            line.replace("FIELD", f.name)
+            for f in fields
+            if f.compare
+            for line in (_OPTIONAL_TEST if kinds[f.name].annotation_str.startswith("Optional[") else _TEST)
+        ]
+        text = f"def __eq__(self, other: {made.name}) -> bool:\n" + "\n".join([*lines, "    return True", ""])
         kinds = {made.name: made.type}
         made.add_method(
             _jit.define(text, "<dataclass>", 1, f"{made.name}.__eq__", _with_types(scope, kinds), add_member, made),

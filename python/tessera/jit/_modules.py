@@ -12,12 +12,14 @@ from ._frontend import (
     ScriptFunction,
     Source,
     _definition_scope,
+    _Definitions,
     _with_signature,
     add_member,
     class_type,
     classify,
     lookup_in,
     mark,
+    operator_of,
     qualified_name,
     source_of,
 )
@@ -166,7 +168,8 @@ class ConcreteType:
             else:
                 self.constants[name] = (value, kind)
             return
-        if inspect.isroutine(value) or isinstance(value, ScriptFunction) or hasattr(value, "__wrapped__"):
+        routine = inspect.isroutine(value) or isinstance(value, ScriptFunction) or hasattr(value, "__wrapped__")
+        if routine or operator_of(value):
             self.functions[name] = value
             return
         try:
@@ -253,7 +256,7 @@ class ConcreteType:
     def _add(self, name):
         from ._definitions import method_of
 
-        text = method_of(self.cls, name)
+        text = method_of(self.cls, name, self.attributes, self.children)
         if text is not None:
             self.made.add_method(self._define(self.cls.forward, name, text, lookup_in(_scope_of(self.cls))), "method")
             return True
@@ -294,7 +297,7 @@ def _scope_of(cls):
     """A function whose globals are those of the class's file, and the names of definitions."""
     import sys
 
-    scope = dict(_definition_scope().__globals__)
+    scope = _Definitions(_definition_scope().__globals__)
     scope.update(vars(sys.modules[cls.__module__]))
     return types.FunctionType((lambda: None).__code__, scope)
 

@@ -36,6 +36,7 @@ ON_A_DEVICE = (
     "cuda/test_cuda.py",
     "cuda/test_cuda_namespaces.py",
     "cuda/test_cuda_linalg.py",
+    "cuda/test_cuda_streams.py",
     "operators/test_foreach.py",
     "operators/test_products.py",
 )

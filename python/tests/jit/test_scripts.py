@@ -1,6 +1,7 @@
 """jit: what scripted functions and modules are in Python; marks and settings."""
 
 import warnings
+from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
 
 import pytest
@@ -157,3 +158,27 @@ def test_decorated_functions_that_do_not_compile_stay_python():
     for wrong in (lambda: reads_python.graph, lambda: imports(tessera.ones(1))):
         with pytest.raises(RuntimeError):
             wrong()
+
+
+def _with_default(x, a: float = -1, b: Optional[float] = 2):
+    return x * a
+
+
+def test_a_whole_number_is_a_default_of_a_float():
+    scripted = tessera.jit.script(_with_default)
+    assert scripted(tessera.ones(1)).item() == -1.0 and "float a=-1." in str(scripted.schema)
+
+
+@dataclass
+class _Found:
+    n: int
+    weight: Optional[tessera.Tensor] = None
+
+
+def _same(x, w: Optional[tessera.Tensor]):
+    return _Found(1, w) == _Found(1, x)
+
+
+def test_dataclasses_compare_optional_fields():
+    scripted = tessera.jit.script(_same)
+    assert scripted(tessera.ones(()), tessera.ones(())) and not scripted(tessera.ones(()), None)

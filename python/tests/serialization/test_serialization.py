@@ -196,6 +196,9 @@ def test_weights_only_refuses_and_safe_globals_allow():
         assert Custom in serialization.get_safe_globals() and round_trip(Custom()).value == 3
     assert Custom not in serialization.get_safe_globals()
     assert round_trip(Custom(), load={"weights_only": False}).value == 3
+    rnn = tessera.nn.LSTM(2, 3)
+    with serialization.safe_globals([tessera.nn.LSTM, getattr]):
+        assert tessera.equal(round_trip(rnn).all_weights[0][0], rnn.weight_ih_l0)
     assert serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(packed(Custom()))) == [f"{__name__}.Custom"]
 
 

@@ -2,6 +2,7 @@
 // order of the calls, except on a stream that is captured, where it is recorded.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -25,6 +26,8 @@ using Work = std::function<void()>;
 struct Capture {
   std::vector<Work> work;
   std::vector<CUstream_st*> streams;  // the first one began it
+  // What each stream is known to come after: so many pieces of work of each stream. An event carries its stream's.
+  std::map<const CUstream_st*, std::map<const CUstream_st*, int64_t>> known;
   cudaStreamCaptureMode mode;
   unsigned long long id;
   bool invalid = false;
@@ -43,6 +46,7 @@ struct CUevent_st {
   unsigned flags;
   int64_t time = -1;  // ns; -1: never recorded
   Capture* capture = nullptr;
+  std::map<const CUstream_st*, int64_t> known;  // of the capture, where it was recorded
 };
 struct CUgraph_st {
   std::vector<Work> work;
@@ -88,6 +92,7 @@ bool is_unsafe_now() {
 cudaError_t submit(cudaStream_t s, Work work) {
   if (Capture* c = capture_of(s)) {
     if (c->invalid) return cudaErrorStreamCaptureInvalidated;
+    ++c->known[s][s];
     c->work.push_back(std::move(work));
     return cudaSuccess;
   }
@@ -183,6 +188,9 @@ const char* cudaGetErrorString(cudaError_t e) {
 
 // Devices.
 cudaError_t cudaGetDeviceCount(int* n) {
+  // TESSERA_EMULATED_CONNECTION: the number of an error that stands for a machine whose driver does not work.
+  const char* broken = std::getenv("TESSERA_EMULATED_CONNECTION");
+  if (broken && *broken) return done(static_cast<cudaError_t>(std::atoi(broken)));
   *n = emulated_devices();
   return done(*n > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
@@ -268,7 +276,8 @@ cudaError_t cudaDeviceDisablePeerAccess(int peer) {
   return done(std::exchange(peers[current_device][peer], false) ? cudaSuccess : cudaErrorPeerAccessNotEnabled);
 }
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = CUDART_VERSION;
+  const char* broken = std::getenv("TESSERA_EMULATED_CONNECTION");
+  *version = broken && *broken ? 11040 : CUDART_VERSION;
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {
@@ -430,11 +439,17 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
   if (!e) return done(cudaErrorInvalidResourceHandle);
   Capture* c = e->capture;
-  if (!c || capture_of(s) == c) return cudaSuccess;
-  if (is_default(s)) return done(cudaErrorStreamCaptureImplicit);
-  if (s->capture) return done(cudaErrorStreamCaptureMerge);
-  s->capture = c;
-  c->streams.push_back(s);
+  if (!c) return cudaSuccess;
+  if (capture_of(s) != c) {
+    if (is_default(s)) return done(cudaErrorStreamCaptureImplicit);
+    if (s->capture) return done(cudaErrorStreamCaptureMerge);
+    s->capture = c;
+    c->streams.push_back(s);
+  }
+  for (const auto& [other, n] : e->known) {
+    int64_t& done_there = c->known[s][other];
+    done_there = std::max(done_there, n);
+  }
   return cudaSuccess;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void* data) {
@@ -454,11 +469,15 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned) {
   if (!e || e->device != device_of_stream(s)) return done(cudaErrorInvalidResourceHandle);
   e->capture = capture_of(s);
-  if (!e->capture) e->time = now();
+  if (e->capture)
+    e->known = e->capture->known[s];
+  else
+    e->time = now();
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) { return cudaEventRecordWithFlags(e, s, 0); }
 cudaError_t cudaEventQuery(cudaEvent_t e) {
+  if (is_unsafe_now()) return done(cudaErrorStreamCaptureUnsupported);
   return done(!e ? cudaErrorInvalidResourceHandle : e->capture ? cudaErrorCapturedEvent : cudaSuccess);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) { return cudaEventQuery(e); }
@@ -480,7 +499,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode) {
   if (is_default(s)) return done(cudaErrorStreamCaptureUnsupported);
   if (s->capture) return done(cudaErrorIllegalState);
   std::lock_guard lock(mutex);
-  s->capture = new Capture{{}, {s}, mode, next_id++};
+  s->capture = new Capture{.work = {}, .streams = {s}, .known = {}, .mode = mode, .id = next_id++};
   captures.push_back(s->capture);
   return cudaSuccess;
 }
@@ -494,6 +513,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
   std::erase(captures, c);
   for (CUstream_st* joined : c->streams) joined->capture = nullptr;
   if (c->invalid) return done(cudaErrorStreamCaptureInvalidated);
+  for (CUstream_st* joined : c->streams)
+    if (c->known[s][joined] < c->known[joined][joined]) return done(cudaErrorStreamCaptureUnjoined);
   *graph = new CUgraph_st{std::move(c->work)};
   return cudaSuccess;
 }

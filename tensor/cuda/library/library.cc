@@ -4,6 +4,7 @@
 
 #include "tensor/core/error.h"
 #include "tensor/cuda/runtime/allocator.h"
+#include "tensor/cuda/runtime/graph.h"
 #include "tensor/cuda/runtime/runtime.h"
 #include "tensor/cuda/runtime/streams.h"
 
@@ -32,6 +33,7 @@ void read_memory(void* host, const void* data, Device device, size_t nbytes) {
 // Between two devices: the source's stream does the copy, after the work that the target's stream holds, which then
 // waits for it.
 void transfer_between(void* dst, int dst_device, const void* src, int src_device, size_t n) {
+  const OpDevice on(src_device);  // a default stream is that of the device at work
   const Stream from = current_stream(src_device), to = current_stream(dst_device);
   Event target_ready, done;
   target_ready.record(to);
@@ -49,22 +51,71 @@ void transfer(void* dst, Device dst_device, const void* src, Device src_device, 
   const bool to_host = dst_device.is_cpu();
   OpDevice on((to_host ? src_device : dst_device).index);
   void* host = to_host ? dst : const_cast<void*>(src);
+  const bool captured = is_capturing({op_device(), current_stream()});
+  if (captured) {
+    TESSERA_CHECK(is_pinned(host),
+                  "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned: "
+                  "the graph would read or write memory that is not there any more when it is replayed. Please use "
+                  "tensor.pin_memory() or allocate the tensor with pin_memory=True.");
+    TESSERA_CHECK(non_blocking,
+                  "Cannot wait for a copy between CPU and CUDA tensors during CUDA graph capture: nothing runs before "
+                  "the graph is replayed. Please copy with non_blocking=True.");
+    hold_for_replays(host);
+  }
   check(cudaMemcpyAsync(dst, src, n, to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, current_stream()),
         "cudaMemcpyAsync");
-  if (non_blocking && record_pinned(host, op_device(), current_stream())) return;
-  if (to_host || is_pinned(host)) synchronize_stream();  // pageable memory has been read when the call returns
+  if (captured || (non_blocking && record_pinned(host, op_device(), current_stream()))) return;
+  // Pageable memory has been read when the call returns.
+  if (!non_blocking || to_host || is_pinned(host)) synchronize_stream();
 }
 
 void* allocate_pinned_memory(size_t nbytes, void**) { return allocate_pinned(nbytes); }
 void free_pinned_memory(void* data, void*, size_t) { free_pinned(data); }
-void record_use(void* data, void* stream) { record_stream(data, static_cast<cudaStream_t>(stream)); }
+void record_use(void* data, Device device, void* stream) {
+  record_stream(data, device.index, static_cast<cudaStream_t>(stream));
+}
+void* stream_of(Device device) { return current_stream(device.index).handle; }
+void put_stream(Device device, void* stream) { set_current_stream({device.index, static_cast<cudaStream_t>(stream)}); }
+void wait_for_stream(Device device, void* waits, Device marked_device, void* marked) {
+  Event e;
+  e.record({marked_device.index, static_cast<cudaStream_t>(marked)});
+  e.wait({device.index, static_cast<cudaStream_t>(waits)});
+}
+
+// What keeps a machine with a driver from using its devices; empty where there is none.
+std::string connection_problem() {
+  int n = 0, driver = 0, runtime = 0;
+  const cudaError_t e = cudaGetDeviceCount(&n);
+  cudaGetLastError();
+  if (e == cudaSuccess || e == cudaErrorNoDevice) return {};
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  if (e == cudaErrorInsufficientDriver && driver == 0) return {};  // there is no driver at all
+  const auto version = [](int v) { return str_cat(v / 1000, ".", v % 1000 / 10); };
+  std::string advice;
+  if (e == cudaErrorInsufficientDriver)
+    advice = str_cat("The NVIDIA driver on your system is too old: it supports CUDA ", version(driver),
+                     ", but this library needs CUDA ", version(runtime), ". Please install a newer driver.");
+  else if (e == cudaErrorSystemNotReady)
+    advice = "Systems with NVSwitch need NVIDIA's fabric manager: please start it, in the driver's version.";
+  else if (e == cudaErrorSystemDriverMismatch)
+    advice = "The loaded kernel module and the driver's libraries have different versions: please restart the system.";
+  else
+    advice = "Please look whether nvidia-smi shows the devices, and at CUDA_VISIBLE_DEVICES.";
+  return str_cat("CUDA initialization: error ", static_cast<int>(e), ", ", cudaGetErrorName(e), ": ",
+                 cudaGetErrorString(e), ". ", advice);
+}
 
 }  // namespace
 
 bool has_been_used() { return used.load(std::memory_order_relaxed); }
 
 bool connect(DeviceTable& table, DeviceHooks& hooks, const Generator& (*default_generator)(Device device)) {
-  if (device_count() == 0) return false;
+  if (device_count() == 0) {
+    static const std::string text = connection_problem();
+    hooks.problem = text.empty() ? nullptr : text.c_str();
+    return false;
+  }
   table.select = [](Device d) { set_op_device(d.index); };
   table.transfer = &transfer;
   hooks.free = &free_memory;
@@ -77,6 +128,9 @@ bool connect(DeviceTable& table, DeviceHooks& hooks, const Generator& (*default_
   hooks.free_pinned = &free_pinned_memory;
   hooks.is_pinned = &is_pinned;
   hooks.record_stream = &record_use;
+  hooks.current_stream = &stream_of;
+  hooks.set_stream = &put_stream;
+  hooks.wait_stream = &wait_for_stream;
   hooks.allocate = &allocate_memory;
   return true;
 }

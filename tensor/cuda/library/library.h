@@ -8,8 +8,8 @@
 
 namespace tessera::cuda {
 
-// Fills the tables of DeviceType::kCUDA. False, and nothing is changed, if there is no device or no driver: then
-// nothing else is to be connected. `default_generator` gives the core's generator of a device.
+// Fills the tables of DeviceType::kCUDA. False, and nothing but hooks.problem is changed, if there is no device or no
+// driver: then nothing else is to be connected. `default_generator` gives the core's generator of a device.
 bool connect(DeviceTable& table, DeviceHooks& hooks, const Generator& (*default_generator)(Device device));
 // In a shared object of its own, the library names elementwise ops by stand-ins: own[i] stands for others[i]. Before
 // connect.

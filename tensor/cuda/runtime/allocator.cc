@@ -41,9 +41,9 @@ struct Block {
   char* data;
   size_t requested = 0;
   bool allocated = false;
-  int pending_events = 0;               // of other streams' uses, after it was freed
-  std::vector<cudaStream_t> used_by{};  // streams other than its own
-  Block* before = nullptr;              // its neighbours in the segment
+  int pending_events = 0;         // of other streams' uses, after it was freed
+  std::vector<Stream> used_by{};  // streams other than its own
+  Block* before = nullptr;        // its neighbours in the segment
   Block* after = nullptr;
   uint64_t freed_at = 0;             // searches in its pool until it was freed
   Expandable* expandable = nullptr;  // the segment, if it is one that grows
@@ -204,10 +204,10 @@ class DeviceAllocator {
       deferred_.push_back(b);
   }
 
-  void record(Block* b, cudaStream_t stream) {
+  void record(Block* b, Stream s) {
     std::lock_guard lock(mutex_);
-    if (stream != b->stream && std::find(b->used_by.begin(), b->used_by.end(), stream) == b->used_by.end())
-      b->used_by.push_back(stream);
+    if (s != Stream{device_, b->stream} && std::ranges::find(b->used_by, s) == b->used_by.end())
+      b->used_by.push_back(s);
   }
 
   void empty_cache() {
@@ -750,51 +750,44 @@ class DeviceAllocator {
     return n;
   }
 
-  // Events.
-  cudaEvent_t take_event() {
-    if (!spare_events_.empty()) {
-      const cudaEvent_t e = spare_events_.back();
-      spare_events_.pop_back();
-      return e;
-    }
-    cudaEvent_t e = nullptr;
-    check(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "cudaEventCreate");
+  Event take_event(int device) {
+    auto& spare = spare_events_[device];
+    if (spare.empty()) return {};
+    Event e = std::move(spare.back());
+    spare.pop_back();
     return e;
   }
 
-  // One event on each stream that used b; the last one that is reached frees it.
-  void insert_events(Block* b) {
-    OpDevice on(device_);
-    for (const cudaStream_t s : std::exchange(b->used_by, {})) {
-      const cudaEvent_t e = take_event();
-      check(cudaEventRecord(e, s), "cudaEventRecord");
-      ++b->pending_events;
-      events_[s].emplace_back(e, b);
-    }
+  // One event on each stream that used b; the last one that is reached frees it. Memory is freed where nothing may be
+  // thrown: if the device is not able to make events any more, the block stays in use.
+  void insert_events(Block* b) noexcept {
+    try {
+      for (; !b->used_by.empty(); b->used_by.pop_back()) {
+        const Stream s = b->used_by.back();
+        Event e = take_event(s.device);
+        e.record(s);
+        events_[{s.device, s.handle}].emplace_back(std::move(e), b);
+        ++b->pending_events;
+      }
+    } catch (const Error&) { ++b->pending_events; }
   }
 
   void end_deferred() {
     for (Block* b : std::exchange(deferred_, {})) insert_events(b);
   }
 
-  void end_event(std::pair<cudaEvent_t, Block*> entry) {
-    spare_events_.push_back(entry.first);
+  void end_event(std::pair<Event, Block*> entry) {
+    spare_events_[entry.first.device()].push_back(std::move(entry.first));
     if (--entry.second->pending_events == 0) free_now(entry.second);
   }
 
   void process_events() {
     for (auto it = events_.begin(); it != events_.end();) {
       auto& queue = it->second;
-      while (!queue.empty()) {
-        const cudaError_t e = cudaEventQuery(queue.front().first);
-        if (e == cudaErrorNotReady) {
-          cudaGetLastError();
-          break;
-        }
-        check(e, "cudaEventQuery");
-        const auto entry = queue.front();
+      while (!queue.empty() && queue.front().first.query()) {
+        auto entry = std::move(queue.front());
         queue.pop_front();
-        end_event(entry);
+        end_event(std::move(entry));
       }
       it = queue.empty() ? events_.erase(it) : std::next(it);
     }
@@ -803,9 +796,9 @@ class DeviceAllocator {
   void synchronize_events() {
     ++stats_.sync_all_streams;
     for (auto& [stream, queue] : std::exchange(events_, {})) {
-      for (const auto& entry : queue) {
-        check(cudaEventSynchronize(entry.first), "cudaEventSynchronize");
-        end_event(entry);
+      for (auto& entry : queue) {
+        entry.first.synchronize();
+        end_event(std::move(entry));
       }
     }
   }
@@ -851,8 +844,8 @@ class DeviceAllocator {
   std::map<std::pair<Pool*, cudaStream_t>, std::unique_ptr<Expandable>> expandables_;
   std::set<Block*> active_;       // allocated, or waiting for events
   std::vector<Block*> deferred_;  // freed during a capture, when no event can be queried
-  std::map<cudaStream_t, std::deque<std::pair<cudaEvent_t, Block*>>> events_;
-  std::vector<cudaEvent_t> spare_events_;
+  std::map<std::pair<int, cudaStream_t>, std::deque<std::pair<Event, Block*>>> events_;
+  std::map<int, std::vector<Event>> spare_events_;
   Stats stats_;
   double fraction_ = 1;
 };
@@ -909,9 +902,10 @@ void free(void* p) {
 bool has_allocated() { return allocated_ever.load(std::memory_order_relaxed); }
 void set_caching(bool on) { uncached() = !on; }
 
-void record_stream(void* p, cudaStream_t stream) {
+void record_stream(void* p, int device, cudaStream_t stream) {
   if (!p) return;
-  if (Block* b = block_table().find(p, false)) allocator_of(b->device).record(b, stream);
+  check_device(device);
+  if (Block* b = block_table().find(p, false)) allocator_of(b->device).record(b, {device, stream});
 }
 
 void empty_cache() {

@@ -23,8 +23,8 @@ namespace tessera::cuda {
 // cuda::allocate and cuda::free are those of runtime.h, on the current device and stream. OutOfMemoryError with the
 // documented text.
 void* allocate_on(int device, cudaStream_t stream, size_t nbytes);
-// The block of p is used by work of `stream` too.
-void record_stream(void* p, cudaStream_t stream);
+// The block of p is used by work of `stream`, of any device, too.
+void record_stream(void* p, int device, cudaStream_t stream);
 // Gives unused segments back to the devices.
 void empty_cache();
 

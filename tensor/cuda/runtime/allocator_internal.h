@@ -51,6 +51,11 @@ bool allocate_plugged(int device, cudaStream_t stream, size_t nbytes, void** p);
 bool free_plugged(void* p);
 bool has_allocated();  // by the caching allocator, ever
 
+// A pinned block that is held is not given to anybody else when it is freed, until it is dropped as often as it was
+// held. False if `address` is in no block.
+bool hold_pinned(const void* address);
+void drop_pinned(const void* address);
+
 // As blocks are rounded up.
 size_t round_block_size(size_t n, const AllocatorSettings& settings);
 std::string format_size(uint64_t n);  // "20.00 MiB"

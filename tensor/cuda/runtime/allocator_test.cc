@@ -105,7 +105,7 @@ TEST_F(AllocatorTest, StreamsHaveTheirOwnBlocks) {
 TEST_F(AllocatorTest, BlocksWaitForStreamsThatUseThem) {
   const Stream s = stream_from_pool(0);
   void* a = allocate(1000);
-  record_stream(a, s.handle);
+  record_stream(a, s.device, s.handle);
   free(a);
   auto now = stats();
   EXPECT_EQ(now["allocated_bytes.all.current"], 0);

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "tensor/core/error.h"
+#include "tensor/cuda/runtime/allocator_internal.h"
 
 namespace tessera::cuda {
 namespace {
@@ -32,13 +33,21 @@ ReplayedWords* replayed_words(const void* owner, const ReplayedWords::Next& next
   const unsigned long long id = capture_id(current_stream());
   if (id == 0) return nullptr;
   std::lock_guard lock(recording_mutex);
-  const auto graph = std::find_if(recording.begin(), recording.end(), [&](const Graph* g) { return g->id_ == id; });
+  const auto graph = std::ranges::find_if(recording, [&](const Graph* g) { return g->id_ == id; });
   if (graph == recording.end()) return nullptr;
   auto& all = (*graph)->words_;
   for (const auto& w : all)
     if (w->owner == owner) return w.get();
   all.push_back(std::make_unique<ReplayedWords>(owner, next, Buffer(2 * sizeof(uint64_t))));
   return all.back().get();
+}
+
+void hold_for_replays(const void* address) {
+  const unsigned long long id = capture_id(current_stream());
+  if (id == 0) return;
+  std::lock_guard lock(recording_mutex);
+  const auto graph = std::ranges::find_if(recording, [&](const Graph* g) { return g->id_ == id; });
+  if (graph != recording.end() && hold_pinned(address)) (*graph)->held_.push_back(address);
 }
 
 Graph::~Graph() {
@@ -133,6 +142,7 @@ void Graph::reset() {
   if (exec_) check(cudaGraphExecDestroy(std::exchange(exec_, nullptr)), "cudaGraphExecDestroy");
   drop_recorded();
   words_.clear();
+  for (const void* address : std::exchange(held_, {})) drop_pinned(address);
   if (std::exchange(uses_pool_, false)) release_pool(device_, pool_);
 }
 

@@ -26,6 +26,9 @@ struct ReplayedWords {
 };
 // Those of `owner` in the graph that current_stream() is recorded into; null if nothing is recorded.
 ReplayedWords* replayed_words(const void* owner, const ReplayedWords::Next& next);
+// The block of pinned memory that holds `address` is not used for anything else while the graph lives that
+// current_stream() is recorded into. Nothing for memory that others pinned.
+void hold_for_replays(const void* address);
 
 class Graph {
  public:
@@ -50,6 +53,7 @@ class Graph {
 
  private:
   friend ReplayedWords* replayed_words(const void* owner, const ReplayedWords::Next& next);
+  friend void hold_for_replays(const void* address);
   void drop_recorded();
   void end_recording();
   bool keep_, debug_ = false;
@@ -61,6 +65,7 @@ class Graph {
   cudaGraphExec_t exec_ = nullptr;
   unsigned long long id_ = 0;  // of the capture
   std::vector<std::unique_ptr<ReplayedWords>> words_;
+  std::vector<const void*> held_;  // pinned blocks, by any address in them
 };
 
 }  // namespace tessera::cuda

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <map>
+#include <thread>
 
 #include "tensor/core/error.h"
 #include "tensor/cuda/support/testing.h"
@@ -75,6 +76,47 @@ TEST_F(GraphTest, OtherStreamsJoin) {
   EXPECT_EQ(read(b.as<int64_t>()), 0);
   graph.replay();
   EXPECT_EQ(read(b.as<int64_t>()), 0x0101010102020202);
+}
+
+TEST_F(GraphTest, StreamsHaveToJoinAgain) {
+  Buffer b(8);
+  const Stream main = current_stream(0), side = stream_from_pool(0);
+  Graph graph;
+  graph.begin_capture();
+  Event fork;
+  fork.record(main);
+  fork.wait(side);
+  set_current_stream(side);
+  fill_bytes(b.get(), 1, 8);
+  set_current_stream(main);
+  EXPECT_THROW(graph.end_capture(), Error);
+  graph.reset();
+}
+
+TEST_F(GraphTest, QueriesOfOthersDoNotEndACapture) {
+  Event e;
+  e.record(current_stream(0));
+  Buffer b(4);
+  Graph graph;
+  graph.begin_capture();
+  fill_bytes(b.get(), 0, 4);
+  std::thread([&] { EXPECT_TRUE(e.query()); }).join();
+  EXPECT_EQ(graph.end_capture(), 1u);
+}
+
+TEST_F(GraphTest, PinnedMemoryOfAGraphIsNotUsedAgain) {
+  void* host = allocate_pinned(4096);
+  Graph graph;
+  graph.begin_capture();
+  hold_for_replays(static_cast<char*>(host) + 100);
+  graph.end_capture();
+  free_pinned(host);
+  void* other = allocate_pinned(4096);
+  EXPECT_NE(other, host);
+  graph.reset();
+  EXPECT_EQ(allocate_pinned(4096), host);
+  free_pinned(host);
+  free_pinned(other);
 }
 
 TEST_F(GraphTest, WaitingEndsACapture) {

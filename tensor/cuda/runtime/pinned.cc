@@ -21,7 +21,9 @@ struct PinnedBlock {
   size_t size;
   std::vector<Stream> used_by{};  // streams whose copies use it since it was allocated
   int pending_events = 0;
+  int holds = 0;  // graphs whose replays use it
   bool allocated = true;
+  bool is_free() const { return !allocated && pending_events == 0 && holds == 0; }
 };
 
 struct Times {
@@ -58,12 +60,17 @@ int64_t microseconds_since(std::chrono::steady_clock::time_point t) {
   return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - t).count();
 }
 
+void reuse_if_free(Pinned& p, PinnedBlock* b) {
+  if (b->is_free()) p.free[b->size].push_back(b);
+}
+
 // Puts blocks into the free lists whose copies have ended.
 void process_events(Pinned& p) {
   while (!p.events.empty() && p.events.front().first.query()) {
     PinnedBlock* b = p.events.front().second;
     p.events.pop_front();
-    if (--b->pending_events == 0) p.free[b->size].push_back(b);
+    --b->pending_events;
+    reuse_if_free(p, b);
   }
 }
 
@@ -134,7 +141,23 @@ void free_pinned(void* address) {
     ++b->pending_events;
     p.events.emplace_back(std::move(e), b);
   }
-  if (b->pending_events == 0) p.free[b->size].push_back(b);
+  reuse_if_free(p, b);
+}
+
+bool hold_pinned(const void* address) {
+  Pinned& p = pinned();
+  std::lock_guard lock(p.mutex);
+  PinnedBlock* b = find_block(p, address);
+  if (b) ++b->holds;
+  return b;
+}
+
+void drop_pinned(const void* address) {
+  Pinned& p = pinned();
+  std::lock_guard lock(p.mutex);
+  PinnedBlock* b = find_block(p, address);
+  --b->holds;
+  reuse_if_free(p, b);
 }
 
 bool record_pinned(const void* address, int device, cudaStream_t stream) {

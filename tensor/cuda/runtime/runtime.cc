@@ -1,5 +1,6 @@
 #include "tensor/cuda/runtime/runtime.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -76,16 +77,17 @@ void check(cudaError_t e, const char*) {
 }
 
 int device_count() {
-  static const int count = [] {
-    int n = 0;
-    if (cudaGetDeviceCount(&n) != cudaSuccess) {
-      cudaGetLastError();
-      n = 0;
-    }
-    if (n > 0) internal::watch_forks();
-    return n < kMaxDevices ? n : kMaxDevices;
-  }();
-  return count;
+  static std::atomic<int> count{0};  // what failed may go better the next time
+  if (const int known = count.load(std::memory_order_relaxed); known > 0) return known;
+  int n = 0;
+  if (cudaGetDeviceCount(&n) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  if (n > 0) internal::watch_forks();
+  n = n < kMaxDevices ? n : kMaxDevices;
+  count.store(n, std::memory_order_relaxed);
+  return n;
 }
 
 const Properties& properties() { return properties(op_device()); }
@@ -104,9 +106,13 @@ int op_device() {
 void set_op_device(int device) {
   ThreadState& s = thread_state();
   const int next = device >= 0 ? device : s.selected;
-  if (next != s.applied) {
-    check(cudaSetDevice(next), "cudaSetDevice");
-    s.applied = next;
+  // Other libraries of the program select devices, too: the runtime is asked, and not remembered.
+  int now = -1;
+  if (cudaGetDevice(&now) != cudaSuccess || now != next) {
+    // Going back to a device must not fail where an OpDevice ends; who works on the device next meets the error.
+    const cudaError_t e = cudaSetDevice(next);
+    if (!(s.reached >> next & 1)) check(e, "cudaSetDevice");
+    s.reached |= uint64_t{1} << next;
   }
   s.op = device;
 }

@@ -207,6 +207,7 @@ void Event::wait(Stream s) const {
 
 bool Event::query() const {
   if (!event_) return true;
+  const RelaxedCapture relaxed;  // or it would end what other threads capture
   const cudaError_t e = cudaEventQuery(event_);
   if (e == cudaErrorNotReady) {
     cudaGetLastError();

@@ -49,6 +49,17 @@ TEST_F(StreamsTest, TwoDevices) {
   select_device(0);
 }
 
+TEST_F(StreamsTest, OthersMaySelectDevices) {
+  if (device_count() < 2) GTEST_SKIP() << "one CUDA device";
+  select_device(0);
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);  // as another library of the program would
+  OpDevice on(0);
+  Buffer b(64);
+  cudaPointerAttributes a;
+  ASSERT_EQ(cudaPointerGetAttributes(&a, b.get()), cudaSuccess);
+  EXPECT_EQ(a.device, 0);
+}
+
 TEST_F(StreamsTest, CurrentStreamIsAThreadsOwn) {
   EXPECT_EQ(current_stream(), nullptr);
   const Stream s = stream_from_pool(0);

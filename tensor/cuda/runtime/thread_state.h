@@ -3,14 +3,16 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
+
 namespace tessera::cuda {
 
 inline constexpr int kMaxDevices = 64;
 
 struct ThreadState {
-  int selected = 0;  // by the user
-  int op = -1;       // of the operator at work; -1: the selected one
-  int applied = 0;   // what the CUDA runtime has been told; new threads begin with device 0
+  int selected = 0;      // by the user
+  int op = -1;           // of the operator at work; -1: the selected one
+  uint64_t reached = 1;  // bits of the devices that the CUDA runtime has selected for this thread; it begins with 0
   cudaStream_t streams[kMaxDevices] = {};
 };
 inline ThreadState& thread_state() {

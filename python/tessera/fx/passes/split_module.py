@@ -3,7 +3,7 @@
 import operator
 
 from tessera.fx.graph import Graph
-from tessera.fx.graph_module import GraphModule, _copy_attribute
+from tessera.fx.graph_module import GraphModule, _copy_attr
 from tessera.fx.node import map_arg
 from tessera.nn import Module
 
@@ -158,7 +158,7 @@ class _Split:
             if n.op != "get_attr":
                 raise RuntimeError(f"{n} is used before the partition that makes it has run")
             holder = Module()
-            _copy_attribute(self.m, holder, n.target)
+            _copy_attr(self.m, holder, n.target)
             at = holder
             for part in n.target.split("."):
                 at = getattr(at, part)

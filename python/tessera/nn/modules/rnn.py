@@ -105,15 +105,15 @@ class RNNBase(Module):
         """For each layer and direction the list of its parameters."""
         return [[getattr(self, name) for name in names] for names in self._all_weights]
 
+    _computed = ("_flat_weights_names", "_flat_weights", "all_weights")  # here; PyTorch wants them in its pickles
+
     def __getstate__(self):
-        # computed here, but PyTorch wants them in its pickles
         return {**vars(self), "_flat_weights_names": self._flat_weights_names, "_flat_weights": self._flat_weights}
 
     def __setstate__(self, d):
         super().__setstate__(d)
-        # these are computed here, not stored
-        self.__dict__.pop("_flat_weights_names", None)
-        self.__dict__.pop("_flat_weights", None)
+        for name in self._computed:
+            self.__dict__.pop(name, None)
         if "all_weights" in d:
             self._all_weights = d["all_weights"]
         self.__dict__.setdefault("proj_size", 0)

@@ -1,0 +1,5 @@
+"""Methods that change a model after it was written: `ao.quantization`."""
+
+from tessera._lazy import attach as _attach
+
+__getattr__, __dir__ = _attach(__name__)

@@ -1,0 +1,1 @@
+"""Names where programs look for them."""

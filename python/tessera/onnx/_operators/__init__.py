@@ -1,0 +1,1 @@
+"""Translations of operators, by families; each module enters its own into the table."""

@@ -1,0 +1,99 @@
+"""Tensors of many processes: what they are made of, and that they compute as one."""
+
+import pytest
+import ranks
+import tessera
+import tessera.distributed as dist
+from tessera.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from tessera.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+
+def numbers(*shape):
+    return tessera.arange(float(tessera.Size(shape).numel())).reshape(shape)
+
+
+def test_placements_are_values():
+    assert Shard(0) == Shard(0) != Shard(1) and Partial() == Partial("sum") != Partial("avg")
+    assert str(Shard(1)) == "S(1)" and repr(Replicate()) == "Replicate()" and len({Shard(0), Shard(0)}) == 1
+    with pytest.raises(AttributeError):
+        Shard(0).dim = 1
+    with pytest.raises(TypeError):
+        Shard("a")
+    assert [Shard.local_shard_size_and_offset(5, 4, r) for r in range(4)] == [(2, 0), (2, 2), (1, 4), (0, 5)]
+
+
+def spread(rank, world):
+    mesh = dist.init_device_mesh("cpu", (world,))
+    whole = numbers(5, 4)
+    d = distribute_tensor(whole + 100 * rank, mesh, [Shard(0)])
+    assert type(d) is DTensor and d.shape == (5, 4) and tessera.equal(d.to_local(), whole.chunk(world)[rank])
+    assert compute_local_shape_and_global_offset((5, 4), mesh, [Shard(0)])[1] == (3 * rank, 0)
+    for placement in (Replicate(), Shard(1), Shard(0)):
+        assert tessera.equal(d.redistribute(placements=[placement]).full_tensor(), whole)
+    p = DTensor.from_local(tessera.full((4,), rank + 1.0), mesh, [Partial()])
+    assert p.redistribute(placements=[Shard(0)]).to_local().tolist() == [3.0] * 2
+    with pytest.raises(RuntimeError, match="mixed"):
+        d + whole
+    return d.placements
+
+
+def test_pieces_of_a_tensor():
+    assert ranks.run(spread) == [(Shard(0),)] * 2
+
+
+def computed(rank, world):
+    mesh = dist.init_device_mesh("cpu", (world,))
+    a, b = numbers(5, 4), numbers(4, 3) / 7
+    pa, pb = a.clone().requires_grad_(), b.clone().requires_grad_()
+    (pa @ pb).tanh().sum().backward()
+    da = distribute_tensor(a.requires_grad_(), mesh, [Shard(0)])
+    db = distribute_tensor(b.requires_grad_(), mesh, [Shard(1)])
+    out = (da @ db).tanh().sum()
+    out.backward()
+    assert tessera.allclose(da.grad.full_tensor(), pa.grad) and tessera.allclose(db.grad.full_tensor(), pb.grad)
+    moved = da.detach().t().unsqueeze(0)
+    assert moved.placements == (Shard(2),) and tessera.equal(moved.full_tensor(), a.detach().t().unsqueeze(0))
+    with tessera.no_grad():
+        da.mul_(2).add_(da.detach())
+    assert da.placements == (Shard(0),) and tessera.equal(da.detach().full_tensor(), a.detach() * 4)
+    return True
+
+
+def test_results_and_gradients_are_those_of_the_whole():
+    assert all(ranks.run(computed))
+
+
+def trained(rank, world):
+    mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b"))
+    tessera.manual_seed(0)
+    plain = tessera.nn.Linear(6, 5)
+    spread_out = tessera.nn.Linear(6, 5)
+    spread_out.load_state_dict(plain.state_dict())
+    place = {"weight": [Shard(0), Shard(0)], "bias": [Replicate(), Shard(0)]}
+    for name, parameter in list(spread_out.named_parameters()):
+        setattr(spread_out, name, tessera.nn.Parameter(distribute_tensor(parameter.data, mesh, place[name])))
+    x = numbers(3, 6) / 18
+    for model, data in ((plain, x), (spread_out, distribute_tensor(x, mesh))):
+        optimizer = tessera.optim.Adam(model.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(data).square().mean().backward()
+            optimizer.step()
+    assert spread_out.weight.placements == (Shard(0), Shard(0))
+    return all(
+        tessera.allclose(p, q.full_tensor(), atol=1e-6) for p, q in zip(plain.parameters(), spread_out.parameters())
+    )
+
+
+def test_a_model_on_a_mesh_of_two_dimensions_trains_alike():
+    assert all(ranks.run(trained, world=4))
+
+
+def test_what_is_still_to_come_says_so():
+    from tessera.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+    from tessera.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
+
+    assert MixedPrecisionPolicy(param_dtype=tessera.bfloat16).cast_forward_inputs
+    for call in (fully_shard, FullyShardedDataParallel, lambda m: HuggingFaceStorageReader("somewhere")):
+        with pytest.raises(NotImplementedError, match="does not have"):
+            call(tessera.nn.Linear(1, 1))

@@ -1,0 +1,139 @@
+"""What the wheel carries for programs and extensions in C++: headers, libraries' names, CMake and pkg-config files.
+
+Needs the standard library alone. As a program it writes them beside a package that is used from its checkout:
+
+    python tools/cpp_files.py --root . --bazel-bin "$(bazel info bazel-bin)" --out python/tessera
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+import sysconfig
+
+INCLUDE = re.compile(rb'^([ \t]*#[ \t]*include[ \t]*)"([^"]+)"', re.M)
+COMMENT = re.compile(rb"^[ \t]*//[^\n]*[^\\\n]\n|^[ \t]*//\n|^\n", re.M)
+OBJECTS = re.compile(rb"(?:^extern constinit Op<[^;\n]*;\n)+", re.M)
+OBJECT = re.compile(rb"^extern constinit (Op<.*>) (\w+);\n", re.M)
+# What makes of it an object of a shared library. A program must not hold a copy, which linkers make of data that code
+# refers to directly: a kernel that is registered later would not be seen. To what is weak, code refers by its address.
+SHARED = b"extern __attribute__((weak)) constinit "
+# Where headers that are no part of the front end lie in include/: users never name them.
+INTERNAL = "tessera/internal/"
+# The names under which the library is linked: its own, and those that build files for PyTorch's have.
+LIBRARIES = ("tessera", "torch", "torch_cpu", "torch_python", "c10")
+
+
+def front_end(root, bazel_bin):
+    """name in include/ -> path of every header that users include: written, and generated."""
+    found = {}
+    for tree in (root, bazel_bin):
+        folder = tree / "frontend" / "include"
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in (".h", ".hpp", ".inc") and path.is_file():
+                found.setdefault(path.relative_to(folder).as_posix(), path)
+    return found
+
+
+def shared_objects(text):
+    """Declarations of operators' objects for programs that link with a shared library: those of one type together,
+    which is shorter, too.
+    """
+
+    def together(match):
+        names = {}
+        for kind, name in OBJECT.findall(match[0]):
+            names.setdefault(kind, []).append(name)
+        return b"".join(SHARED + b"%s %s;\n" % (kind, b", ".join(all_of)) for kind, all_of in names.items())
+
+    return OBJECTS.sub(together, text)
+
+
+def headers(root, bazel_bin):
+    """(name in include/ -> bytes, paths of generated headers that are not built): the front end's headers, and all that
+    they include. The latter go to a folder of their own, so that `-I include` brings no names such as nn/ into a
+    user's program, and lose their comments.
+    """
+    public = front_end(root, bazel_bin)
+    result, internal, missing = {}, {}, []
+
+    def place(match):
+        name = match[2].decode()
+        if name in public:
+            return match[0]
+        path = next((tree / name for tree in (root, bazel_bin) if (tree / name).is_file()), None)
+        if path is None:
+            if b'__has_include("%s")' % match[2] not in match.string:
+                missing.append(bazel_bin / name)
+            return match[0]
+        internal[name] = path
+        return match[1] + b'"' + (INTERNAL + name).encode() + b'"'
+
+    for name, path in public.items():
+        result[name] = INCLUDE.sub(place, shared_objects(path.read_bytes()))
+    while left := [name for name in internal if INTERNAL + name not in result]:
+        for name in left:
+            result[INTERNAL + name] = INCLUDE.sub(place, shared_objects(COMMENT.sub(b"", internal[name].read_bytes())))
+    return result, missing
+
+
+def not_built(root, bazel_bin):
+    """Paths of what Bazel makes for these files and has not made."""
+    made = [bazel_bin / "python" / "library.so"]
+    return [path for path in made if not path.is_file()] + headers(root, bazel_bin)[1]
+
+
+def libraries(bazel_bin):
+    """name in lib/ -> bytes: what linkers and loaders find there stands for the extension, a folder above."""
+    extension = "_C" + sysconfig.get_config_var("EXT_SUFFIX")
+    script = ("/* The library is the extension module. */\nINPUT(../%s)\n" % extension).encode()
+    result = {"lib%s.so" % name: script for name in LIBRARIES}
+    result["libtessera.so.1"] = (bazel_bin / "python" / "library.so").read_bytes()
+    return result
+
+
+def build_files(root):
+    """name in the package -> bytes: for CMake and pkg-config."""
+    folder = root / "frontend" / "build_files"
+    text = (root / "python" / "tessera" / "version.py").read_text()
+    versions = {
+        b"@VERSION@": re.search(r'^__version__ = "(.+)"', text, re.M)[1].encode(),
+        b"@API_VERSION@": re.search(r'^api_version = "(.+)"', text, re.M)[1].encode(),
+    }
+    result = {}
+    for path in sorted(folder.rglob("*.in")):
+        data = path.read_bytes()
+        for word, version in versions.items():
+            data = data.replace(word, version)
+        result[path.relative_to(folder).as_posix().removesuffix(".in")] = data
+    return result
+
+
+def all_files(root, bazel_bin):
+    """name in the package's folder -> bytes."""
+    result = {"include/" + name: data for name, data in headers(root, bazel_bin)[0].items()}
+    result.update({"lib/" + name: data for name, data in libraries(bazel_bin).items()})
+    result.update(build_files(root))
+    return result
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    ap.add_argument("--root", type=pathlib.Path, required=True, help="the checkout")
+    ap.add_argument("--bazel-bin", type=pathlib.Path, required=True, help="where Bazel put what it built")
+    ap.add_argument("--out", type=pathlib.Path, required=True, help="the package's folder")
+    opts = ap.parse_args()
+    if missing := not_built(opts.root, opts.bazel_bin):
+        sys.exit("[cpp_files] error: not built: " + ", ".join(map(str, missing)))
+    files = all_files(opts.root, opts.bazel_bin)
+    for name, data in files.items():
+        path = opts.out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.is_file() or path.read_bytes() != data:
+            path.write_bytes(data)
+    size = sum(len(data) for name, data in files.items() if name.startswith("include/"))
+    print("[cpp_files] %d files, %.0f KB of headers" % (len(files), size / 1000))
+
+
+if __name__ == "__main__":
+    main()
