@@ -17,6 +17,7 @@
 #include "distributions/cpu/parts-inl.h"
 #include "hwy/highway.h"
 #include "tensor/cpu/pointwise/pointwise-inl.h"
+#include "tensor/cpu/pointwise/through_double-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
@@ -101,14 +102,13 @@ HWY_AFTER_NAMESPACE();
 #define TESSERA_TAG_SINGLE hn::ScalableTag<float>
 #define TESSERA_TAG_DOUBLE distributions::ForFloat<hn::ScalableTag<double>>
 #define TESSERA_DISTRIBUTION_KERNELS(name, Name, kValues, kParams, kHow)                                       \
-  void Name##F32(TESSERA_KERNEL_PARAMETERS) {                                                                  \
-    using D = TESSERA_TAG_##kHow;                                                                              \
-    distributions::FormulaLoop<float, D, distributions::Name<D>, kValues, kParams>(TESSERA_KERNEL_ARGUMENTS);  \
-  }                                                                                                            \
   void Name##F64(TESSERA_KERNEL_PARAMETERS) {                                                                  \
     using D = hn::ScalableTag<double>;                                                                         \
     distributions::FormulaLoop<double, D, distributions::Name<D>, kValues, kParams>(TESSERA_KERNEL_ARGUMENTS); \
-  }
+  }                                                                                                            \
+  TESSERA_FLOAT_KERNEL(                                                                                        \
+      Name, kValues + kParams, using D = TESSERA_TAG_##kHow;                                                   \
+      distributions::FormulaLoop<float, D, distributions::Name<D>, kValues, kParams>(TESSERA_KERNEL_ARGUMENTS);)
 #define TESSERA_DISTRIBUTION_CHOICE(name, Name, kValues, kParams, kHow) TESSERA_CHOOSE(Name, 0, 0)
 #define TESSERA_DISTRIBUTION_CONSTANT(name, Name, kValues, kParams, kHow) \
   constinit const PointwiseOp dist_##name =                               \

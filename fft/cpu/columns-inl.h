@@ -116,6 +116,12 @@ HWY_INLINE void butterfly_odd(D d, int radix, const hn::TFromD<D>* HWY_RESTRICT 
       });
 }
 
+// A function for all passes: the numbers are more than registers hold in any case.
+template <int R, class D>
+HWY_NOINLINE void butterfly_of_many(D d, const hn::TFromD<D>* HWY_RESTRICT roots, Complex<D>* HWY_RESTRICT a) {
+  butterfly_odd<R>(d, R, roots, a);
+}
+
 template <int R, class D>
 HWY_INLINE void butterfly(D d, int radix, const hn::TFromD<D>* HWY_RESTRICT roots, Complex<D>* a) {
   if constexpr (R == 1) {
@@ -127,6 +133,8 @@ HWY_INLINE void butterfly(D d, int radix, const hn::TFromD<D>* HWY_RESTRICT root
     butterfly4(a[0], a[1], a[2], a[3]);
   } else if constexpr (R == 8) {
     butterfly8(d, a);
+  } else if constexpr (R > 7) {
+    butterfly_of_many<R>(d, roots, a);
   } else {
     butterfly_odd<R>(d, radix, roots, a);
   }
@@ -221,14 +229,16 @@ void pass_of_radix(D d, const typename ColumnPlan<T>::Pass& p, const T* numbers,
       return pass<4, kLast>(d, p, numbers, from, to);
     case 5:
       return pass<5, kLast>(d, p, numbers, from, to);
-    case 7:
-      return pass<7, kLast>(d, p, numbers, from, to);
     case 8:
       return pass<8, kLast>(d, p, numbers, from, to);
+#if HWY_TARGET != HWY_SSE4  // whose registers hold none of these numbers: the general form is as good
+    case 7:
+      return pass<7, kLast>(d, p, numbers, from, to);
     case 11:
       return pass<11, kLast>(d, p, numbers, from, to);
     case 13:
       return pass<13, kLast>(d, p, numbers, from, to);
+#endif
     default:
       return pass<0, kLast>(d, p, numbers, from, to);
   }

@@ -28,6 +28,8 @@ extern const ElfW(Dyn) dynamic_section[] __asm__("_DYNAMIC") __attribute__((visi
 
 namespace {
 
+using Address = ElfW(Addr);
+
 constexpr int64_t kRelr = 0x6fffe000;      // DT_ANDROID_RELR
 constexpr int64_t kRelrSize = 0x6fffe001;  // DT_ANDROID_RELRSZ
 
@@ -54,17 +56,17 @@ struct Protected {
 };
 
 // An even entry is the place of a pointer; the bits of an odd one are the 63 words that follow the last one.
-void add_base(char* base, const ElfW(Addr) * entry, const ElfW(Addr) * end) {
-  const ElfW(Addr) by = reinterpret_cast<ElfW(Addr)>(base);
-  ElfW(Addr)* next = nullptr;
+void add_base(char* base, const Address* entry, const Address* end) {
+  const auto by = reinterpret_cast<Address>(base);
+  Address* next = nullptr;
   for (; entry != end; entry++) {
     if ((*entry & 1) == 0) {
-      next = reinterpret_cast<ElfW(Addr)*>(base + *entry);
+      next = reinterpret_cast<Address*>(base + *entry);
       *next++ += by;
       continue;
     }
-    ElfW(Addr)* word = next;
-    for (ElfW(Addr) bits = *entry >> 1; bits != 0; bits >>= 1, word++) {
+    Address* word = next;
+    for (Address bits = *entry >> 1; bits != 0; bits >>= 1, word++) {
       if (bits & 1) *word += by;
     }
     next += 63;
@@ -75,10 +77,10 @@ void add_base(char* base, const ElfW(Addr) * entry, const ElfW(Addr) * end) {
 
 void tessera_relocate_extension() {
   char* base = const_cast<char*>(reinterpret_cast<const char*>(&__ehdr_start));
-  const ElfW(Addr)* list = nullptr;
+  const Address* list = nullptr;
   size_t bytes = 0;
   for (const ElfW(Dyn)* d = dynamic_section; d->d_tag != DT_NULL; d++) {
-    if (d->d_tag == kRelr) list = reinterpret_cast<const ElfW(Addr)*>(base + d->d_un.d_ptr);
+    if (d->d_tag == kRelr) list = reinterpret_cast<const Address*>(base + d->d_un.d_ptr);
     if (d->d_tag == kRelrSize) bytes = d->d_un.d_val;
   }
   if (list == nullptr) return;

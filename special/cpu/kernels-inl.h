@@ -9,6 +9,7 @@
 #include "hwy/highway.h"
 #include "special/cpu/pieces-inl.h"
 #include "tensor/cpu/pointwise/pointwise-inl.h"
+#include "tensor/cpu/pointwise/through_double-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
@@ -40,7 +41,7 @@ HWY_AFTER_NAMESPACE();
           d, [](auto dd, auto... v) HWY_ATTR { return special::Core(dd, v...); }, x...); \
     }                                                                                    \
   };                                                                                     \
-  TESSERA_DEFINE_KERNELS(Name, kIn, 0)
+  TESSERA_DEFINE_LONG_KERNELS(Name, kIn, 0)
 #define TESSERA_SPECIAL_CHOICE(name, Name, kIn, Core, kDTypes) TESSERA_CHOOSE(Name, kIn, 0)
 #define TESSERA_SPECIAL_CONSTANT(name, Name, kIn, Core, kDTypes) \
   constinit const PointwiseOp name = OpBuilder<kIn> TESSERA_##kDTypes(#name, Name);

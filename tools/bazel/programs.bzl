@@ -40,7 +40,7 @@ def python_extension(name, deps = [], linkopts = [], library = None, **kwargs):
     cc_binary(
         name = name + "_strong.so" if library else output,
         linkshared = True,
-        linkopts = linkopts + _JOIN_EQUAL + _PACKED_POINTERS + ["-Wl,-s", "-Wl,--wrap=__gxx_personality_v0", "-Wl,--version-script=$(location %s)" % exports],
+        linkopts = linkopts + _JOIN_EQUAL + _PACKED_POINTERS + ["-Wl,-O2", "-Wl,-s", "-Wl,--wrap=__gxx_personality_v0", "-Wl,--version-script=$(location %s)" % exports],
         deps = deps + ["//python/bindings:start_and_end", exports, "@python//:headers"],
         **kwargs
     )

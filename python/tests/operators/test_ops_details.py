@@ -14,6 +14,29 @@ def test_products_of_integers_drop_the_fractions_of_factors():
         torch.addmm(start, a, b, beta=1j)
 
 
+@pytest.mark.parametrize(
+    "dtype", ["bool", "uint8", "int8", "int16", "int32", "int64", "half", "bfloat16", "float", "double"]
+)
+def test_distinct_rows_are_in_the_order_of_tuples(dtype):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(-3 if dtype[0] not in "bu" or dtype == "bfloat16" else 0, 3, (400, 3), generator=generator)
+    x = (x * (40 if dtype != "bool" else 1)).to(getattr(torch, dtype))
+    rows, inverse, counts = torch.unique(x, dim=0, return_inverse=True, return_counts=True)
+    expected = sorted(set(map(tuple, x.tolist())))
+    assert list(map(tuple, rows.tolist())) == expected and len(expected) > 7
+    assert torch.equal(rows[inverse], x)
+    assert counts.tolist() == [x.tolist().count(list(row)) for row in expected]
+
+
+def test_rows_with_zeros_and_nans_are_ordered_as_numbers_are():
+    nan, inf = float("nan"), float("inf")
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        x = torch.tensor([[nan, 1], [0.0, 2], [-0.0, 2], [inf, 0], [-inf, 3], [-1e-3, 5], [-nan, -4]], dtype=dtype)
+        rows = torch.unique(x, dim=0)
+        assert rows[:, 1].tolist() == [3, 5, 2, 0, -4, 1]
+        assert rows[:4, 0].isnan().sum() == 0 and rows[4:, 0].isnan().all()
+
+
 def test_addbmm_in_place_lets_self_grow():
     left, right = torch.rand(2, 3, 4), torch.rand(2, 4, 5)
     for start in (torch.ones(1), torch.rand(5), torch.rand(3, 5)):

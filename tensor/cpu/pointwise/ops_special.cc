@@ -13,6 +13,7 @@
 #include "hwy/foreach_target.h"
 #include "tensor/cpu/math/math_trig-inl.h"
 #include "tensor/cpu/pointwise/pointwise-inl.h"
+#include "tensor/cpu/pointwise/through_double-inl.h"
 
 // clang-format off
 #define TESSERA_OPS(X) \
@@ -82,7 +83,7 @@ struct Entr {  // nan passes both comparisons
   }
 };
 
-TESSERA_OPS(TESSERA_DEFINE_KERNELS)
+TESSERA_OPS(TESSERA_DEFINE_LONG_KERNELS)
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tessera::cpu

@@ -8,6 +8,7 @@
 #include "hwy/foreach_target.h"
 #include "tensor/cpu/math/math_trig-inl.h"
 #include "tensor/cpu/pointwise/pointwise-inl.h"
+#include "tensor/cpu/pointwise/through_double-inl.h"
 
 // clang-format off
 #define TESSERA_OPS(X) \
@@ -54,7 +55,7 @@ struct Hypot {
   }
 };
 
-TESSERA_OPS(TESSERA_DEFINE_KERNELS)
+TESSERA_OPS(TESSERA_DEFINE_LONG_KERNELS)
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tessera::cpu
