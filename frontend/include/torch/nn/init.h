@@ -22,6 +22,12 @@ inline const char* name(const NonlinearityType& kind) {
       "conv_transpose3d", "sigmoid", "tanh",   "relu",   "leaky_relu"};
   return kNames[kind.index()];
 }
+// Error, where the functions below would say ValueError.
+inline const Tensor& of_dims(const Tensor& t, int64_t least, int64_t most = 64) {
+  TORCH_CHECK(t.dim() >= least && t.dim() <= most, "Only tensors with ", least, " to ", most,
+              " dimensions are supported, but got ", t.dim());
+  return t;
+}
 inline base::FanMode fan(const FanModeType& mode) {
   return mode.index() == 0 ? base::FanMode::kFanIn : base::FanMode::kFanOut;
 }
@@ -32,7 +38,7 @@ inline double calculate_gain(NonlinearityType nonlinearity, double param = 0.01)
   return detail::base::calculate_gain(detail::name(nonlinearity), param);
 }
 inline std::tuple<int64_t, int64_t> _calculate_fan_in_and_fan_out(const Tensor& tensor) {
-  const auto [in, out] = detail::base::fan_in_and_fan_out(tensor);
+  const auto [in, out] = detail::base::fan_in_and_fan_out(detail::of_dims(tensor, 2));
   return {in, out};
 }
 
@@ -48,26 +54,30 @@ inline Tensor constant_(Tensor tensor, at::Scalar value) {
 }
 inline Tensor ones_(Tensor tensor) { return detail::base::ones_(tensor); }
 inline Tensor zeros_(Tensor tensor) { return detail::base::zeros_(tensor); }
-inline Tensor xavier_uniform_(Tensor tensor, double gain = 1.0) { return detail::base::xavier_uniform_(tensor, gain); }
-inline Tensor xavier_normal_(Tensor tensor, double gain = 1.0) { return detail::base::xavier_normal_(tensor, gain); }
+inline Tensor xavier_uniform_(Tensor tensor, double gain = 1.0) {
+  return detail::base::xavier_uniform_(detail::of_dims(tensor, 2), gain);
+}
+inline Tensor xavier_normal_(Tensor tensor, double gain = 1.0) {
+  return detail::base::xavier_normal_(detail::of_dims(tensor, 2), gain);
+}
 inline Tensor kaiming_uniform_(Tensor tensor, double a = 0, FanModeType mode = kFanIn,
                                NonlinearityType nonlinearity = kLeakyReLU) {
-  return detail::base::kaiming_uniform_(tensor, a, detail::fan(mode), detail::name(nonlinearity));
+  return detail::base::kaiming_uniform_(detail::of_dims(tensor, 2), a, detail::fan(mode), detail::name(nonlinearity));
 }
 inline Tensor kaiming_normal_(Tensor tensor, double a = 0, FanModeType mode = kFanIn,
                               NonlinearityType nonlinearity = kLeakyReLU) {
-  return detail::base::kaiming_normal_(tensor, a, detail::fan(mode), detail::name(nonlinearity));
+  return detail::base::kaiming_normal_(detail::of_dims(tensor, 2), a, detail::fan(mode), detail::name(nonlinearity));
 }
 // N(mean, std^2) restricted to [a, b].
 inline Tensor trunc_normal_(Tensor tensor, double mean = 0, double std = 1, double a = -2, double b = 2) {
   return detail::base::trunc_normal_(tensor, mean, std, a, b);
 }
-inline Tensor eye_(Tensor matrix) { return detail::base::eye_(matrix); }
+inline Tensor eye_(Tensor matrix) { return detail::base::eye_(detail::of_dims(matrix, 2, 2)); }
 // Weights of a convolution that pass its input's channels on.
-inline Tensor dirac_(Tensor tensor) { return detail::base::dirac_(tensor); }
+inline Tensor dirac_(Tensor tensor) { return detail::base::dirac_(detail::of_dims(tensor, 3, 5)); }
 // A share `sparsity` of each column is zero, the rest of N(0, std^2).
 inline Tensor sparse_(Tensor tensor, double sparsity, double std = 0.01) {
-  return detail::base::sparse_(tensor, sparsity, std);
+  return detail::base::sparse_(detail::of_dims(tensor, 2, 2), sparsity, std);
 }
 // A (semi) orthogonal matrix, the trailing dimensions taken as one (Saxe et al. 2013).
 inline Tensor orthogonal_(Tensor tensor, double gain = 1.0) {

@@ -47,6 +47,7 @@ class Module : public std::enable_shared_from_this<Module> {
     TORCH_CHECK_NOT_IMPLEMENTED(false, "clone() has not been implemented for ", name(),
                                 ". Subclass torch::nn::Cloneable<", name(),
                                 "> instead of torch::nn::Module to inherit the ability to clone.");
+    return nullptr;
   }
 
   // f for this module and all below it, a module before its children.

@@ -17,8 +17,8 @@
 #include "jit/data.h"
 
 namespace torch::jit {
-struct CompilationUnit;  // archives need none: what takes one accepts it
-}
+struct CompilationUnit {};  // archives need none, but accept one
+}  // namespace torch::jit
 
 namespace torch::serialize {
 namespace detail {

@@ -36,8 +36,9 @@ class AdaptiveLogSoftmaxWithLossImpl
     for (size_t i = 0; i + 1 < cutoffs.size(); ++i) {
       const auto hidden = static_cast<int64_t>(static_cast<double>(options.in_features()) /
                                                std::pow(options.div_value(), static_cast<double>(i + 1)));
-      const Linear down(LinearOptions(options.in_features(), hidden).bias(false));
-      tail->push_back(Sequential(down, Linear(LinearOptions(hidden, cutoffs[i + 1] - cutoffs[i]).bias(false))));
+      // The second draws its weights first, as documented programs show.
+      const Linear up(LinearOptions(hidden, cutoffs[i + 1] - cutoffs[i]).bias(false));
+      tail->push_back(Sequential(Linear(LinearOptions(options.in_features(), hidden).bias(false)), up));
     }
   }
   void reset_parameters() {

@@ -203,11 +203,18 @@ TESSERA_LAYER(LocalResponseNorm, local_response_norm, << std::boolalpha << optio
 class CrossMapLRN2dImpl : public detail::WithOptions<CrossMapLRN2dImpl, CrossMapLRN2dOptions> {
  public:
   using detail::WithOptions<CrossMapLRN2dImpl, CrossMapLRN2dOptions>::WithOptions;
+  // (N, C, H, W). As documented programs show, the square of channel 0 stays in the sum of all channels behind it.
   Tensor forward(const Tensor& input) {
-    return functional::local_response_norm(input, LocalResponseNormOptions(options.size())
-                                                      .alpha(options.alpha())
-                                                      .beta(options.beta())
-                                                      .k(static_cast<double>(options.k())));
+    const int64_t half = (options.size() - 1) / 2, width = 2 * half + 1, channels = input.size(1);
+    const int64_t pad[] = {0, 0, half, half}, window[] = {width, 1}, step[] = {1, 1};
+    const Tensor squares = at::reshape(at::mul(input, input), {input.size(0), 1, channels, -1});
+    Tensor sums = at::mul(at::avg_pool2d(at::constant_pad_nd(squares, pad), window, step), width);
+    if (channels > half + 1) {
+      const Tensor first = at::narrow(squares, 2, 0, 1).expand({-1, -1, channels - half - 1, -1});
+      sums = at::add(sums, at::constant_pad_nd(first, at::IntArrayRef({0, 0, half + 1, 0})));
+    }
+    const Tensor scale = at::add(at::mul(sums, options.alpha() / static_cast<double>(options.size())), options.k());
+    return at::div(input, at::reshape(at::pow(scale, options.beta()), input.sizes()));
   }
   TESSERA_PRINTS(CrossMapLRN2d, << std::boolalpha << options.size() << ", alpha=" << options.alpha()
                                 << ", beta=" << options.beta() << ", k=" << options.k())
