@@ -17,7 +17,7 @@
 #include "jit/data.h"
 
 namespace torch::jit {
-struct CompilationUnit;  // archives need none: what takes one accepts it
+struct CompilationUnit {};  // archives need none, but accept one
 }
 
 namespace torch::serialize {
