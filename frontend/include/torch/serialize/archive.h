@@ -18,7 +18,7 @@
 
 namespace torch::jit {
 struct CompilationUnit {};  // archives need none, but accept one
-}
+}  // namespace torch::jit
 
 namespace torch::serialize {
 namespace detail {
