@@ -3,17 +3,16 @@
 //
 // A dynamic loader reads 24 bytes for each of them. The linker can write them as bitmaps (RELR, a bit for each), a
 // sixtieth of that; but loaders know this since glibc 2.36 only. So the linker gives that list Android's tags, which no
-// loader on these systems looks at, and the extension's DT_INIT is tessera_relocate_extension(), which loaders of all
-// ages call before the constructors of the file (tools/bazel/programs.bzl).
+// loader on these systems looks at, and the list is gone through by a function that loaders of all ages call while they
+// relocate the file: the resolver of an indirect function (tools/bazel/programs.bzl). That is before any other object
+// of the process that needs this one is relocated: a program that is linked with tessera._C may copy tables of virtual
+// functions from it then.
 //
 // This code runs on a file without relocations: nothing of it may read a pointer from memory that the file brings
-// along. What thread-local variables start with is copied by loaders before, so it must hold no addresses
-// (tests/build/test_wheel.py).
+// along, or call a function of another one. What thread-local variables start with is copied by loaders before, so it
+// must hold no addresses (tests/build/test_wheel.py).
 #include <elf.h>
 #include <link.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstdint>
 
@@ -23,69 +22,47 @@ extern "C" {
 [[gnu::visibility("hidden")]] extern const ElfW(Ehdr) __ehdr_start;
 extern const ElfW(Dyn) dynamic_section[] __asm__("_DYNAMIC") __attribute__((visibility("hidden")));
 
-[[gnu::visibility("hidden")]] void tessera_relocate_extension();
+using Function = void();
+[[gnu::visibility("hidden"), gnu::used]] Function* tessera_relocate_extension();
+[[gnu::visibility("hidden"), gnu::ifunc("tessera_relocate_extension")]] void tessera_is_relocated();
+[[gnu::visibility("hidden")]] extern Function* const volatile tessera_relocation;
 }
 
 namespace {
-
 using Address = ElfW(Addr);
 
 constexpr int64_t kRelr = 0x6fffe000;      // DT_ANDROID_RELR
 constexpr int64_t kRelrSize = 0x6fffe001;  // DT_ANDROID_RELRSZ
 
-// The part that the loader has made read-only, when it was done with its relocations.
-struct Protected {
-  char* begin = nullptr;
-  size_t size = 0;
-
-  explicit Protected(char* base) {
-    const auto* headers = reinterpret_cast<const ElfW(Phdr)*>(base + __ehdr_start.e_phoff);
-    const uintptr_t page = static_cast<uintptr_t>(getpagesize());
-    for (int i = 0; i < __ehdr_start.e_phnum; i++) {
-      if (headers[i].p_type != PT_GNU_RELRO) continue;
-      const uintptr_t first = (reinterpret_cast<uintptr_t>(base) + headers[i].p_vaddr) & -page;
-      const uintptr_t end = (reinterpret_cast<uintptr_t>(base) + headers[i].p_vaddr + headers[i].p_memsz) & -page;
-      begin = reinterpret_cast<char*>(first);
-      size = end - first;
-    }
-  }
-
-  void allow(int access) const {
-    if (size != 0 && mprotect(begin, size, access) != 0) abort();
-  }
-};
-
-// An even entry is the place of a pointer; the bits of an odd one are the 63 words that follow the last one.
-void add_base(char* base, const Address* entry, const Address* end) {
-  const auto by = reinterpret_cast<Address>(base);
-  Address* next = nullptr;
-  for (; entry != end; entry++) {
-    if ((*entry & 1) == 0) {
-      next = reinterpret_cast<Address*>(base + *entry);
-      *next++ += by;
-      continue;
-    }
-    Address* word = next;
-    for (Address bits = *entry >> 1; bits != 0; bits >>= 1, word++) {
-      if (bits & 1) *word += by;
-    }
-    next += 63;
-  }
-}
-
+void nothing() {}
 }  // namespace
 
-void tessera_relocate_extension() {
-  char* base = const_cast<char*>(reinterpret_cast<const char*>(&__ehdr_start));
+// The loader finds out what this points to, and runs the resolver for it.
+Function* const volatile tessera_relocation = &tessera_is_relocated;
+
+// An even entry of the list is the place of a pointer; the bits of an odd one are the 63 words that follow the last
+// one.
+__attribute__((no_sanitize("address", "thread", "undefined"))) Function* tessera_relocate_extension() {
+  char* const base = const_cast<char*>(reinterpret_cast<const char*>(&__ehdr_start));
+  const auto by = reinterpret_cast<Address>(base);
   const Address* list = nullptr;
   size_t bytes = 0;
   for (const ElfW(Dyn)* d = dynamic_section; d->d_tag != DT_NULL; d++) {
     if (d->d_tag == kRelr) list = reinterpret_cast<const Address*>(base + d->d_un.d_ptr);
     if (d->d_tag == kRelrSize) bytes = d->d_un.d_val;
   }
-  if (list == nullptr) return;
-  const Protected held(base);
-  held.allow(PROT_READ | PROT_WRITE);
-  add_base(base, list, list + bytes / sizeof(*list));
-  held.allow(PROT_READ);
+  Address* next = nullptr;
+  for (size_t i = 0; i < bytes / sizeof(*list); i++) {
+    if ((list[i] & 1) == 0) {
+      next = reinterpret_cast<Address*>(base + list[i]);
+      *next++ += by;
+      continue;
+    }
+    Address* word = next;
+    for (Address bits = list[i] >> 1; bits != 0; bits >>= 1, word++) {
+      if (bits & 1) *word += by;
+    }
+    next += 63;
+  }
+  return &nothing;
 }

@@ -213,6 +213,7 @@ ONLY_RAISE = {
     "tessera.utils._contextlib._DecoratorContextManager.__exit__": ABSTRACT,
     "tessera.utils._python_dispatch.TorchDispatchMode.__torch_dispatch__": ABSTRACT,
     "tessera.utils.data.dataloader._BaseDataLoaderIter.__getstate__": "iterators are not pickled",
+    "tessera.utils.cpp_extension._setuptools.SyclExtension": "SYCL devices have no engines; the error says what to use",
     "tessera.utils.benchmark.utils.timer.Timer.autorange": "documented: refuses, and says what to call",
     "tessera.utils.benchmark.utils.timer.Timer.repeat": "documented: refuses, and says what to call",
     "tessera.utils.data.dataloader._BaseDataLoaderIter._next_data": ABSTRACT,

@@ -131,7 +131,9 @@ def test_extensions_relocate_themselves_before_anything_reads_their_pointers(fil
         pointers = packed_pointers(extension)
         assert len(pointers) > 100
         kinds = re.findall(r"R_X86_64_\w+", run("readelf", "-rW", extension))
-        assert kinds and not {"R_X86_64_RELATIVE", "R_X86_64_IRELATIVE"} & set(kinds)
+        # One resolver, which goes through the list while the loader relocates the file: a program that copies tables of
+        # virtual functions from it gets them relocated.
+        assert "R_X86_64_RELATIVE" not in kinds and kinds.count("R_X86_64_IRELATIVE") == 1
         # What thread-local variables start with is copied before that.
         tls = re.search(r"\sTLS\s+\S+\s+(0x\S+)\s+\S+\s+(0x\S+)", run("readelf", "-lW", extension))
         begin, size = (int(s, 16) for s in tls.groups())

@@ -16,8 +16,8 @@ def static_program(name, linkopts = [], **kwargs):
     cc_binary(name = name, linkopts = linkopts + _JOIN_EQUAL + ["-Wl,-s"] + static, **kwargs)
     cc_binary(name = name + "_symbols", linkopts = linkopts + _JOIN_EQUAL + static, **kwargs)
 
-# Pointers of an extension to itself as bitmaps, which it reads before anything else of it runs: python/bindings/relocate.cc.
-_PACKED_POINTERS = ["-Wl,--pack-dyn-relocs=relr", "-Wl,--use-android-relr-tags", "-Wl,-u,tessera_relocate_extension", "-Wl,--init=tessera_relocate_extension"]
+# Pointers of an extension to itself as bitmaps, which it goes through itself while it is loaded: python/bindings/relocate.cc.
+_PACKED_POINTERS = ["-Wl,--pack-dyn-relocs=relr", "-Wl,--use-android-relr-tags", "-Wl,-u,tessera_relocation"]
 
 def python_extension(name, deps = [], linkopts = [], library = None, **kwargs):
     """The extension module NAME of the interpreter @python, as a file NAME.cpython-3xx-....so. NAME is an alias of it.
