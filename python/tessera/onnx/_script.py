@@ -92,6 +92,9 @@ class _Object:
         self.value, self.path = value, path
 
     def attribute(self, name):
+        for kept in ("_modules", "_parameters", "_buffers"):  # before properties of the same name
+            if name in getattr(self.value, kept, ()):
+                return getattr(self.value, kept)[name], f"{self.path}.{name}" if self.path else name
         value = getattr(self.value, name)
         return value, f"{self.path}.{name}" if self.path else name
 
