@@ -39,7 +39,8 @@ UNREAD = {
     "tessera.onnx._operators.": (
         "b unsafe sparse_grad padding_idx scale_grad_by_freq sparse assume_unique sorted return_inverse return_counts "
         "momentum cudnn_enabled cudnn_enable N C HxW half_to_float stride padding memory_format requires_grad "
-        "generator non_blocking stable path compute_mode for_backward return_debug_mask dropout_mask implicit output_size",
+        "generator non_blocking stable path compute_mode for_backward return_debug_mask dropout_mask implicit "
+        "output_size",
         SCHEMA,
     ),
     "tessera.onnx._script.Scripts.": ("node args", TABLE),
