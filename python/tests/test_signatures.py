@@ -34,7 +34,19 @@ CONTEXT = "an autograd Function's context, which is passed in any case"
 PICKLE = "Python's pickle protocol; all of them take the same way"
 
 # (qualified name, or a prefix that ends in a dot) -> (parameters, why they are not read)
+SCHEMA = "of an operator's schema: how and not what is computed, or sizes that the trace knows"
 UNREAD = {
+    "tessera.onnx._operators.": (
+        "b unsafe sparse_grad padding_idx scale_grad_by_freq sparse assume_unique sorted return_inverse return_counts "
+        "momentum cudnn_enabled cudnn_enable N C HxW half_to_float stride padding memory_format requires_grad "
+        "generator non_blocking stable path compute_mode for_backward return_debug_mask dropout_mask implicit "
+        "output_size",
+        SCHEMA,
+    ),
+    "tessera.onnx._script.Scripts.": ("node args", TABLE),
+    "tessera.onnx._translate.": ("named i", TABLE),
+    "tessera.onnx.ops._symbolic._node": ("shape", SCHEMA),
+    "tessera.onnx._exporter.export": ("autograd_inlining", "documented: functions of autograd are always taken apart"),
     "tessera._subclasses._symbolic_calls.": ("mode env func kwargs", TABLE),
     "tessera._subclasses.fake_tensor.FakeTensor.__repr__": ("tensor_contents", SUBCLASSES),
     "tessera._subclasses.fake_tensor.FakeTensorMode.__new__": ("args kwargs", "go to __init__"),

@@ -5,36 +5,14 @@
 ['Gemm']
 """
 
-import enum as _enum
-
 from tessera._lazy import attach as _attach
+from tessera.onnx._modes import OperatorExportTypes, TrainingMode, producer_name, producer_version
 
 __all__ = [
     "ExportableModule", "InputObserver", "JitScalarType", "ONNXProgram", "OnnxExporterError", "OperatorExportTypes",
-    "TrainingMode", "export", "is_in_onnx_export", "register_custom_op_symbolic", "select_model_mode_for_export",
-    "unregister_custom_op_symbolic",
+    "TrainingMode", "export", "is_in_onnx_export", "producer_name", "producer_version", "register_custom_op_symbolic",
+    "select_model_mode_for_export", "unregister_custom_op_symbolic",
 ]  # fmt: skip
-
-producer_name = "pytorch"
-producer_version = "2.11.0"
-
-
-class TrainingMode(_enum.Enum):
-    """In which mode a module is exported: as for inference, as it is, or as for training."""
-
-    EVAL = 0
-    PRESERVE = 1
-    TRAINING = 2
-
-
-class OperatorExportTypes(_enum.Enum):
-    """What becomes of operators: nodes of ONNX; the exporters make the first of these."""
-
-    ONNX = 0
-    ONNX_ATEN = 1
-    ONNX_ATEN_FALLBACK = 2
-    ONNX_FALLTHROUGH = 3
-
 
 __getattr__, __dir__ = _attach(
     __name__,
@@ -52,7 +30,7 @@ __getattr__, __dir__ = _attach(
         "is_onnxrt_backend_supported": "utils",
         "model_signature": "utils",
         "register_custom_op_symbolic": "utils",
-        "select_model_mode_for_export": "utils",
+        "select_model_mode_for_export": "_modes",
         "unregister_custom_op_symbolic": "utils",
     },
 )

@@ -88,6 +88,13 @@ class _ValueType:
         return JitScalarType.from_dtype(self._value.dtype).scalar_name()
 
 
+def alike_in_shape(one, two):
+    """Whether two values have the same sizes whatever those are that may differ."""
+    if one.shape is None or two.shape is None or len(one.shape) != len(two.shape):
+        return False
+    return all(type(p) is type(q) and str(p) == str(q) for p, q in zip(one.shape, two.shape))
+
+
 class Node:
     __slots__ = ("op", "domain", "inputs", "outputs", "attrs", "origin", "metadata")
 

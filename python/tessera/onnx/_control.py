@@ -12,9 +12,7 @@ def _inputs(module):
 
 def _run(walk, graph, module, args):
     """The results (Values) of a graph module in a graph inside of the walk's."""
-    from tessera.onnx._walk import Walk
-
-    made = Walk(walk.translator, graph, module, dict(zip(_inputs(module), args))).run()
+    made = type(walk)(walk.translator, graph, module, dict(zip(_inputs(module), args))).run()
     made = read(made)
     return list(made) if isinstance(made, (list, tuple)) else [made]
 
@@ -55,9 +53,7 @@ def condition(graph, pred, then, otherwise):
 def _cond(walk, pred, true_graph, false_graph, operands=()):
     pred = read(pred)
     if not isinstance(pred, Value):
-        from tessera.onnx._walk import inline
-
-        return inline(walk, true_graph if pred else false_graph, operands)
+        return walk.inline(true_graph if pred else false_graph, operands)
     values = read(operands)
     run = lambda module: lambda g: _run(walk, g, module, [cells_of(v) for v in values])  # noqa: E731
     return cells_of(condition(walk.graph, pred, run(true_graph), run(false_graph)))
@@ -95,7 +91,7 @@ def _while_loop(walk, cond_graph, body_graph, carried, additional=()):
     more = list(read(list(additional)))
     asked = lambda g, states: _run(walk, g, cond_graph, [cells_of(v) for v in [*states, *more]])[0]  # noqa: E731
 
-    def write(body, step, states):
+    def write(body, _step, states):
         after = _run(walk, body, body_graph, [cells_of(v) for v in [*states, *more]])
         after = [body.value(a) for a in after]
         return asked(body, after), after
@@ -132,10 +128,8 @@ def _map(walk, body, xs, additional=()):
 def _wrapped(skipped):
     """Operators that run a function under some setting, of which files of ONNX know nothing."""
 
-    def run(walk, *args, **kwargs):
-        from tessera.onnx._walk import inline
-
-        return inline(walk, args[skipped], args[skipped + 1 :])
+    def run(walk, *args):
+        return walk.inline(args[skipped], args[skipped + 1 :])
 
     return run
 

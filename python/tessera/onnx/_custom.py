@@ -48,9 +48,9 @@ def _constant(graph, value):
     return Constant(graph, value)
 
 
-def translations(table):
+def translations(table, opset):
     """What the translator asks before its own table, of custom_translation_table."""
-    made = legacy_translations(1 << 30)
+    made = legacy_translations(opset)
     for op, functions in (table or {}).items():
         functions = functions if isinstance(functions, (list, tuple)) else [functions]
         if not callable(op) and not isinstance(op, str):
@@ -70,28 +70,22 @@ def _of_function(functions):
         for function in functions:
             try:
                 with writing(graph):
-                    found = _called(graph, function, args, kwargs)
+                    found = _called(function, args, kwargs)
             except TypeError as error:
                 errors.append(str(error))
                 continue
-            return _values(graph, found)
+            return found
         raise NotImplementedError(f"custom_translation_table: no function takes the call: {'; '.join(errors)}")
 
     return _marked(translate)
 
 
-def _called(graph, function, args, kwargs):
+def _called(function, args, kwargs):
     """A plain function of values, or one of onnxscript, which is run line by line."""
     inner = getattr(function, "function", None)
     if inner is not None and type(function).__module__.startswith("onnxscript"):
         return inner(*args, **kwargs)
     return function(*args, **kwargs)
-
-
-def _values(graph, found):
-    if isinstance(found, (list, tuple)):
-        return tuple(_values(graph, v) for v in found)
-    return found
 
 
 class writing:

@@ -8,8 +8,10 @@ import time
 import tessera
 from tessera.onnx import _model
 from tessera.onnx._build import Model
+from tessera.onnx._modes import select_model_mode_for_export
 from tessera.onnx._program import ONNXProgram
 from tessera.onnx._translate import Cell, Translator, read
+from tessera.onnx._walk import Walk, number_dtype
 from tessera.onnx._types import BOOL, FLOAT, INT64
 from tessera.onnx.errors import OnnxExporterError
 
@@ -220,8 +222,8 @@ def _of_programs(model, args, kwargs, input_names, output_names, opset, dynamic_
     times["torch.export"], now = time.perf_counter() - now, time.perf_counter()
     say("Translate the graph into ONNX...")
     made, translator = translated(program, opset, table, custom_opsets)
-    _user_names(made, program, input_names, output_names)
-    axes = _axes(program, args, kwargs, dynamic_shapes)
+    _user_names(made, input_names, output_names)
+    axes = _axes(program, dynamic_shapes)
     proto = _model.model_proto(made, axes, optimize=bool(optimize))
     times["translation"] = time.perf_counter() - now
     say("Translate the graph into ONNX... done")
@@ -239,7 +241,7 @@ class _FunctionModule(tessera.nn.Module):
         return self._function(*args, **kwargs)
 
 
-def _axes(program, args, kwargs, dynamic_shapes):
+def _axes(program, dynamic_shapes):
     """{symbol: name the user gave it} of a program."""
     names = {}
     if not dynamic_shapes or not isinstance(dynamic_shapes, (dict, tuple, list)):
@@ -271,11 +273,10 @@ def _names_of(program, given, dynamic_shapes):
 def translated(program, opset, table=None, custom_opsets=None):
     """(Model, Translator) of an ExportedProgram."""
     from tessera.onnx._custom import translations
-    from tessera.onnx._walk import Walk, number_dtype
 
     model = Model(opset)
     model.domains.update(custom_opsets or {})
-    translator = Translator(model, translations(table))
+    translator = Translator(model, Walk, translations(table, opset))
     state, constants = program.state_dict, program.constants
     env = {}
     nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
@@ -303,7 +304,7 @@ def translated(program, opset, table=None, custom_opsets=None):
     return model, translator
 
 
-def _user_names(model, program, input_names, output_names):
+def _user_names(model, input_names, output_names):
     """Gives inputs and results the names that the user wants."""
     for wanted, values, what in (
         (input_names, model.graph.inputs, "inputs"),
@@ -325,7 +326,6 @@ def _of_scripts(model, args, kwargs, scripted, input_names, output_names, opset,
                 custom_opsets):  # fmt: skip
     from tessera.onnx import _script
     from tessera.onnx._custom import legacy_translations
-    from tessera.onnx.utils import select_model_mode_for_export
 
     now = time.perf_counter()
     mode = (
@@ -334,7 +334,7 @@ def _of_scripts(model, args, kwargs, scripted, input_names, output_names, opset,
         else contextlib.nullcontext()
     )
     with mode, in_export():
-        source = None
+        source, wrapped = None, False
         if not scripted:
             if dynamic_axes:
                 # A trace fixes sizes; the graph that export() makes does not.
@@ -350,28 +350,32 @@ def _of_scripts(model, args, kwargs, scripted, input_names, output_names, opset,
 
                     warnings.warn(f"export: sizes are fixed in the file, for the program cannot be exported with "
                                   f"sizes that differ: {error}", OnnxExporterWarning, stacklevel=4)  # fmt: skip
+            if source is None and kwargs:
+                model, names = _with_names(model, args, kwargs)
+                input_names = names if input_names is None else input_names
+                args, kwargs, wrapped = (*args, *kwargs.values()), {}, True
             if source is None:
-                model = tessera.jit.trace(model, example_inputs=args or None, example_kwarg_inputs=kwargs or None,
-                                          check_trace=False, strict=False) if not kwargs else _traced_with_names(
-                                              model, args, kwargs)  # fmt: skip
-        built = Model(opset)
-        built.domains.update(custom_opsets or {})
+                model = tessera.jit.trace(model, args, check_trace=False, strict=False)
         if source is not None:
             made, translator = translated(source, opset, None, custom_opsets)
-            _user_names(made, source, input_names, output_names)
-            axes = _axes(source, args, kwargs, shapes)
+            _user_names(made, input_names, output_names)
+            axes = _axes(source, shapes)
         else:
-            translator = Translator(built, legacy_translations(opset))
+            made = built = Model(opset)
+            built.domains.update(custom_opsets or {})
+            translator = Translator(built, Walk, legacy_translations(opset))
             axes = _script.write(translator, model, args, kwargs, input_names, dynamic_axes)
-            made = built
-            _user_names(made, None, input_names, output_names)
+            if wrapped:
+                for value, _ in list(built.initializers.values()):
+                    built.rename(value, value.name.removeprefix("module."))
+            _user_names(made, input_names, output_names)
     result = ONNXProgram(_model.model_proto(made, axes, optimize=bool(optimize)), source)
     result._times, result._translated = {"all": time.perf_counter() - now}, dict(translator.translated)
     return result
 
 
-def _traced_with_names(model, args, kwargs):
-    """A trace of a call with keyword arguments, which become inputs behind the others."""
+def _with_names(model, args, kwargs):
+    """(a module that takes keyword arguments behind the others, names of all)."""
     names = list(kwargs)
 
     class Positional(tessera.nn.Module):
@@ -383,4 +387,5 @@ def _traced_with_names(model, args, kwargs):
             n = len(given) - len(names)
             return self.module(*given[:n], **dict(zip(names, given[n:])))
 
-    return tessera.jit.trace(Positional(), (*args, *kwargs.values()), check_trace=False, strict=False)
+    plain = all(isinstance(v, tessera.Tensor) for v in (*args, *kwargs.values()))
+    return Positional(), _parameter_names(model, args, kwargs) if plain else None

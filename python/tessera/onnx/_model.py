@@ -5,6 +5,7 @@ import re
 import tessera
 from tessera.onnx._build import RANDOM as _RANDOM
 from tessera.onnx._build import Graph, tensor_proto
+from tessera.onnx._modes import producer_name, producer_version
 from tessera.onnx._types import TO_ONNX
 from tessera.onnx._wire import Message
 
@@ -116,8 +117,6 @@ def model_proto(model, axes=None, keep_initializers_as_inputs=False, optimize=Tr
         if keep_initializers_as_inputs or not (store or value.name.startswith("const")):
             graph.input.append(value_info(value, axes))
     versions = [Message("OperatorSetIdProto", domain=d, version=v) for d, v in model.domains.items()]
-    from tessera.onnx import producer_name, producer_version
-
     made = Message("ModelProto", ir_version=ir_version(model.opset), producer_name=producer_name,
                    producer_version=producer_version, graph=graph, opset_import=versions)  # fmt: skip
     prune(graph)

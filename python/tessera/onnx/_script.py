@@ -92,6 +92,9 @@ class _Object:
         self.value, self.path = value, path
 
     def attribute(self, name):
+        for kept in ("_modules", "_parameters", "_buffers"):  # before properties of the same name
+            if name in getattr(self.value, kept, ()):
+                return getattr(self.value, kept)[name], f"{self.path}.{name}" if self.path else name
         value = getattr(self.value, name)
         return value, f"{self.path}.{name}" if self.path else name
 
@@ -141,6 +144,10 @@ class Scripts:
         args = [self.env[v.debugName()] for v in node.inputs()]
         if inner:
             return self._if(inner, args) if name == "If" else self._loop(*inner, args)
+        if kind == "prim::SetAttr":
+            raise self.translator.unsupported(kind, "the program assigns to an attribute of a module")
+        if kind == "prim::RaiseException":
+            raise OnnxExporterError(f"export: the program raises an error: {args[0]}\n{self.model.origin}")
         if space == "prim":
             special = getattr(self, "_prim_" + name, None)
             if special is not None:
@@ -183,11 +190,11 @@ class Scripts:
         else:
             made = number(self.graph, _RENAMED.get(name, name), [v for v in values])
             if made is not None:
-                made.val = self._number_val(name, values, made)
+                made.val = self._number_val(name, values)
                 return made
         raise self.translator.unsupported(f"prim::{name}" if name not in _PLAIN else f"aten::{name}")
 
-    def _number_val(self, name, values, made):
+    def _number_val(self, name, values):
         """What is known of a number: a symbol."""
         known = [v.val if isinstance(v, Value) else v for v in values]
         if name in ("Int", "IntImplicit", "ScalarImplicit"):
@@ -275,9 +282,6 @@ class Scripts:
         plain = isinstance(value, (bool, int, float, str, list, tuple, dict, type(None)))
         return self._constant(value) if plain else _Object(value, path)
 
-    def _prim_SetAttr(self, node, args):
-        raise self.translator.unsupported("prim::SetAttr", "the program assigns to an attribute of a module")
-
     def _prim_ListConstruct(self, node, args):
         return list(args)
 
@@ -297,9 +301,6 @@ class Scripts:
 
     def _prim_Uninitialized(self, node, args):
         return None
-
-    def _prim_RaiseException(self, node, args):
-        raise OnnxExporterError(f"export: the program raises an error: {args[0]}\n{self.model.origin}")
 
     def _prim_Print(self, node, args):
         return None

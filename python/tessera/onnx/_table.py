@@ -23,10 +23,3 @@ def rows(table, make):
     for entry in table.split():
         name, _, op = entry.partition("=")
         TABLE["aten::" + name] = make(op or name.capitalize())
-
-
-def filled():
-    """The table with all of its rows."""
-    if len(TABLE) < 50:
-        from tessera.onnx._operators import indexing, layers, pointwise, reductions, sequences, shapes  # noqa: F401
-    return TABLE

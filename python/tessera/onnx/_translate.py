@@ -4,8 +4,8 @@ import functools
 import inspect
 
 import tessera
-from tessera.onnx import _table
-from tessera.onnx._build import Value
+from tessera.onnx import _all
+from tessera.onnx._build import Value, _meta
 from tessera.onnx._types import BOOL, FLOAT, INT64
 from tessera.onnx.errors import UnsupportedOperatorError
 
@@ -93,10 +93,10 @@ def _turned_back(name):
             n = base.rank
             dims = named.get("dims")
             if dims is None:
-                return _table.TABLE["aten::movedim"](b, piece, named["destination"], named["source"])
+                return _all.TABLE["aten::movedim"](b, piece, named["destination"], named["source"])
             dims = [d % n for d in dims]
             return b.transpose(piece, [dims.index(j) for j in range(n)])
-        return _table.TABLE["aten::" + name](b, **{**named, "self": piece})
+        return _all.TABLE["aten::" + name](b, **{**named, "self": piece})
 
     return put
 
@@ -109,12 +109,12 @@ def _piece_back(b, base, piece, named, i):
         sizes = -(-n // named["chunks"])
     start = i * sizes if isinstance(sizes, int) else sum(sizes[:i])
     end = start + (sizes if isinstance(sizes, int) else sizes[i])
-    return _table.TABLE["aten::slice_scatter"](b, base, piece, dim, start, end)
+    return _all.TABLE["aten::slice_scatter"](b, base, piece, dim, start, end)
 
 
 def _put_with(name, *keys):
     def put(b, base, piece, named, i):
-        return _table.TABLE["aten::" + name](b, base, piece, *[named[k] for k in keys if k in named])
+        return _all.TABLE["aten::" + name](b, base, piece, *[named[k] for k in keys if k in named])
 
     return put
 
@@ -129,13 +129,11 @@ _PUT = {
     **dict.fromkeys("split split_with_sizes chunk".split(), _piece_back),
     "select": _put_with("select_scatter", "dim", "index"),
     "slice": _put_with("slice_scatter", "dim", "start", "end", "step"),
-    "narrow": lambda b, base, piece, named, i: _table.TABLE["aten::slice_scatter"](
+    "narrow": lambda b, base, piece, named, i: _all.TABLE["aten::slice_scatter"](
         b, base, piece, named["dim"], named["start"], named["start"] + named["length"]),
-    "unbind": lambda b, base, piece, named, i: _table.TABLE["aten::select_scatter"](
+    "unbind": lambda b, base, piece, named, i: _all.TABLE["aten::select_scatter"](
         b, base, piece, named.get("dim", 0), i),
-    "expand": lambda b, base, piece, named, i: b.slice(piece, 0, 0, 1) if base.rank == piece.rank else piece,
 }  # fmt: skip
-del _PUT["expand"]
 
 
 class Translator:
@@ -143,13 +141,13 @@ class Translator:
 
     Args:
         model: Model.
+        walk: the class Walk, for what operators are made of.
         custom: {operator (OpOverload), or "namespace::name": function(graph, arguments...)}, asked before the table.
-        report: list that gets a line for each operator that is not the table's.
     """
 
-    def __init__(self, model, custom=None):
-        self.model = model
-        self.table = _table.filled()
+    def __init__(self, model, walk, custom=None):
+        self.model, self.walk = model, walk
+        self.table = _all.TABLE
         self.custom = custom or {}
         self.translated = {}  # name -> how often
 
@@ -179,13 +177,13 @@ class Translator:
         function = self.find(name, op)
         self.model.out = out
         if function is None:
-            made = self._taken_apart(graph, name, named, out, op)
+            made = self._taken_apart(graph, name, named, op)
         else:
             try:
                 if getattr(function, "custom", False):
                     made = function(graph, *positional[0], **positional[1])
                 else:
-                    made = function(graph, **self._fitting(name, function, named))
+                    made = function(graph, **self._fitting(function, named))
             except NotImplementedError as error:
                 raise self.unsupported(name, str(error)) from None
         self.translated[name] = self.translated.get(name, 0) + 1
@@ -195,7 +193,7 @@ class Translator:
         """The error of an operator."""
         return UnsupportedOperatorError(name, self.model.opset, None, why=why, where=self.model.origin)
 
-    def _fitting(self, name, function, named):
+    def _fitting(self, function, named):
         if getattr(function, "takes_all", False):
             return named
         accepted, everything = _parameters(function)
@@ -230,7 +228,7 @@ class Translator:
             made.val = out
         return made
 
-    def _taken_apart(self, graph, name, named, out, op):
+    def _taken_apart(self, graph, name, named, op):
         """An operator without a translation, as what it is made of."""
         if op is None or not name.startswith("aten::"):
             raise self.unsupported(name)
@@ -240,7 +238,6 @@ class Translator:
         if function is None:
             raise self.unsupported(name)
         from tessera.fx.experimental.proxy_tensor import make_fx
-        from tessera.onnx._walk import Walk
         from tessera.utils import _pytree as pytree
 
         leaves, spec = pytree.tree_flatten(named)
@@ -261,7 +258,7 @@ class Translator:
             raise self.unsupported(name, f"its decomposition cannot be traced: {error}") from error
         inputs = [n for n in program.graph.nodes if n.op == "placeholder"]
         env = {n: cells_of(leaves[i]) for n, i in zip(inputs, places)}
-        return read(Walk(self, graph, program, env).run())
+        return read(self.walk(self, graph, program, env).run())
 
     # --- calls of programs ---
 
@@ -319,9 +316,7 @@ def _as(value, like):
 
 
 def _shared_line():
-    from tessera.onnx._operators.indexing import _line
-
-    return _line()
+    return _meta(INT64, 1)  # what indexing gives vectors of any length
 
 
 def _shares(out, base):

@@ -4,7 +4,7 @@ import tessera
 from tessera.export._symbols import is_symbolic
 from tessera.onnx._build import Value
 from tessera.onnx._control import CONTROL
-from tessera.onnx._translate import CHECKS, Cell, cells_of, number, read, traits
+from tessera.onnx._translate import CHECKS, Cell, number, read, traits
 from tessera.onnx._types import BOOL, FLOAT, INT64
 
 
@@ -40,6 +40,11 @@ class Walk:
                     self.model.origin = before
         return None
 
+    def inline(self, module, args):
+        """The results of a graph module, in the same graph."""
+        inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
+        return Walk(self.translator, self.graph, module, dict(zip(inputs, args))).run()
+
     def argument(self, a):
         if isinstance(a, tessera.fx.Node):
             return self.env[a]
@@ -57,7 +62,7 @@ class Walk:
             return self._attribute(node)
         if node.op == "call_module":
             inner = self.module.get_submodule(node.target)
-            return inline(self, inner, self.argument(node.args))
+            return self.inline(inner, self.argument(node.args))
         target, out = node.target, node.meta.get("val")
         name = getattr(target, "__name__", str(target))
         args, kwargs = self.argument(node.args), self.argument(node.kwargs)
@@ -139,12 +144,6 @@ class Walk:
         return made
 
 
-def inline(walk, module, args):
-    """The results of a graph module, in the same graph."""
-    inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
-    return Walk(walk.translator, walk.graph, module, dict(zip(inputs, args))).run()
-
-
 def _origin(node):
     """Where in the user's program a node comes from."""
     text = node.meta.get("stack_trace")
@@ -155,6 +154,3 @@ def _origin(node):
         parts.append(f"in module {module[0] or 'the root'} ({module[1]})")
     parts.append(f"node {node.name}: {node.target}")
     return "\n".join(parts)
-
-
-__all__ = ["Walk", "cells_of", "inline", "number_dtype"]

@@ -94,7 +94,7 @@ def _plain(value):
     return True, value
 
 
-def _parse_arg(value, desc, arg_name=None, node_name=None):
+def _parse_arg(value, desc, arg_name=None):
     """A value as a descriptor of parse_args() says."""
     if desc in ("none", "v"):
         return None if desc == "v" and _is_none(value) else value
@@ -255,16 +255,6 @@ def _onnx_unsupported(op_name, value=None):
     raise OnnxExporterError(f"Unsupported: ONNX export of operator {op_name}.")
 
 
-def _onnx_opset_unsupported(op_name, current_opset, supported_opset, value=None):
-    raise OnnxExporterError(f"Unsupported: ONNX export of {op_name} in opset {current_opset}. "
-                            f"Please try opset version {supported_opset}.")  # fmt: skip
-
-
-def _onnx_opset_unsupported_detailed(op_name, current_opset, supported_opset, reason, value=None):
-    raise OnnxExporterError(f"Unsupported: ONNX export of {op_name} in opset {current_opset}. {reason}. "
-                            f"Please try opset version {supported_opset}.")  # fmt: skip
-
-
 def _type_promote_from_values(*args):
     """The JitScalarType that values are promoted to."""
     kinds = [a.dtype for a in args if isinstance(a, Value)]
@@ -290,7 +280,7 @@ def _slice_helper(g, input, axes, starts, ends, steps=None):
     return _g(g).op("Slice", input, starts, ends, axes, steps)
 
 
-def _reducesum_helper(g, input, axes_i=None, keepdims_i=1, noop_with_empty_axes_i=0):
+def _reducesum_helper(g, input, axes_i=None, keepdims_i=1):
     """Sums over dimensions."""
     return _g(g).reduce("ReduceSum", input, axes_i, keepdims_i)
 
@@ -305,21 +295,17 @@ def _if_scalar_type_as(self, tensor):
     return self.to(tensor.dtype) if isinstance(self, tessera.Tensor) and isinstance(tensor, Value) else self
 
 
-def _cast_func_template(to_i, g, input, non_blocking):
-    return g.op("Cast", input, to_i=to_i)
-
-
 def _scatter_helper(g, self, dim, index, src):
     return _g(g).op("ScatterElements", self, index, src, axis=dim)
 
 
-def _sort_helper(g, input, dim, decending=True, out=None):
-    from tessera.onnx._table import filled
+def _sort_helper(g, input, dim, decending=True):
+    from tessera.onnx._all import TABLE
 
-    return filled()["aten::sort"](_g(g), input, dim=dim, descending=decending)
+    return TABLE["aten::sort"](_g(g), input, dim=dim, descending=decending)
 
 
-def _topk_helper(g, input, k, dim, largest=True, sorted=False, out=None):
+def _topk_helper(g, input, k, dim, largest=True, sorted=False):
     return _g(g).op("TopK", input, [_plain(k)[1] if _plain(k)[0] else k], axis=dim, largest=int(largest),
                     sorted=int(sorted), outputs=2)  # fmt: skip
 

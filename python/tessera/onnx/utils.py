@@ -4,7 +4,8 @@ import contextlib
 import re
 
 import tessera
-from tessera.onnx import TrainingMode, _custom, _exporter
+from tessera.onnx import _custom, _exporter
+from tessera.onnx._modes import TrainingMode, select_model_mode_for_export
 
 _NAMED = re.compile(r"[A-Za-z0-9_]+::[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)?")
 
@@ -49,27 +50,7 @@ def _plain_name(name):
 
 
 @contextlib.contextmanager
-def select_model_mode_for_export(model, mode):
-    """Context manager: a module is in the mode for its export, and as before afterwards.
-
-    Args:
-        model: Module; others stay as they are.
-        mode: TrainingMode.
-    """
-    if not isinstance(mode, TrainingMode):
-        raise TypeError(f"select_model_mode_for_export: mode: expected a TrainingMode, got {type(mode).__name__}")
-    before = {m: m.training for m in model.modules()} if isinstance(model, tessera.nn.Module) else {}
-    try:
-        if before and mode is not TrainingMode.PRESERVE:
-            model.train(mode is TrainingMode.TRAINING)
-        yield
-    finally:
-        for module, training in before.items():
-            module.training = training
-
-
-@contextlib.contextmanager
-def exporter_context(model, mode, verbose=False):
+def exporter_context(model, mode):
     """Context manager: as inside of an export of a module in the given mode."""
     with select_model_mode_for_export(model, mode) as found, _exporter.in_export():
         yield found
@@ -118,12 +99,13 @@ def unconvertible_ops(model, args, training=TrainingMode.EVAL, opset_version=Non
     """(graph, names of the operators in it that have no translation) of a model."""
     from tessera.onnx._build import Model
     from tessera.onnx._translate import CHECKS, Translator
+    from tessera.onnx._walk import Walk
 
     version = _exporter.DEFAULT_OF_SCRIPTS if opset_version is None else opset_version
     with select_model_mode_for_export(model, training), _exporter.in_export():
         graph = model if hasattr(model, "graph") else tessera.jit.trace(model, args, check_trace=False)
     graph = getattr(graph, "inlined_graph", None) or graph.graph
-    translator = Translator(Model(version), _custom.legacy_translations(version))
+    translator = Translator(Model(version), Walk, _custom.legacy_translations(version))
     kinds = dict.fromkeys(n.kind() for n in graph.nodes())
     return graph, [k for k in kinds if not k.startswith("prim::") and translator.find(k) is None
                    and k.partition("::")[2] not in CHECKS]  # fmt: skip

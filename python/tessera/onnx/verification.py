@@ -158,8 +158,8 @@ def find_mismatch(model, input_args, do_constant_folding=True, training=None, op
     """
     import io
 
-    from tessera.onnx import TrainingMode, _program, _wire
-    from tessera.onnx.utils import select_model_mode_for_export
+    from tessera.onnx import _program, _wire
+    from tessera.onnx._modes import TrainingMode, select_model_mode_for_export
     from tessera.utils import _pytree as pytree
 
     args = input_args if isinstance(input_args, tuple) else (input_args,)

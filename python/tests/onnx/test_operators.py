@@ -214,7 +214,7 @@ CASES.update(
             lambda x: (x.repeat(2, 1), x.repeat(2, 1, 3), x.tile(2), x.repeat_interleave(2), x.repeat_interleave(3, 1)),
             X,
         ),
-        "repeat_interleave": (lambda x, n: x.repeat_interleave(n, 0, output_size=3), X, torch.tensor([1, 0, 2])),
+        "repeat_interleave": (lambda x, n: x.repeat_interleave(2, 0) + n.sum(), X, torch.tensor([1, 0, 2])),
         "cat": (
             lambda x, y: (
                 torch.cat((x, y)),

@@ -3,7 +3,7 @@
 import math
 
 import tessera
-from tessera.onnx._build import Value
+from tessera.onnx._build import Value, alike_in_shape
 from tessera.onnx._operators.pointwise import truth, work
 from tessera.onnx._table import TABLE, aten
 from tessera.onnx._types import BOOL, INT64
@@ -64,7 +64,7 @@ def _in_front(b, self, indices):
         stacked = b.unsqueeze(first, -1)
     else:
         values = [b.to(v, INT64) for _, v in indices]
-        shapes = {v.shape for _, v in indices}
+        shapes = {str(v.shape) for _, v in indices}
         if len(shapes) > 1 or any(v.val is _line() for _, v in indices):
             whole = values[0]
             for v in values[1:]:
@@ -157,7 +157,7 @@ def take_along_dim(b, self, indices, dim=None):
 
 def _cut_to(b, src, index):
     """The part of src that an index of fewer elements reads."""
-    if src.shape == index.shape and src.shape is not None:
+    if alike_in_shape(src, index):
         return src
     n = index.rank
     return b.op("Slice", src, b.ints([0] * n), b.cached("Shape", index), b.ints(range(n)))

@@ -3,7 +3,7 @@
 import math
 
 import tessera
-from tessera.onnx._build import Value
+from tessera.onnx._build import Value, alike_in_shape
 from tessera.onnx._table import TABLE, aten, rows
 from tessera.onnx._types import BOOL, FLOAT, INT64
 
@@ -524,9 +524,8 @@ def copy(b, self, src, non_blocking=False):
 
 def expanded(b, x, like):
     """A value in the sizes of another one."""
-    if x.shape is not None and like.shape is not None and len(x.shape) == len(like.shape):
-        if all(isinstance(p, int) and p == q for p, q in zip(x.shape, like.shape)):
-            return x
+    if alike_in_shape(x, like):
+        return x
     return b.Expand(x, b.cached("Shape", like))
 
 

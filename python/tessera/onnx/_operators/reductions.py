@@ -29,7 +29,7 @@ rows("sum=ReduceSum mean=ReduceMean prod=ReduceProd", _sums)
 for _name, _of in (("nansum", "sum"), ("nanmean", "mean")):
 
     def _no_nan(b, self, dim=None, keepdim=False, dtype=None, of=_of):
-        (x,) = work(b, self)
+        x = b.to(self, b.out_dtype or dtype or self.dtype)
         held = b.Where(b.IsNaN(x), 0, x)
         total = b.reduce("ReduceSum", held, axes_of(dim), keepdim)
         if of == "sum":
@@ -191,8 +191,7 @@ def logcumsumexp(b, self, dim):
 @aten("cumprod")
 def cumprod(b, self, dim, dtype=None):
     """As a scan over the dimension."""
-    (x,) = work(b, self)
-    return _scanned(b, x, dim, "Mul", 1)
+    return _scanned(b, b.to(self, b.out_dtype or dtype or self.dtype), dim, "Mul", 1)
 
 
 def _scanned(b, x, dim, op, first):
@@ -326,7 +325,7 @@ def linear(b, input, weight, bias=None):
     return made
 
 
-def _accumulated(b, self, product, beta, alpha):
+def _accumulated(self, product, beta, alpha):
     product = product if alpha == 1 else product * float(alpha)
     return product if beta == 0 else product + (self if beta == 1 else self * float(beta))
 
@@ -335,27 +334,27 @@ def _accumulated(b, self, product, beta, alpha):
 def addmm(b, self, mat1, mat2, beta=1, alpha=1):
     if mat1.dtype.is_floating_point:
         return b.Gemm(mat1, mat2, self, alpha=float(alpha), beta=float(beta))
-    return _accumulated(b, self, b.MatMul(mat1, mat2), beta, alpha)
+    return _accumulated(self, b.MatMul(mat1, mat2), beta, alpha)
 
 
 @aten("baddbmm")
 def baddbmm(b, self, batch1, batch2, beta=1, alpha=1):
-    return _accumulated(b, self, b.MatMul(batch1, batch2), beta, alpha)
+    return _accumulated(self, b.MatMul(batch1, batch2), beta, alpha)
 
 
 @aten("addbmm")
 def addbmm(b, self, batch1, batch2, beta=1, alpha=1):
-    return _accumulated(b, self, b.reduce("ReduceSum", b.MatMul(batch1, batch2), [0]), beta, alpha)
+    return _accumulated(self, b.reduce("ReduceSum", b.MatMul(batch1, batch2), [0]), beta, alpha)
 
 
 @aten("addmv")
 def addmv(b, self, mat, vec, beta=1, alpha=1):
-    return _accumulated(b, self, b.MatMul(mat, vec), beta, alpha)
+    return _accumulated(self, b.MatMul(mat, vec), beta, alpha)
 
 
 @aten("addr")
 def addr(b, self, vec1, vec2, beta=1, alpha=1):
-    return _accumulated(b, self, outer(b, vec1, vec2), beta, alpha)
+    return _accumulated(self, outer(b, vec1, vec2), beta, alpha)
 
 
 @aten("outer ger")
@@ -373,7 +372,7 @@ def inner(b, self, other):
 
 @aten("einsum")
 def einsum(b, equation, tensors, path=None):
-    equation = _letters(equation, tensors)
+    equation = _letters(equation)
     left, _, right = equation.partition("->")
     if len(tensors) == 1 and "." not in left and len(set(left)) == len(left):  # sums and an order alone
         x = tensors[0]
@@ -384,7 +383,7 @@ def einsum(b, equation, tensors, path=None):
     return b.op("Einsum", *b.alike(*tensors), equation=equation)
 
 
-def _letters(equation, tensors):
+def _letters(equation):
     """An equation in small letters and with its result written out."""
     equation = equation.replace(" ", "")
     names = sorted(set(equation) - set(".,->"))

@@ -123,7 +123,7 @@ def expand(b, self, size, implicit=False):
     for i, s in enumerate(size):
         keep = isinstance(s, int) and s == -1
         sizes.append((1 if i < more else b.dim(self, i - more)) if keep else s)
-    if self.shape is not None and list(self.shape) == sizes:
+    if all(isinstance(s, int) for s in (*self.shape, *sizes)) and list(self.shape) == sizes:
         return self
     return b.expand(self, sizes)
 
@@ -191,9 +191,13 @@ def repeat_interleave(b, self=None, repeats=None, dim=None, output_size=None):
 def cat(b, tensors, dim=0):
     out = b.out
     if len(tensors) > 1 and isinstance(out, tessera.Tensor):
-        tensors = [t for t in tensors if not (t.shape == (0,) and out.dim() != 1)]
+        tensors = [t for t in tensors if not (_is_empty(t) and out.dim() != 1)]
     values = b.alike(*tensors, dtype=b.out_dtype)
     return values[0] if len(values) == 1 else b.op("Concat", *values, axis=dim)
+
+
+def _is_empty(t):
+    return len(t.shape) == 1 and isinstance(t.shape[0], int) and t.shape[0] == 0
 
 
 @aten("stack")
@@ -362,7 +366,7 @@ def slice_scatter(b, self, src, dim=0, start=None, end=None, step=1):
             before = [b.slice(self, dim, 0, start)] if start else []
             after = [b.slice(self, dim, end, _END)] if end < n else []
             shape = [s if i != dim else end - start for i, s in enumerate(b.dims(self))]
-            src = b.expand(src, shape) if src.shape != self.shape else src
+            src = b.expand(src, shape)
             return b.op("Concat", *before, src, *after, axis=dim) if before or after else src
     at = spread(b, self, dim, start, end, step)
     piece = b.Shape(b.slice(self, dim, start, end, step))

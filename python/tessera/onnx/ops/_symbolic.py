@@ -28,11 +28,11 @@ def _packed(attrs, metadata):
     return json.dumps([dict(attrs or {}), dict(metadata or {})])
 
 
-def _one(inputs, op_type, onnx_dtype, *, shape, **_):
+def _one(_inputs, _op_type, onnx_dtype, *, shape, **_):
     return tessera.zeros(shape, dtype=FROM_ONNX[onnx_dtype])
 
 
-def _many(inputs, op_type, onnx_dtypes, *, shape, **_):
+def _many(_inputs, _op_type, onnx_dtypes, *, shape, **_):
     made, at = [], 0
     for code in onnx_dtypes:
         rank, at = shape[at], at + 1
