@@ -5,10 +5,10 @@
 namespace tessera::jit {
 
 const char* dtype_of_cast(std::string_view method) {
-  constexpr const char* casts[][2] = {
-      {"float", "float32"}, {"double", "float64"},    {"half", "float16"},     {"int", "int32"},
-      {"long", "int64"},    {"short", "int16"},       {"char", "int8"},        {"byte", "uint8"},
-      {"bool", "bool"},     {"bfloat16", "bfloat16"}, {"cfloat", "complex64"}, {"cdouble", "complex128"}};
+  constexpr const char* casts[][2] = {{"float", "float32"},     {"double", "float64"},   {"half", "float16"},
+                                      {"int", "int32"},         {"long", "int64"},       {"short", "int16"},
+                                      {"char", "int8"},         {"byte", "uint8"},       {"bool", "bool"},
+                                      {"bfloat16", "bfloat16"}, {"cfloat", "complex64"}, {"cdouble", "complex128"}};
   for (const auto& c : casts)
     if (method == c[0]) return c[1];
   return nullptr;

@@ -28,7 +28,9 @@ class FunctionalModuleWithBuffers(Module):
     def _create_from(cls, model, disable_autograd_tracking=False):
         """(the functional module, its parameters, its buffers)."""
         parameters, buffers = dict(model.named_parameters()), dict(model.named_buffers())
-        values = [p.detach().requires_grad_(p.requires_grad and not disable_autograd_tracking) for p in parameters.values()]
+        values = [
+            p.detach().requires_grad_(p.requires_grad and not disable_autograd_tracking) for p in parameters.values()
+        ]
         # Values live with the caller; what stays here has places for them alone.
         memo = {id(v): v.detach().to("meta") for v in (*parameters.values(), *buffers.values())}
         for name, parameter in parameters.items():
@@ -65,7 +67,9 @@ def make_functional(model, disable_autograd_tracking=False):
     Raises: RuntimeError for a module with buffers.
     """
     if any(True for _ in model.buffers()):
-        raise RuntimeError("make_functional(model): `model` has buffers. Please use make_functional_with_buffers(model)")
+        raise RuntimeError(
+            "make_functional(model): `model` has buffers. Please use make_functional_with_buffers(model)"
+        )
     return FunctionalModule._create_from(model, disable_autograd_tracking)
 
 

@@ -70,7 +70,9 @@ def size_based_auto_wrap_policy(
     `force_leaf_modules` (MultiheadAttention) and without wrapping `exclude_wrap_modules` (containers).
     """
     leaves = size_based_auto_wrap_policy.FORCE_LEAF_MODULES if force_leaf_modules is None else force_leaf_modules
-    excluded = size_based_auto_wrap_policy.EXCLUDE_WRAP_MODULES if exclude_wrap_modules is None else exclude_wrap_modules
+    excluded = (
+        size_based_auto_wrap_policy.EXCLUDE_WRAP_MODULES if exclude_wrap_modules is None else exclude_wrap_modules
+    )
     refused = leaves if recurse else excluded
     return nonwrapped_numel >= min_num_params and not isinstance(module, tuple(refused))
 

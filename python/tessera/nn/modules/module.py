@@ -937,3 +937,6 @@ def _script_module():
 tessera._C._install_module_slots(
     Module, (_global_backward_pre_hooks, _global_backward_hooks, _global_forward_hooks, _global_forward_pre_hooks)
 )
+
+
+_own_register_parameter = Module.register_parameter  # programs may put another one in its place
