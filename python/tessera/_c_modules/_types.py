@@ -31,7 +31,7 @@ def _jit_types():
 def _kind(kind, name):
     """The class of the types of one kind: calling it, or `get()`, gives one; the types are its instances."""
 
-    def make(cls, *elements):
+    def make(_cls, *elements):
         return _jit_types().make_type(name, tuple(elements[0]) if name == "Tuple" else elements)
 
     members = {"__module__": __name__, "__doc__": f"Types of programs: {name}.", "__new__": make}
