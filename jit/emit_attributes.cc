@@ -163,7 +163,9 @@ Sugar Emitter::value_attribute(Val* v, const std::string& name, const Range& whe
       break;
   }
   if (operators_named("aten::" + name).empty() && operators_named("prim::" + name).empty() &&
-      !common_unit().find_function("aten::" + name) && !(t->is(K::kTensor) && (name == "tolist" || name == "to")) &&
+      !common_unit().find_function("aten::" + name) &&
+      !(t->is(K::kTensor) &&
+        (name == "tolist" || name == "to" || name == "cpu" || name == "cuda" || dtype_of_cast(name))) &&
       !(t->is(K::kFuture) && (name == "wait" || name == "value" || name == "then" || name == "done")))
     fail(where, str_cat("'", t->described(), "' object has no attribute or method '", name, "'."));
   return method;

@@ -4,6 +4,16 @@
 
 namespace tessera::jit {
 
+const char* dtype_of_cast(std::string_view method) {
+  constexpr const char* casts[][2] = {{"float", "float32"},     {"double", "float64"},   {"half", "float16"},
+                                      {"int", "int32"},         {"long", "int64"},       {"short", "int16"},
+                                      {"char", "int8"},         {"byte", "uint8"},       {"bool", "bool"},
+                                      {"bfloat16", "bfloat16"}, {"cfloat", "complex64"}, {"cdouble", "complex128"}};
+  for (const auto& c : casts)
+    if (method == c[0]) return c[1];
+  return nullptr;
+}
+
 // --- matching ---
 
 // The value, or another one made of it, as a parameter takes it; null where it does not fit.
@@ -13,7 +23,7 @@ Val* Emitter::convert(Val* v, const Formal& f, TypePtr concrete, bool allow, con
     if (want->is(K::kList)) {
       bool fits = true;
       for (TypePtr e : v->type->elems) fits = fits && (is_subtype(e, want->elem()) || has_variables(want->elem()));
-      if (fits && (f.is_op || f.name) && !v->type->elems.empty()) {
+      if (fits && (f.is_op || f.name) && !(v->type->elems.empty() && has_variables(want->elem()))) {
         TypePtr e = has_variables(want->elem()) ? v->type->elems[0] : want->elem();
         return node_value(N::kList, unpacked(v, 0, where), list_of(e), where);
       }
@@ -384,13 +394,8 @@ Sugar Emitter::call_with(const Sugar& callee, std::vector<Argument> args, const 
       }
       if (v->type->is(K::kTensor) && operators_named("aten::" + n).empty() &&
           !common_unit().find_function("aten::" + n)) {
-        constexpr const char* casts[][2] = {
-            {"float", "float32"}, {"double", "float64"},    {"half", "float16"},     {"int", "int32"},
-            {"long", "int64"},    {"short", "int16"},       {"char", "int8"},        {"byte", "uint8"},
-            {"bool", "bool"},     {"bfloat16", "bfloat16"}, {"cfloat", "complex64"}, {"cdouble", "complex128"}};
-        for (const auto& c : casts)
-          if (n == c[0])
-            return op("aten::to", {v, integer(*schema_enum_value(TypeKind::kScalarType, c[1]), where)}, where);
+        if (const char* dtype = dtype_of_cast(n))
+          return op("aten::to", {v, integer(*schema_enum_value(TypeKind::kScalarType, dtype), where)}, where);
         if (n == "cpu")
           return op("aten::to",
                     {{where, "", v}, {where, "device", constant(Value::of(Device()), simple_type(K::kDevice), where)}},

@@ -18,6 +18,9 @@ struct Argument {
   Val* value;
 };
 // What a parameter of an operator or a function asks for.
+// The dtype of a Tensor's method such as `float`; null for other names.
+const char* dtype_of_cast(std::string_view method);
+
 struct Formal {
   const std::string* name;
   TypePtr type;

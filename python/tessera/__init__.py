@@ -39,7 +39,17 @@ _C.__getattr__, _ = _attach(
         "Tag": ":tessera._ops",
         "Type": ":tessera._C._types",
         "Value": ":tessera._C._types",
-        "_TensorMeta": ":tessera._C._types",
+        **{
+            name: ":tessera._C._types"
+            for name in (
+                *("_TensorMeta", "AnyType", "AwaitType", "BoolType", "ComplexType", "DeviceObjType", "DictType"),
+                *("FloatType", "FutureType", "IntType", "ListType", "NoneType", "NumberType", "OptionalType"),
+                *("RRefType", "StreamObjType", "StringType", "TensorType", "TupleType"),
+            )
+        },
+        "_are_functorch_transforms_active": ":tessera._C._host",
+        "_is_torch_function_mode_enabled": ":tessera._C._host",
+        "_log_api_usage_once": ":tessera._C._host",
     },
 )
 
@@ -127,6 +137,8 @@ _lazy_names = {
     "pca_lowrank": "_lowrank",
     "PyTorchFileReader": "_archive_files",
     "PyTorchFileWriter": "_archive_files",
+    "ListType": "_C._types",
+    "TensorType": "_C._types",
     "ScriptFunction": "jit",
     "ScriptModule": "jit",
     "Future": "futures",
@@ -144,6 +156,7 @@ _lazy_names = {
     "typename": "_api",
     "vmap": "func._vmap",
     "_assert": "_api",
+    "_assert_async": "_api",
     "compile": "_dynamo._compile",
     "default_generator": "random",
     "Tag": "_ops",

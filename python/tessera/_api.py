@@ -104,3 +104,10 @@ _public_names = _star_names()
 # What PyTorch is built with, as old programs ask for it; here factorisations and transforms are the library's own.
 has_lapack = has_spectral = True
 has_mkl = has_openmp = False
+
+
+def _assert_async(input, assert_msg=None):
+    """Raises RuntimeError (with `assert_msg`) if a tensor's only number is zero."""
+    if not input:
+        message = "Expected Tensor with single nonzero value, but got zero"
+        raise RuntimeError(message if assert_msg is None else assert_msg)

@@ -352,3 +352,14 @@ class ExceptionWrapper:
     def reraise(self):
         """Raises an exception of the original type; RuntimeError if that type can't be built from a message."""
         raise self._again()
+
+
+def _flatten_dense_tensors(tensors):
+    """The numbers of dense tensors of one dtype, one after the other: a tensor of one dimension."""
+    return tessera.cat([tensor.contiguous().view(-1) for tensor in tensors])
+
+
+def _unflatten_dense_tensors(flat, tensors):
+    """Views of what `_flatten_dense_tensors` made, in the shapes of `tensors`: a tuple."""
+    parts = flat.split([tensor.numel() for tensor in tensors])
+    return tuple(part.view_as(tensor) for part, tensor in zip(parts, tensors))

@@ -154,7 +154,9 @@ def call_setstate(unpickler, target, state):
     are checked; what they compute and only write for PyTorch's sake (`_computed`), they leave out themselves.
     """
     cls = type(target)
-    if cls.__setstate__.__module__.partition(".")[0] in ("tessera", "torch") and type(state) is dict:
+    if (getattr(cls.__setstate__, "__module__", None) or "").partition(".")[0] in ("tessera", "torch") and type(
+        state
+    ) is dict:
         unpickler.budget.charge(len(state))
         check_attributes(cls, [name for name in state if name not in getattr(cls, "_computed", ())])
     cls.__setstate__(target, state)

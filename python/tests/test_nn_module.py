@@ -264,3 +264,23 @@ def test_cached_parametrizations_are_of_their_own_module():
             other.parametrizations.weight.original.fill_(3.0)
         assert (other.weight == -3.0).all() and other.weight is other.weight
         assert layer.weight is first and (first != -3.0).all()
+
+
+def test_layers_register_through_a_replaced_register_parameter(monkeypatch):
+    """accelerate's init_empty_weights() puts a function in its place; layers had asked whether a subclass does."""
+    plain = nn.Module.register_parameter
+
+    def on_meta(module, name, parameter):
+        plain(module, name, None if parameter is None else nn.Parameter(parameter.detach().to("meta")))
+
+    monkeypatch.setattr(nn.Module, "register_parameter", on_meta)
+    assert nn.Linear(2, 3).weight.is_meta and nn.BatchNorm1d(2).bias.is_meta and nn.Embedding(2, 3).weight.is_meta
+    monkeypatch.undo()
+    assert not nn.Linear(2, 3).weight.is_meta
+
+
+def test_instances_have_annotations():
+    """typing.get_type_hints() of a layer, which fastai asks for."""
+    import typing
+
+    assert typing.get_type_hints(nn.CrossEntropyLoss())["training"] is bool

@@ -231,6 +231,7 @@ UNREAD = {
         "num_averaged",
         "avg_fn's signature; this average does not depend on the count",
     ),
+    "tessera.distributed.fsdp.wrap.": ("nonwrapped_numel args kwargs", "what all policies get"),
     "tessera.distributed.tensor._api.DTensor.__tensor_unflatten__": (
         "outer_size outer_stride",
         "a protocol; the size of the whole is known",

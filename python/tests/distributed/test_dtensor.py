@@ -97,3 +97,28 @@ def test_what_is_still_to_come_says_so():
     for call in (fully_shard, FullyShardedDataParallel, lambda m: HuggingFaceStorageReader("somewhere")):
         with pytest.raises(NotImplementedError, match="does not have"):
             call(tessera.nn.Linear(1, 1))
+
+
+def mapped(rank, world):
+    from tessera.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
+    from tessera.distributed.tensor.experimental import implicit_replication, local_map
+
+    mesh = dist.init_device_mesh("cpu", (world,))
+    d = distribute_tensor(numbers(4, 2), mesh, [Shard(0)])
+    with implicit_replication():
+        assert tessera.equal((d + tessera.ones(4, 2)).full_tensor(), numbers(4, 2) + 1)
+    double = local_map(lambda x: x * 2, out_placements=[Shard(0)], in_placements=([Shard(0)],))
+    assert tessera.equal(double(d).full_tensor(), numbers(4, 2) * 2)
+    with pytest.raises(ValueError, match="has to lie"):
+        double(d.redistribute(placements=[Replicate()]))
+    model = tessera.nn.Linear(2, 4)
+    model.weight = tessera.nn.Parameter(d)
+    whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+    assert type(whole["weight"]) is tessera.Tensor and tessera.equal(whole["weight"], numbers(4, 2))
+    keys = set_model_state_dict(model, {"weight": numbers(4, 2) * 3}, options=StateDictOptions(strict=False))
+    assert keys.missing_keys == ["bias"] and tessera.equal(model.weight.full_tensor(), numbers(4, 2) * 3)
+    return True
+
+
+def test_functions_of_parts_and_state_dicts():
+    assert all(ranks.run(mapped))

@@ -182,3 +182,21 @@ def _same(x, w: Optional[tessera.Tensor]):
 def test_dataclasses_compare_optional_fields():
     scripted = tessera.jit.script(_same)
     assert scripted(tessera.ones(()), tessera.ones(())) and not scripted(tessera.ones(()), None)
+
+
+def _cast(x):
+    return x.float(), x.long(), x.half(), x.cpu()
+
+
+def _no_axes(axes: List[Tuple[str, int]]):
+    return len(axes)
+
+
+def _calls_without_axes():
+    return _no_axes(())
+
+
+def test_methods_that_cast_and_an_empty_tuple_for_a_list():
+    scripted = tessera.jit.script(_cast)
+    assert isinstance(scripted.graph, tessera._C.Graph) and scripted(tessera.ones(1))[1].dtype == tessera.int64
+    assert tessera.jit.script(_calls_without_axes)() == 0

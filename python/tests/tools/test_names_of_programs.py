@@ -107,3 +107,73 @@ def test_attributes_out_of_a_dictionary():
     assert code.get_submodule("0") is source[0]
     _copy_attr(code, target, "0.weight")
     assert getattr(target, "0").weight is source[0].weight
+
+
+def test_types_of_programs():
+    from tessera import _C
+
+    kind = _C.TensorType.get()
+    assert isinstance(kind, tessera.TensorType) and not isinstance(kind, _C.ListType)
+    assert str(_C.ListType(_C.IntType.get())) == "int[]" and _C.OptionalType(kind).kind() == "OptionalType"
+
+
+def test_questions_about_the_process(monkeypatch, capfd):
+    from tessera import _C
+    from tessera.overrides import TorchFunctionMode
+
+    monkeypatch.setenv("PYTORCH_API_USAGE_STDERR", "1")
+    _C._log_api_usage_once("test.event")
+    _C._log_api_usage_once("test.event")
+    assert capfd.readouterr().err == "PYTORCH_API_USAGE test.event\n"
+    inside = []
+    tessera.func.vmap(lambda x: inside.append(_C._are_functorch_transforms_active()) or x)(tessera.ones(2))
+    assert inside == [True] and not _C._are_functorch_transforms_active()
+    with TorchFunctionMode():
+        assert _C._is_torch_function_mode_enabled()
+    assert not _C._is_torch_function_mode_enabled()
+    tessera._assert_async(tessera.tensor(True))
+    with pytest.raises(RuntimeError, match="wrong"):
+        tessera._assert_async(tessera.tensor(0), "wrong")
+
+
+def test_modules_as_functions_by_the_older_names():
+    from tessera._functorch.make_functional import (
+        combine_state_for_ensemble,
+        make_functional,
+        make_functional_with_buffers,
+    )
+
+    model = tessera.nn.Sequential(tessera.nn.Linear(2, 3), tessera.nn.Tanh())
+    x = tessera.ones(1, 2)
+    function, parameters = make_functional(model)
+    assert tessera.equal(function(parameters, x), model(x)) and function.stateless_model[0].weight.is_meta
+    zero = function([p * 0 for p in parameters], x)
+    assert zero.count_nonzero() == 0 and model(x).count_nonzero() == 3
+    normed = tessera.nn.BatchNorm1d(2).eval()
+    with pytest.raises(RuntimeError, match="make_functional_with_buffers"):
+        make_functional(normed)
+    function, parameters, buffers = make_functional_with_buffers(normed)
+    assert tessera.equal(function(parameters, buffers, x), normed(x)) and len(buffers) == 3
+    models = [tessera.nn.Linear(2, 3) for _ in range(4)]
+    function, parameters, buffers = combine_state_for_ensemble(models)
+    together = tessera.vmap(function, in_dims=(0, 0, None))(parameters, buffers, x)
+    assert tessera.allclose(together, tessera.stack([m(x) for m in models]))
+
+
+def test_flat_tensors():
+    from tessera._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+
+    tensors = [tessera.ones(2, 2), tessera.zeros(3)]
+    flat = _flatten_dense_tensors(tensors)
+    parts = _unflatten_dense_tensors(flat, tensors)
+    assert flat.shape == (7,) and parts[0].shape == (2, 2) and parts[1]._base is flat
+
+
+def test_policies_of_sharded_training():
+    from tessera.distributed.fsdp import wrap
+
+    layer = tessera.nn.Linear(2, 2)
+    assert wrap.ModuleWrapPolicy({tessera.nn.Linear})(layer, False, 0)
+    assert wrap.size_based_auto_wrap_policy(layer, False, 10, min_num_params=10)
+    assert not wrap.size_based_auto_wrap_policy(tessera.nn.ModuleList(), False, 10, min_num_params=10)
+    assert wrap._or_policy(layer, False, 0, [wrap.CustomPolicy(lambda m: False), wrap.always_wrap_policy])

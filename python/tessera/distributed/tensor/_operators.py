@@ -1,5 +1,7 @@
 """What operators do to DTensors. Values are always those of the whole; how they come about is decided here."""
 
+import threading
+
 import tessera
 from tessera._ops import Tag
 from tessera.distributed.tensor._redistribute import redistribute_local
@@ -15,6 +17,10 @@ _PARTWISE = frozenset(
 )
 _LINEAR = frozenset("alias clone contiguous detach _to_copy neg".split())
 _MOVING = frozenset("t transpose permute unsqueeze".split())
+
+
+class _State(threading.local):
+    plain_are_copies = False  # plain tensors beside DTensors count as copies
 
 
 def _moved_dims(name, ndim, args):
@@ -149,7 +155,7 @@ def dispatch(kind, wrap, func, args, kwargs):
         if isinstance(leaf, kind):
             if leaf._spec.mesh != mesh:
                 raise RuntimeError(f"{func}: got DTensors of different meshes, {mesh} and {leaf._spec.mesh}")
-        elif isinstance(leaf, tessera.Tensor) and leaf.dim():
+        elif isinstance(leaf, tessera.Tensor) and leaf.dim() and not _State.plain_are_copies:
             raise RuntimeError(
                 f"{func}: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before "
                 f"calling distributed operators!"
@@ -157,9 +163,10 @@ def dispatch(kind, wrap, func, args, kwargs):
     name = func.overloadpacket.__name__
     if name in _MOVING and not kwargs and len(tensors) == 1:
         return _move(wrap, func, name, args[0], args, kwargs)
-    spec = _alike(func, name, tensors)
+    plain = any(isinstance(leaf, tessera.Tensor) and leaf.dim() and not isinstance(leaf, kind) for leaf in leaves)
+    spec = None if plain else _alike(func, name, tensors)
     written = _written(func, args, kwargs)
-    if spec is None and written and isinstance(written[0], kind) and Tag.pointwise in func.tags:
+    if spec is None and not plain and written and isinstance(written[0], kind) and Tag.pointwise in func.tags:
         # In-place: the others come to where it lies, if they have its shape.
         to = written[0]
         if all(t.shape == to.shape or not t.dim() for t in tensors) and not any(p.is_partial() for p in to.placements):

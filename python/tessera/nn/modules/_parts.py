@@ -6,13 +6,13 @@ import tessera
 from tessera.nn import init
 from tessera.nn.parameter import Parameter, UninitializedParameter
 
-from .module import Module, _global_parameter_registration_hooks
+from .module import _global_parameter_registration_hooks, _own_register_parameter
 
 
 def new_parameters(module, device, dtype, **shapes):
     """Registers parameters without values; a shape of None registers that there is none."""
     # nobody looks on: what register_parameter would check holds for the names and tensors made here
-    unseen = type(module).register_parameter is Module.register_parameter and not _global_parameter_registration_hooks
+    unseen = type(module).register_parameter is _own_register_parameter and not _global_parameter_registration_hooks
     register = module._parameters.__setitem__ if unseen else module.register_parameter
     for name, shape in shapes.items():
         register(name, None if shape is None else Parameter(tessera.empty(shape, device=device, dtype=dtype)))

@@ -142,10 +142,10 @@ class Module:
     first such assignment.
     """
 
-    dump_patches = False
-    _version = 1
-    training = True
-    call_super_init = False
+    dump_patches: bool = False
+    _version: int = 1
+    training: bool = True
+    call_super_init: bool = False
     T_destination = dict[str, object]  # what state_dict() fills and returns
     _compiled_call_impl = None
 
@@ -937,3 +937,6 @@ def _script_module():
 tessera._C._install_module_slots(
     Module, (_global_backward_pre_hooks, _global_backward_hooks, _global_forward_hooks, _global_forward_pre_hooks)
 )
+
+
+_own_register_parameter = Module.register_parameter  # programs may put another one in its place

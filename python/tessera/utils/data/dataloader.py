@@ -4,6 +4,7 @@ import itertools
 import os
 import warnings
 from collections.abc import Callable
+from typing import TypeVar
 
 import tessera
 from tessera import _C
@@ -29,6 +30,7 @@ _begin_event, _end_event = _C._profiler.begin, _C._profiler.end  # None while no
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 
 
+T_co = TypeVar("T_co", covariant=True)
 _collate_fn_t = Callable[[list], object]
 _worker_init_fn_t = Callable[[int], None]
 

@@ -1,0 +1,25 @@
+"""Questions about the process, by the names of the extension."""
+
+import os
+import sys
+
+from tessera import _C
+
+_told = set()
+
+
+def _log_api_usage_once(event):
+    """Writes an event to stderr when it first happens, if PYTORCH_API_USAGE_STDERR says so."""
+    if event not in _told and os.environ.get("PYTORCH_API_USAGE_STDERR", "") not in ("", "0"):
+        sys.stderr.write(f"PYTORCH_API_USAGE {event}\n")
+    _told.add(event)
+
+
+def _are_functorch_transforms_active():
+    """True inside of a transform of a function (vmap, grad ...)."""
+    return bool(_C._func._levels())
+
+
+def _is_torch_function_mode_enabled():
+    """True inside of a TorchFunctionMode."""
+    return _C._len_torch_function_stack() > 0
