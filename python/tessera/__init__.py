@@ -200,7 +200,7 @@ for _name in (
     "quantize_per_tensor_dynamic", "quantized_batch_norm", "quantized_max_pool1d", "quantized_max_pool2d",
     "quantized_max_pool3d",
 ):  # fmt: skip
-    _lazy_names[_name] = "_quantized"
+    _lazy_names[_name] = "_root.quantized"
 for _name in ("gru", "lstm", "rnn_relu", "rnn_tanh"):
     _lazy_names[_name] = _lazy_names[_name + "_cell"] = "nn._recurrent"
 for _name in ("eig", "lstsq", "matrix_rank", "solve", "symeig"):

@@ -169,6 +169,12 @@ def test_collate_structures():
         default_collate([object()])
 
 
+@pytest.mark.parametrize("replacement", [True, False])
+def test_endless_random_samplers_draw_as_they_go(replacement):
+    endless = iter(RandomSampler(range(3), replacement=replacement, num_samples=10**15))
+    assert {next(endless) for _ in range(200)} == {0, 1, 2}
+
+
 def test_samplers_follow_the_generator():
     def draw():
         return list(RandomSampler(range(10), generator=tessera.Generator().manual_seed(1)))

@@ -56,14 +56,14 @@ _DRAWS_AT_ONCE = 32
 def _draws(size, count, generator):
     """Independent indices below `size`."""
     whole, rest = divmod(count, _DRAWS_AT_ONCE)
-    for n in [_DRAWS_AT_ONCE] * whole + [rest]:
+    for n in itertools.chain(itertools.repeat(_DRAWS_AT_ONCE, whole), (rest,)):
         yield from tessera.randint(high=size, size=(n,), dtype=tessera.int64, generator=generator).tolist()
 
 
 def _shuffles(size, count, generator):
     """Permutations of the indices below `size`, one after the other; the last one is cut."""
     whole, rest = divmod(count, size)
-    for n in [size] * whole + [rest]:
+    for n in itertools.chain(itertools.repeat(size, whole), (rest,)):
         yield from tessera.randperm(size, generator=generator).tolist()[:n]
 
 
