@@ -7,7 +7,7 @@
 
 #include "autograd/accumulate_grad.h"
 #include "autograd/observer.h"
-#include "autograd/streams.h"
+#include "autograd/devices/streams.h"
 #include "autograd/variable.h"
 #include "tensor/core/restore.h"
 #include "tensor/core/transforms.h"

@@ -1,7 +1,7 @@
 #include "autograd/node.h"
 
 #include "autograd/observer.h"
-#include "autograd/streams.h"
+#include "autograd/devices/streams.h"
 
 namespace tessera::autograd {
 namespace {

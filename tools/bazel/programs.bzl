@@ -16,7 +16,7 @@ def static_program(name, linkopts = [], **kwargs):
     cc_binary(name = name, linkopts = linkopts + _JOIN_EQUAL + ["-Wl,-s"] + static, **kwargs)
     cc_binary(name = name + "_symbols", linkopts = linkopts + _JOIN_EQUAL + static, **kwargs)
 
-# Pointers of an extension to itself as bitmaps, which it goes through itself while it is loaded: python/bindings/relocate.cc.
+# Pointers of an extension to itself as bitmaps, which it goes through itself while it is loaded: python/bindings/extension/relocate.cc.
 _PACKED_POINTERS = ["-Wl,--pack-dyn-relocs=relr", "-Wl,--use-android-relr-tags", "-Wl,-u,tessera_relocation"]
 
 def python_extension(name, deps = [], linkopts = [], library = None, **kwargs):

@@ -1,4 +1,4 @@
-#include "autograd/streams.h"
+#include "autograd/devices/streams.h"
 
 #include <algorithm>
 
