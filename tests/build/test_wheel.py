@@ -138,36 +138,6 @@ def test_extensions_relocate_themselves_before_anything_reads_their_pointers(fil
         assert not [p for p in pointers if begin <= p < begin + size]
 
 
-def packed_pointers(extension):
-    """The addresses in the file's RELR list: an even entry is one, the bits of an odd one stand for the next 63."""
-    words = memoryview(pathlib.Path(extension).read_bytes())
-    section = re.search(r"\.relr\.dyn\s+\S+\s+\S+\s+([0-9a-f]+)\s+([0-9a-f]+)", run("readelf", "-SW", extension))
-    begin, size = (int(s, 16) for s in section.groups())
-    found, last = [], 0
-    for word in words[begin : begin + size].cast("Q"):
-        if word % 2 == 0:
-            found.append(word)
-            last = word + 8
-        else:
-            found += [last + 8 * i for i in range(63) if word >> (i + 1) & 1]
-            last += 63 * 8
-    return found
-
-
-def test_extensions_relocate_themselves_before_anything_reads_their_pointers(files):
-    extensions = [str(f.locate()) for f in files if re.fullmatch(r"tessera/_\w+\.cpython-.*\.so", str(f))]
-    assert len(extensions) >= 2
-    for extension in extensions:
-        pointers = packed_pointers(extension)
-        assert len(pointers) > 100
-        kinds = re.findall(r"R_X86_64_\w+", run("readelf", "-rW", extension))
-        assert kinds and not {"R_X86_64_RELATIVE", "R_X86_64_IRELATIVE"} & set(kinds)
-        # What thread-local variables start with is copied before that.
-        tls = re.search(r"\sTLS\s+\S+\s+(0x\S+)\s+\S+\s+(0x\S+)", run("readelf", "-lW", extension))
-        begin, size = (int(s, 16) for s in tls.groups())
-        assert not [p for p in pointers if begin <= p < begin + size]
-
-
 def test_import_brings_in_neither_numpy_nor_the_namespaces():
     loaded = run(sys.executable, "-c", "import sys; import tessera; print(*sys.modules)").split()
     assert "numpy" not in loaded
