@@ -116,12 +116,6 @@ HWY_INLINE void butterfly_odd(D d, int radix, const hn::TFromD<D>* HWY_RESTRICT 
       });
 }
 
-// A function for all passes: the numbers are more than registers hold in any case.
-template <int R, class D>
-HWY_NOINLINE void butterfly_of_many(D d, const hn::TFromD<D>* HWY_RESTRICT roots, Complex<D>* HWY_RESTRICT a) {
-  butterfly_odd<R>(d, R, roots, a);
-}
-
 template <int R, class D>
 HWY_INLINE void butterfly(D d, int radix, const hn::TFromD<D>* HWY_RESTRICT roots, Complex<D>* a) {
   if constexpr (R == 1) {
@@ -133,8 +127,6 @@ HWY_INLINE void butterfly(D d, int radix, const hn::TFromD<D>* HWY_RESTRICT root
     butterfly4(a[0], a[1], a[2], a[3]);
   } else if constexpr (R == 8) {
     butterfly8(d, a);
-  } else if constexpr (R > 7) {
-    butterfly_of_many<R>(d, roots, a);
   } else {
     butterfly_odd<R>(d, radix, roots, a);
   }

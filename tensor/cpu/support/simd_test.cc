@@ -21,15 +21,6 @@ int Toy(const float* a, float* out, int n) {
   return lanes;
 }
 
-// What simd_options.h says of this target.
-bool ForSize() {
-#ifdef __OPTIMIZE_SIZE__
-  return true;
-#else
-  return false;
-#endif
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace tessera::cpu
 HWY_AFTER_NAMESPACE();
@@ -58,17 +49,6 @@ TEST(Simd, EveryTargetOfThisMachineComputesTheSame) {
 TEST(Simd, DispatchTakesTheChosenTarget) {
   std::vector<float> a(20), out(20);
   EXPECT_EQ(TESSERA_SIMD(Toy)(a.data(), out.data(), 20), 4 << static_cast<int>(simd_level()));
-}
-
-TEST(Simd, TheOldestTargetAloneIsForSize) {
-#if !defined(__clang__)
-  EXPECT_TRUE(N_SSE4::ForSize());
-#endif
-  EXPECT_FALSE(N_AVX2::ForSize());
-  EXPECT_FALSE(N_AVX3::ForSize());
-#ifdef __OPTIMIZE_SIZE__
-  ADD_FAILURE() << "what is behind the kernels is for size, too";
-#endif
 }
 
 TEST(Simd, NameFitsTheLevel) {

@@ -314,12 +314,12 @@ static void update(const detail::T& param, const detail::T& grad, AdamaxParamSta
 ;
 
 // --- NAdam ---
-#define TESSERA_NAdam_OPTIONS(X, E)                                                                 \
-  X(double, lr, 2e-3)                                                                               \
-  X(detail::Pair, betas, {0.9, 0.999})                                                              \
-  X(double, eps, 1e-8)                                                                              \
-  X(double, weight_decay, 0) X(double, momentum_decay, 4e-3) X(bool, decoupled_weight_decay, false) \
-      E(bool, maximize, false)
+#define TESSERA_NAdam_OPTIONS(X, E)    \
+  X(double, lr, 2e-3)                  \
+  X(detail::Pair, betas, {0.9, 0.999}) \
+  X(double, eps, 1e-8)                 \
+  X(double, weight_decay, 0)           \
+  X(double, momentum_decay, 4e-3) X(bool, decoupled_weight_decay, false) E(bool, maximize, false)
 TESSERA_OPTIONS(NAdam, 2e-3) { TESSERA_ADAM_CHECK detail::at_least_zero("momentum_decay value", momentum_decay()); }
 }
 ;
@@ -490,12 +490,14 @@ static void update(const detail::T& p, detail::T grad, SparseAdamParamState& s, 
 ;
 
 // --- Muon: momentum orthogonalised by Newton-Schulz iterations in bfloat16, for matrices ---
-#define TESSERA_Muon_OPTIONS(X, E)                                                                           \
-  X(double, lr, 1e-3)                                                                                        \
-  X(double, weight_decay, 0.1)                                                                               \
-  X(double, momentum, 0.95)                                                                                  \
-  X(bool, nesterov, true) X(detail::Triple, ns_coefficients, {3.4445, -4.7750, 2.0315}) X(double, eps, 1e-7) \
-      X(int64_t, ns_steps, 5) X(std::optional<std::string>, adjust_lr_fn, std::nullopt) E(bool, maximize, false)
+#define TESSERA_Muon_OPTIONS(X, E)                              \
+  X(double, lr, 1e-3)                                           \
+  X(double, weight_decay, 0.1)                                  \
+  X(double, momentum, 0.95)                                     \
+  X(bool, nesterov, true)                                       \
+  X(detail::Triple, ns_coefficients, {3.4445, -4.7750, 2.0315}) \
+  X(double, eps, 1e-7)                                          \
+  X(int64_t, ns_steps, 5) X(std::optional<std::string>, adjust_lr_fn, std::nullopt) E(bool, maximize, false)
 TESSERA_OPTIONS(Muon, 1e-3) {
   detail::at_least_zero("learning rate", lr());
   detail::at_least_zero("momentum", momentum());
@@ -608,22 +610,25 @@ static void update(const detail::T& p, const detail::T& g, AdafactorParamState& 
 ;
 
 // --- L-BFGS: up to max_iter iterations a step, in one group; directions and line searches are optim/lbfgs ---
-#define TESSERA_LBFGS_OPTIONS(X, E)                                                               \
-  X(double, lr, 1)                                                                                \
-  X(int64_t, max_iter, 20)                                                                        \
-  X(std::optional<int64_t>, max_eval, std::nullopt)                                               \
-  X(double, tolerance_grad, 1e-7) X(double, tolerance_change, 1e-9) X(int64_t, history_size, 100) \
-      X(std::optional<std::string>, line_search_fn, std::nullopt)
+#define TESSERA_LBFGS_OPTIONS(X, E)                 \
+  X(double, lr, 1)                                  \
+  X(int64_t, max_iter, 20)                          \
+  X(std::optional<int64_t>, max_eval, std::nullopt) \
+  X(double, tolerance_grad, 1e-7)                   \
+  X(double, tolerance_change, 1e-9)                 \
+  X(int64_t, history_size, 100) X(std::optional<std::string>, line_search_fn, std::nullopt)
 TESSERA_OPTIONS(LBFGS, 1) { detail::at_least_zero("learning rate", lr()); }
 }
 ;
-#define TESSERA_LBFGS_STATE(X, E)                                                                           \
-  X(int64_t, func_evals, 0)                                                                                 \
-  X(int64_t, n_iter, 0)                                                                                     \
-  X(double, t, 0)                                                                                           \
-  X(double, prev_loss, 0) X(Tensor, d, {}) X(Tensor, H_diag, {}) X(Tensor, prev_flat_grad, {})              \
-      E(std::deque<Tensor>, old_dirs, {}) E(std::deque<Tensor>, old_stps, {}) E(std::deque<Tensor>, ro, {}) \
-          E(std::optional<std::vector<Tensor>>, al, std::nullopt)
+#define TESSERA_LBFGS_STATE(X, E)                                                                       \
+  X(int64_t, func_evals, 0)                                                                             \
+  X(int64_t, n_iter, 0)                                                                                 \
+  X(double, t, 0)                                                                                       \
+  X(double, prev_loss, 0)                                                                               \
+  X(Tensor, d, {})                                                                                      \
+  X(Tensor, H_diag, {})                                                                                 \
+  X(Tensor, prev_flat_grad, {}) E(std::deque<Tensor>, old_dirs, {}) E(std::deque<Tensor>, old_stps, {}) \
+      E(std::deque<Tensor>, ro, {}) E(std::optional<std::vector<Tensor>>, al, std::nullopt)
 TESSERA_STATE(LBFGS)
 TESSERA_OPTIMIZER(LBFGS)
 static void prepare(Optimizer& all) {
