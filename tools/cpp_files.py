@@ -12,7 +12,11 @@ import sys
 import sysconfig
 
 INCLUDE = re.compile(rb'^([ \t]*#[ \t]*include[ \t]*)"([^"]+)"', re.M)
-COMMENT = re.compile(rb"^[ \t]*//[^\n]*[^\\\n]\n|^[ \t]*//\n|^\n", re.M)
+# What compilers do not read: lines of comments, indentation, and blanks before the end of a macro's line. It would be
+# 0.1 MB of an installed wheel; who wants to read headers finds them in the repository.
+UNREAD = re.compile(rb"^[ \t]*//[^\n]*[^\\\n]\n|^[ \t]*//\n|^\n|^[ \t]+|[ \t]+(?=[ \t]\\\n)", re.M)
+# The methods of the core's own tensors need headers of operators that are not here; those of at::Tensor are its own.
+LEFT_OUT = {"tensor/ops/tensor_methods.inc"}
 OBJECTS = re.compile(rb"(?:^extern constinit Op<[^;\n]*;\n)+", re.M)
 OBJECT = re.compile(rb"^extern constinit (Op<.*>) (\w+);\n", re.M)
 # What makes of it an object of a shared library. A program must not hold a copy, which linkers make of data that code
@@ -49,10 +53,15 @@ def shared_objects(text):
     return OBJECTS.sub(together, text)
 
 
+def shortened(path):
+    """A header's text without what compilers do not read."""
+    return UNREAD.sub(b"", path.read_bytes())
+
+
 def headers(root, bazel_bin):
     """(name in include/ -> bytes, paths of generated headers that are not built): the front end's headers, and all that
     they include. The latter go to a folder of their own, so that `-I include` brings no names such as nn/ into a
-    user's program, and lose their comments.
+    user's program.
     """
     public = front_end(root, bazel_bin)
     result, internal, missing = {}, {}, []
@@ -66,14 +75,16 @@ def headers(root, bazel_bin):
             if b'__has_include("%s")' % match[2] not in match.string:
                 missing.append(bazel_bin / name)
             return match[0]
+        if name in LEFT_OUT:
+            return b""
         internal[name] = path
         return match[1] + b'"' + (INTERNAL + name).encode() + b'"'
 
     for name, path in public.items():
-        result[name] = INCLUDE.sub(place, shared_objects(path.read_bytes()))
+        result[name] = INCLUDE.sub(place, shared_objects(shortened(path)))
     while left := [name for name in internal if INTERNAL + name not in result]:
         for name in left:
-            result[INTERNAL + name] = INCLUDE.sub(place, shared_objects(COMMENT.sub(b"", internal[name].read_bytes())))
+            result[INTERNAL + name] = INCLUDE.sub(place, shared_objects(shortened(internal[name])))
     return result, missing
 
 

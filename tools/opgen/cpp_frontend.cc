@@ -271,6 +271,17 @@ constexpr std::pair<const char*, const char*> kWords[] = {
     {"Zi", "inline Tensor"},
     {"Zr", "{ return op::"},
     {"Zw", "return const_cast<Tensor&>(*this)"},
+    {"Zk", "{ op::"},
+    {"Za", "; return self; }"},
+    {"Zb", "; return out; }"},
+    {"Zv", "Tensor& self"},
+    {"Zy", "Tensor& out"},
+    {"Ze", "std::nullopt"},
+    {"Zl", "TensorList"},
+    {"Zg", "std::vector<Tensor>"},
+    {"Zh", "std::string_view"},
+    {"Zj", ".call(self"},
+    {"Zz", "int64_t"},
 };
 // `text` with `name` wherever `word` stands as a whole.
 std::string with_name(absl::string_view text, absl::string_view word, absl::string_view name) {
@@ -283,8 +294,8 @@ std::string with_name(absl::string_view text, absl::string_view word, absl::stri
     const bool begins = at == 0 || !in_name(text[at - 1]) || !in_name(word.front());
     const bool ends = after == text.size() || !in_name(text[after]) || !in_name(word.back());
     if (!begins || !ends) continue;
-    // The macro's name and a name after it must stay two.
-    absl::StrAppend(&result, text.substr(from, at - from), name,
+    // The macro's name and a name before or after it must stay two.
+    absl::StrAppend(&result, text.substr(from, at - from), at > 0 && in_name(text[at - 1]) ? " " : "", name,
                     after < text.size() && in_name(text[after]) ? " " : "");
     from = after;
   }
