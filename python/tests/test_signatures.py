@@ -36,6 +36,7 @@ PICKLE = "Python's pickle protocol; all of them take the same way"
 # (qualified name, or a prefix that ends in a dot) -> (parameters, why they are not read)
 SCHEMA = "of an operator's schema: how and not what is computed, or sizes that the trace knows"
 UNREAD = {
+    "tessera.utils.cpp_extension._jit.load_inline": ("use_pch", "of no effect on results: headers are read anew"),
     "tessera.onnx._operators.": (
         "b unsafe sparse_grad padding_idx scale_grad_by_freq sparse assume_unique sorted return_inverse return_counts "
         "momentum cudnn_enabled cudnn_enable N C HxW half_to_float stride padding memory_format requires_grad "

@@ -93,7 +93,7 @@ def load(
     with _locked(folder):
         if verbose:
             print(f"Building extension module {module_name} in {folder}...", file=sys.stderr)
-        steps = _steps(module_name, paths, flags, include, folder, target, with_cuda, is_python_module, is_standalone)
+        steps = _steps(module_name, paths, flags, include, folder, target, with_cuda, is_standalone)
         _build.run(steps, folder, module_name, verbose)
         if not keep_intermediates:
             for step in steps[:-1]:
@@ -227,7 +227,7 @@ def _fingerprint(paths, flags, include, folder, *kind):
     return digest.hexdigest()
 
 
-def _steps(name, paths, flags, include, folder, target, with_cuda, is_python_module, is_standalone):
+def _steps(name, paths, flags, include, folder, target, with_cuda, is_standalone):
     """The steps that make an extension: one for each source, and the linker's."""
     cflags, cuda_cflags, ldflags = flags
     defines = [f"-DTORCH_EXTENSION_NAME={name}", "-DTORCH_API_INCLUDE_EXTENSION_H"]
