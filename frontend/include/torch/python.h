@@ -33,11 +33,11 @@ void move_to(M& module, pybind11::args args, pybind11::kwargs kwargs) {
   };
   for (pybind11::handle a : args) take(a);
   bool non_blocking = false;
-  for (auto [name, value] : kwargs)
-    if (name.cast<std::string>() == "non_blocking")
-      non_blocking = value.cast<bool>();
+  for (const std::pair<pybind11::handle, pybind11::handle> item : kwargs)
+    if (item.first.cast<std::string>() == "non_blocking")
+      non_blocking = item.second.cast<bool>();
     else
-      take(value);
+      take(item.second);
   if (device && dtype)
     module.to(*device, *dtype, non_blocking);
   else if (device)

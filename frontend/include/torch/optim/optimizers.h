@@ -620,17 +620,17 @@ static void update(const detail::T& p, const detail::T& g, AdafactorParamState& 
 TESSERA_OPTIONS(LBFGS, 1) { detail::at_least_zero("learning rate", lr()); }
 }
 ;
-#define TESSERA_LBFGS_STATE(X, E)                                   \
-  X(int64_t, func_evals, 0)                                         \
-  X(int64_t, n_iter, 0)                                             \
-  X(double, t, 0)                                                   \
-  X(double, prev_loss, 0)                                           \
-  X(Tensor, d, {})                                                  \
-  X(Tensor, H_diag, {})                                             \
-  X(Tensor, prev_flat_grad, {})                                     \
-  E(std::deque<Tensor>, old_dirs, {})                               \
-  E(std::deque<Tensor>, old_stps, {}) E(std::deque<Tensor>, ro, {}) \
-      E(std::optional<std::vector<Tensor>>, al, std::nullopt)
+#define TESSERA_LBFGS_STATE(X, E)     \
+  X(int64_t, func_evals, 0)           \
+  X(int64_t, n_iter, 0)               \
+  X(double, t, 0)                     \
+  X(double, prev_loss, 0)             \
+  X(Tensor, d, {})                    \
+  X(Tensor, H_diag, {})               \
+  X(Tensor, prev_flat_grad, {})       \
+  E(std::deque<Tensor>, old_dirs, {}) \
+  E(std::deque<Tensor>, old_stps, {}) \
+  E(std::deque<Tensor>, ro, {}) E(std::optional<std::vector<Tensor>>, al, std::nullopt)
 TESSERA_STATE(LBFGS)
 TESSERA_OPTIMIZER(LBFGS)
 static void prepare(Optimizer& all) {
