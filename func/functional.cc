@@ -375,14 +375,16 @@ bool include_functional(bool on, bool removes_views) {
 }
 
 void register_at_key() {
-  static std::once_flag once;
-  std::call_once(once, [] {
+  // Not std::call_once: its thread-local variables would have to lie in the static block, where there may be no room
+  // for the C++ library's.
+  [[maybe_unused]] static const bool once = [] {
     RuntimeKernel kernel;
     kernel.boxed = make_intrusive<BoxedEntry>();
     kernel.boxed->kernel = at_key;
     static auto* kept = new Registration(register_fallback(DispatchKey::kFunctionalize, std::move(kernel)));
     (void)kept;
-  });
+    return true;
+  }();
 }
 
 Tensor to_functional(const Tensor& t) {

@@ -39,6 +39,15 @@ def front_end(root, bazel_bin):
     return found
 
 
+# Short words, as macros, of the longest generated header.
+WORDS = [
+    (b"Zt", b"const Tensor&"), (b"Zc", b"const Scalar&"), (b"Zo", b"std::optional"), (b"Zu", b"std::tuple"),
+    (b"Zg", b"std::vector<Tensor>"), (b"Zh", b"std::string_view"), (b"Zl", b"SymIntList"), (b"Zs", b"SymInt"),
+    (b"Zz", b"int64_t"), (b"Zp", b"TensorList"), (b"Zm", b"MemoryFormat"), (b"Zk", b"DType"), (b"Zy", b"Layout"),
+    (b"Zv", b"Device"), (b"Zr", b"Generator"), (b"Zd", b"double"),
+]  # fmt: skip
+
+
 def shared_objects(text):
     """Declarations of operators' objects for programs that link with a shared library: those of one type together,
     which is shorter, too.
@@ -48,9 +57,28 @@ def shared_objects(text):
         names = {}
         for kind, name in OBJECT.findall(match[0]):
             names.setdefault(kind, []).append(name)
-        return b"".join(SHARED + b"%s %s;\n" % (kind, b", ".join(all_of)) for kind, all_of in names.items())
+        used = WORDS + [(b"Ze", SHARED.rstrip() + b" Op")]
+        begin = b"".join(b"#define %s %s\n" % pair for pair in used)
+        end = b"".join(b"#undef %s\n" % word for word, _ in used)
+        lines = [b"Ze%s %s;\n" % (kind.removeprefix(b"Op"), b", ".join(all_of)) for kind, all_of in names.items()]
+        body = b"".join(lines)
+        for word, text in WORDS:
+            body = re.sub(rb"(?<!\w)" + re.escape(text) + (rb"(?!\w)" if text[-1:].isalnum() else b""), word, body)
+        return begin + body + end
 
     return OBJECTS.sub(together, text)
+
+
+def without_private(functions, others):
+    """The header of operators as functions, without those whose name begins with _ and that no other header calls:
+    they are no part of the documented API.
+    """
+    called = set(re.findall(rb"\bat::(_\w+)", b"".join(others)))
+
+    def keep(match):
+        return match[0] if match[1] in called else b""
+
+    return re.sub(rb"^\S+(?: \S+)? (_\w+)\([^\n]*\n", keep, functions, flags=re.M)
 
 
 def shortened(path):
@@ -82,6 +110,8 @@ def headers(root, bazel_bin):
 
     for name, path in public.items():
         result[name] = INCLUDE.sub(place, shared_objects(shortened(path)))
+    if (functions := result.get("ATen/ops.h")) is not None:
+        result["ATen/ops.h"] = without_private(functions, [v for k, v in result.items() if k != "ATen/ops.h"])
     while left := [name for name in internal if INTERNAL + name not in result]:
         for name in left:
             result[INTERNAL + name] = INCLUDE.sub(place, shared_objects(shortened(internal[name])))

@@ -219,6 +219,3 @@ from tessera import _tensor, storage
 
 _tensor.install(Tensor)
 storage.install(_C.UntypedStorage)
-
-# Libraries report which of their classes are used; each report is kept once.
-_C._log_api_usage_once = set().add

@@ -562,6 +562,8 @@ def compile_class(cls):
     return made.type
 
 
+# What the decorator puts into a class; __replace__ since Python 3.13.
+_OF_DATACLASSES = ("__init__", "__eq__", "__repr__", "__hash__", "__replace__")
 # What a dataclass compares for each field.
 _TEST = ("    if self.FIELD != other.FIELD:", "        return False")
 _OPTIONAL_TEST = (
@@ -618,7 +620,7 @@ def _with_types(scope, kinds):
 
 
 def _add_method(cls, made, name, value):
-    if hasattr(cls, "__dataclass_fields__") and name in ("__init__", "__eq__", "__repr__", "__hash__"):
+    if hasattr(cls, "__dataclass_fields__") and name in _OF_DATACLASSES:
         return
     if isinstance(value, classmethod):
         return

@@ -30,7 +30,7 @@ VALUES = (
 )
 SIZES = (
     "the size of the result",
-    "Tensor.__getitem__ argwhere bincount combinations masked_select nn.functional.embedding "
+    "Tensor.__getitem__ _segment_reduce argwhere bincount combinations masked_select nn.functional.embedding "
     "nn.functional.embedding_bag nonzero repeat_interleave unique unique_consecutive histogram index_put cov",
 )
 DEPEND = {f"torch.{name}" for _, names in (VALUES, SIZES) for name in names.split()}

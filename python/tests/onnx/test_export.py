@@ -160,7 +160,8 @@ def test_verification():
     info = torch.onnx.verification.VerificationInfo.from_tensors(
         "v", torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.5])
     )
-    assert (info.max_abs_diff, info.max_rel_diff) == (0.5, 0.25) and info.asdict()["expected_dtype"] == "torch.float32"
+    assert (info.max_abs_diff, info.max_rel_diff) == (0.5, 0.25)
+    assert info.asdict()["expected_dtype"] == str(torch.float32)
     assert int(info.abs_diff_hist[0].sum()) == 2
     options = torch.onnx.verification.VerificationOptions(atol=1e-4)
     assert not torch.onnx.verification.find_mismatch(net(), (IMAGE,), options=options).has_mismatch()

@@ -6,7 +6,7 @@ import functools
 from tessera._lazy import require
 from tessera.distributed.tensor._api import DTensor
 from tessera.distributed.tensor._operators import _State
-from tessera.utils._pytree import tree_flatten, tree_unflatten
+from tessera.utils import _pytree
 
 __all__ = ["implicit_replication", "local_map", "register_sharding"]
 
@@ -55,7 +55,7 @@ def local_map(
 
     @functools.wraps(func)
     def mapped(*args, **kwargs):
-        leaves, structure = tree_flatten(args)
+        leaves, structure = _pytree.tree_flatten(args)
         mesh, parts = device_mesh, []
         for at, leaf in enumerate(leaves):
             if not isinstance(leaf, DTensor):
@@ -68,16 +68,16 @@ def local_map(
                     raise ValueError(f"argument {at} lies as {leaf.placements}, but has to lie as {tuple(wanted)}")
                 leaf = leaf.redistribute(placements=wanted)
             parts.append(leaf.to_local(grad_placements=in_grad_placements[at] if in_grad_placements else None))
-        out = func(*tree_unflatten(parts, structure), **kwargs)
+        out = func(*_pytree.tree_unflatten(parts, structure), **kwargs)
         if not any(isinstance(leaf, DTensor) for leaf in leaves):
             return out
-        results, shape = tree_flatten(out)
+        results, shape = _pytree.tree_flatten(out)
         places = out_placements if isinstance(out, (tuple, list)) else (out_placements,)
         assert len(places) == len(results), f"{len(results)} results, but {len(places)} placements"
         for result, place in zip(results, places):
             assert place is None or hasattr(result, "dim"), f"placements {place} for {type(result).__name__}"
         made = [r if p is None else DTensor.from_local(r, mesh, p) for r, p in zip(results, places)]
-        return tree_unflatten(made, shape)
+        return _pytree.tree_unflatten(made, shape)
 
     return mapped
 
