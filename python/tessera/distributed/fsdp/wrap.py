@@ -69,16 +69,21 @@ def size_based_auto_wrap_policy(
     """Wraps what has at least `min_num_params` numbers that are not in units yet, without going into
     `force_leaf_modules` (MultiheadAttention) and without wrapping `exclude_wrap_modules` (containers).
     """
-    leaves = size_based_auto_wrap_policy.FORCE_LEAF_MODULES if force_leaf_modules is None else force_leaf_modules
+    leaves = (
+        vars(size_based_auto_wrap_policy)["FORCE_LEAF_MODULES"] if force_leaf_modules is None else force_leaf_modules
+    )
     excluded = (
-        size_based_auto_wrap_policy.EXCLUDE_WRAP_MODULES if exclude_wrap_modules is None else exclude_wrap_modules
+        vars(size_based_auto_wrap_policy)["EXCLUDE_WRAP_MODULES"]
+        if exclude_wrap_modules is None
+        else exclude_wrap_modules
     )
     refused = leaves if recurse else excluded
     return nonwrapped_numel >= min_num_params and not isinstance(module, tuple(refused))
 
 
-size_based_auto_wrap_policy.EXCLUDE_WRAP_MODULES = {ModuleList, ModuleDict}
-size_based_auto_wrap_policy.FORCE_LEAF_MODULES = {MultiheadAttention}
+vars(size_based_auto_wrap_policy).update(
+    EXCLUDE_WRAP_MODULES={ModuleList, ModuleDict}, FORCE_LEAF_MODULES={MultiheadAttention}
+)
 
 
 def _or_policy(module, recurse, nonwrapped_numel, policies):

@@ -85,4 +85,4 @@ def randn(*size, requires_grad=False, dtype=None, layout=tessera.strided, device
 
 
 for _function in (zeros, ones, empty, full, rand, randn):
-    _function.__doc__ = _function.__doc__ + _PARAMETERS
+    _function.__doc__ = (_function.__doc__ or "") + _PARAMETERS
