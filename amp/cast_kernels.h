@@ -52,20 +52,25 @@ class CastArguments {
   std::optional<DType> dtype_given_;
 };
 
+// The rest of such a kernel: one function for each type of result.
+template <class R>
+[[gnu::noinline]] R call_cast(CallContext ctx, Policy cpu, Policy cuda, tessera::internal::Arguments arguments,
+                              tessera::internal::InvokeAt<R> invoke, AnyKernel gather) {
+  const CastArguments cast(ctx, ctx.keys.highest() == DispatchKey::kAutocastCPU ? cpu : cuda, arguments);
+  const Resolved below = tessera::internal::kernel_for(*ctx.op, cast.keys(), gather);
+  return invoke(below.kernel, CallContext{ctx.op, below.keys}, arguments.at);
+}
+
 template <class Sig>
 struct CastCall;
 template <class R, class... A>
 struct CastCall<R(A...)> {
   template <Policy kCPU, Policy kCUDA>
   static R kernel(CallContext ctx, A... args) {
-    return call(ctx, ctx.keys.highest() == DispatchKey::kAutocastCPU ? kCPU : kCUDA, static_cast<A>(args)...);
-  }
-
- private:
-  static R call(CallContext ctx, Policy policy, A... args) {
+    using Call = tessera::internal::ByAddress<R(A...)>;
     const void* at[] = {&args..., nullptr};
-    const CastArguments cast(ctx, policy, {tessera::internal::kKindsOf<A...>, at, sizeof...(A)});
-    return static_cast<const Op<R(A...)>&>(*ctx.op).redispatch_at(cast.keys(), at, std::index_sequence_for<A...>());
+    return call_cast<R>(ctx, kCPU, kCUDA, {tessera::internal::kKindsOf<A...>, at, sizeof...(A)}, &Call::invoke,
+                        Call::gatherer());
   }
 };
 

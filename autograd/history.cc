@@ -105,11 +105,21 @@ std::vector<Tensor> unpack_list(const std::vector<SavedVariable>& l, Node* owner
   return r;
 }
 
+namespace {
+// A result that is a view of what its operator made on the way, and nobody else holds, is a tensor of its own: a write
+// to it would become history of a base that has none, and the operator's would be lost.
+void forget_private_base(const Tensor& output) {
+  TensorImpl& impl = *output.impl();
+  if (impl.view_base() && impl.view_base()->use_count() == 1) impl.set_view_base({}, ViewCreation::kDefault);
+}
+}  // namespace
+
 void set_history(const Tensor& output, const IntrusivePtr<Node>& node) {
   if (!output.defined() || !(output.is_floating_point() || output.is_complex())) {
     node->add_output_without_history();
     return;
   }
+  forget_private_base(output);
   const uint32_t nr = node->add_output(output);
   set_gradient_edge(output, {node, nr});
 }

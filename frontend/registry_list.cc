@@ -9,6 +9,7 @@
 #include "fft/fft_registry.h"
 #include "linalg/linalg_registry.h"
 #include "func/copies/copies_registry.h"
+#include "quantization/quantization_registry.h"
 #include "signal/signal_registry.h"
 #include "sparse/sparse_registry.h"
 #include "special/special_registry.h"
@@ -20,9 +21,10 @@ namespace tessera {
 OpInfoList all_registered_ops() {
   static const auto* all = [] {
     auto* list = new std::vector<const OpInfo*>;
-    for (OpInfoList library : {registry_ops(), registry_nn_ops(), registry_optim_ops(), registry_special(),
-                               registry_sparse(), registry_fft(), registry_linalg(), registry_signal(),
-                               registry_copies(), registry_foreach(), registry_distribution_ops(), registry_amp_ops()})
+    for (OpInfoList library :
+         {registry_ops(), registry_nn_ops(), registry_optim_ops(), registry_special(), registry_sparse(),
+          registry_fft(), registry_linalg(), registry_signal(), registry_copies(), registry_foreach(),
+          registry_distribution_ops(), registry_amp_ops(), registry_quantization()})
       list->insert(list->end(), library.begin(), library.end());
     return list;
   }();

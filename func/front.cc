@@ -249,15 +249,11 @@ namespace tessera::func {
 void register_kernels() {
   // Not std::call_once: its thread-local variables would have to lie in the static block, where there may be no room
   // for the C++ library's.
-  [[maybe_unused]] static const bool once = [] {
-    static const std::array<Registration, 4>* kept = new std::array<Registration, 4>{
-        register_fallback(DispatchKey::kFuncTorchDynamicLayerFrontMode, boxed(front_mode)),
-        register_fallback(DispatchKey::kFuncTorchDynamicLayerBackMode, boxed(back_mode)),
-        register_fallback(DispatchKey::kFuncTorchBatched, boxed(dead_wrapper)),
-        register_fallback(DispatchKey::kFuncTorchGradWrapper, boxed(dead_wrapper))};
-    (void)kept;
-    return true;
-  }();
+  [[maybe_unused]] static const auto* const kept = new std::array<Registration, 4>{
+      register_fallback(DispatchKey::kFuncTorchDynamicLayerFrontMode, boxed(front_mode)),
+      register_fallback(DispatchKey::kFuncTorchDynamicLayerBackMode, boxed(back_mode)),
+      register_fallback(DispatchKey::kFuncTorchBatched, boxed(dead_wrapper)),
+      register_fallback(DispatchKey::kFuncTorchGradWrapper, boxed(dead_wrapper))};
 }
 
 }  // namespace tessera::func

@@ -377,13 +377,11 @@ bool include_functional(bool on, bool removes_views) {
 void register_at_key() {
   // Not std::call_once: its thread-local variables would have to lie in the static block, where there may be no room
   // for the C++ library's.
-  [[maybe_unused]] static const bool once = [] {
+  [[maybe_unused]] static const auto* const kept = [] {
     RuntimeKernel kernel;
     kernel.boxed = make_intrusive<BoxedEntry>();
     kernel.boxed->kernel = at_key;
-    static auto* kept = new Registration(register_fallback(DispatchKey::kFunctionalize, std::move(kernel)));
-    (void)kept;
-    return true;
+    return new Registration(register_fallback(DispatchKey::kFunctionalize, std::move(kernel)));
   }();
 }
 

@@ -103,13 +103,15 @@ bool Emitter::match(const std::vector<Formal>& formals, bool vararg, const std::
     if (!f.keyword_only && at < positional) {
       which = at++;
       given = &args[which];
-      // f(2, 3) for f([2, 3]): the rest of the numbers are one list
+      // f(2, 3) for f([2, 3]), einsum("i,j", a, b): the rest of the numbers or tensors are one list
       TypePtr want = f.type->is(K::kOptional) ? f.type->elem() : f.type;
-      if (f.is_op && want->is(K::kList) && want->elem()->is(K::kInt) && given->value->type->is(K::kInt) && f.size < 0) {
+      const bool numbers = want->is(K::kList) && want->elem()->is(K::kInt);
+      const K item = numbers ? K::kInt : K::kTensor;
+      if (f.is_op && want->is(K::kList) && want->elem()->is(item) && given->value->type->is(item) && f.size < 0) {
         bool last = true;
         for (size_t k = i + 1; k < formals.size(); ++k)
-          last = last && (formals[k].keyword_only || formals[k].has_default);
-        for (size_t k = which; k < positional && last; ++k) last = args[k].value->type->is(K::kInt);
+          last = last && (formals[k].keyword_only || (numbers && formals[k].has_default));
+        for (size_t k = which; k < positional && last; ++k) last = args[k].value->type->is(item);
         if (last) {
           for (size_t k = which; k < positional; ++k) spread.push_back(args[k].value), used[k] = true;
           at = positional;
@@ -120,7 +122,7 @@ bool Emitter::match(const std::vector<Formal>& formals, bool vararg, const std::
         if (args[k].name == *f.name) given = &args[which = k];
     }
     if (!spread.empty()) {
-      out->push_back(node_value(N::kList, std::move(spread), list_of(int_type()), where));
+      out->push_back(node_value(N::kList, std::move(spread), list_of(given->value->type), where));
       continue;
     }
     if (!given) {

@@ -262,10 +262,11 @@ void Function::set_graph(std::unique_ptr<Graph> g) {
     Param x;
     const size_t dot = p->name.rfind('.');
     x.name = p->name.substr(0, dot);
-    x.type = p->type;
+    x.type = p->type->facts ? tensor_type() : p->type;
     args.push_back(std::move(x));
   }
   ret = graph->top->returns[0]->type;
+  if (ret->facts) ret = tensor_type();
   ret_annotated = true;
 }
 

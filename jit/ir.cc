@@ -36,7 +36,8 @@ constexpr const char* kPrimNames[] = {"",
                                       "format",
                                       "Print",
                                       "Enter",
-                                      "Exit"};
+                                      "Exit",
+                                      ""};
 
 class Printer {
  public:
@@ -76,8 +77,11 @@ class Printer {
       }
       case N::kHostCall:
         return str_cat("[name=", quote(n.name), "]");
-      default:
-        return "";
+      default: {
+        std::string s;
+        for (const NodeAttribute& a : n.attributes) s += str_cat(s.empty() ? "" : ", ", a.name, "=", a.text);
+        return s.empty() ? s : str_cat("[", s, "]");
+      }
     }
   }
   void node(const Node& n, size_t indent) {
@@ -119,7 +123,36 @@ std::string Node::kind_name() const {
   if (kind == N::kOp) return op->name;
   if (kind == N::kWait) return "aten::wait";
   if (kind == N::kFormat) return "aten::format";
+  if (kind == N::kForeign) return name;
   return str_cat("prim::", kPrimNames[static_cast<size_t>(kind)]);
+}
+
+N kind_named(std::string_view name) {
+  if (name == "aten::wait") return N::kWait;
+  if (name == "aten::format") return N::kFormat;
+  if (name.starts_with("prim::") && name.size() > 6)
+    for (size_t i = 1; i < std::size(kPrimNames); ++i)
+      if (name.substr(6) == kPrimNames[i]) return static_cast<N>(i);
+  return N::kForeign;
+}
+
+Node* create_node(Graph& g, const std::string& kind, std::vector<Val*> in) {
+  Node* n = g.new_node(kind_named(kind), std::move(in));
+  if (n->kind != N::kForeign) return n;
+  for (const Operator* o : operators_named(kind)) {
+    bool fits = o->vararg ? o->args.size() <= n->in.size() : o->args.size() == n->in.size();
+    TypeVars vars;
+    for (size_t i = 0; fits && i < o->args.size(); ++i) {
+      TypePtr t = o->args[i].type;
+      if (has_variables(t)) fits = match_variables(t, n->in[i]->type, vars), t = fits ? substitute(t, vars) : t;
+      fits = fits && is_subtype(n->in[i]->type, t);
+    }
+    if (!fits) continue;
+    n->kind = N::kOp, n->op = o;
+    return n;
+  }
+  n->name = kind;
+  return n;
 }
 
 std::string constant_text(const Value& v, TypePtr t) {
@@ -166,6 +199,7 @@ void copy_block(const Block& from, Block* to, ValMap& map, const Node* caller) {
     c->op = n->op, c->function = n->function, c->constant = n->constant, c->name = n->name, c->types = n->types;
     c->ints[0] = n->ints[0], c->ints[1] = n->ints[1], c->host = n->host, c->range = n->range, c->scope = n->scope;
     c->caller = n->caller ? n->caller : caller, c->function_of = n->function_of;
+    c->attributes = n->attributes;
     for (const Val* v : n->in) c->in.push_back(mapped(v));
     for (const Block* b : n->blocks) {
       Block* inner = g.new_block(c);

@@ -50,6 +50,13 @@ enum class N : uint8_t {
   kPrint,
   kEnter,  // of a with statement's object; both only mark, the calls stand beside
   kExit,
+  kForeign,  // that a host made: kind in name. Printed and copied, never run
+};
+
+// What a host noted at a node, by name: the letters that the documents use ("i", "fs", "ival"), its text, itself.
+struct NodeAttribute {
+  std::string name, letters, text;
+  IntrusivePtr<RefCounted> value;
 };
 
 struct Val {
@@ -79,6 +86,7 @@ struct Node {
   std::string scope;                      // of traced ones
   const Node* caller = nullptr;           // the call that it was inlined from
   const Function* function_of = nullptr;  // that it was written in
+  std::vector<NodeAttribute> attributes;
 
   std::string kind_name() const;  // "aten::add", "prim::If"
 };
@@ -94,6 +102,8 @@ struct Graph {
   Graph() { top = new_block(nullptr); }
   Graph(const Graph&) = delete;
   Block* top;
+  Block* insert_block = nullptr;  // where a host puts nodes next: before insert_before, or at the end
+  Node* insert_before = nullptr;
   Block* new_block(Node* owner) {
     blocks_.emplace_back();
     Block* b = &blocks_.back();
@@ -151,7 +161,12 @@ std::unique_ptr<Graph> copy_graph(const Graph& g);
 void apply_replacements(Block* b);
 void count_uses(Block* b);
 std::string constant_text(const Value& v, TypePtr t);
-// The graph that a text in this form describes. Error where it is none.
+// The kind that is printed so; kForeign: none.
+N kind_named(std::string_view name);
+// A node, unattached, of a kind by its name: an operator's overload that takes such inputs, one of the language, or a
+// foreign one.
+Node* create_node(Graph& g, const std::string& kind, std::vector<Val*> in);
+// The graph that a text in the printed form describes; tensors in it are not. Error where it is none.
 std::unique_ptr<Graph> parse_ir(const std::string& text);
 
 }  // namespace tessera::jit

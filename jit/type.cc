@@ -66,7 +66,42 @@ TypePtr inferred_tensor() {
 
 bool Type::is_module() const { return kind == K::kClass && def->is_module; }
 
+namespace {
+// "Float(2, 3, strides=[3, 1], requires_grad=0, device=cpu)"
+std::string facts_text(const TensorFacts& f) {
+  std::string s = "Tensor", inside;
+  if (f.dtype) s = type_name_of(*f.dtype);
+  const auto numbers = [](const std::vector<int64_t>& v) {
+    std::string t;
+    for (int64_t x : v) t += (t.empty() ? "" : ", ") + std::to_string(x);
+    return t;
+  };
+  const auto add = [&](const std::string& t) { inside += (inside.empty() ? "" : ", ") + t; };
+  if (f.sizes && !f.sizes->empty()) add(numbers(*f.sizes));
+  if (f.strides) add(str_cat("strides=[", numbers(*f.strides), "]"));
+  if (f.requires_grad) add(str_cat("requires_grad=", *f.requires_grad ? 1 : 0));
+  if (f.device) add(str_cat("device=", f.device->str()));
+  return inside.empty() && !f.sizes ? s : str_cat(s, "(", inside, ")");
+}
+}  // namespace
+
+TypePtr tensor_with(TensorFacts facts) {
+  Type t{K::kTensor, false, {}, {}, {}, nullptr, nullptr};
+  std::string key = facts_text(facts);
+  if (key == "Tensor") return tensor_type();
+  t.facts = std::make_shared<TensorFacts>(std::move(facts));
+  return intern(std::move(t), "*" + key);
+}
+TypePtr tensor_like(const Tensor& t) {
+  TensorFacts f;
+  f.dtype = t.dtype(), f.device = t.device(), f.requires_grad = t.requires_grad();
+  f.sizes.emplace(t.sizes().begin(), t.sizes().end());
+  if (t.layout() == Layout::kStrided) f.strides.emplace(t.strides().begin(), t.strides().end());
+  return tensor_with(std::move(f));
+}
+
 std::string Type::str() const {
+  if (facts) return facts_text(*facts);
   for (const SimpleName& s : kSimple)
     if (s.kind == kind) return s.graph;
   switch (kind) {
@@ -128,7 +163,7 @@ std::string Type::described() const { return inferred ? "Tensor (inferred)" : an
 TypePtr make_type(K kind, std::vector<TypePtr> elems) {
   Type t{kind, false, std::move(elems), {}, {}, nullptr, nullptr};
   for (TypePtr& e : t.elems)
-    if (e->inferred) e = tensor_type();
+    if (e->inferred || e->facts) e = tensor_type();
   std::string key = t.annotation();
   return intern(std::move(t), std::move(key));
 }

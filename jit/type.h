@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -49,6 +50,14 @@ struct ClassDef;
 struct Unit;
 using TypePtr = const Type*;
 
+// What a host knows of one tensor besides that it is one. Types with and without it are the same to programs.
+struct TensorFacts {
+  std::optional<DType> dtype;
+  std::optional<Device> device;
+  std::optional<std::vector<int64_t>> sizes, strides;
+  std::optional<bool> requires_grad;
+};
+
 struct Type {
   K kind;
   bool inferred = false;  // a tensor because nobody said otherwise
@@ -57,6 +66,7 @@ struct Type {
   std::vector<std::string> fields;
   ClassDef* def = nullptr;
   Unit* unit = nullptr;  // the one that a class in it belongs to
+  std::shared_ptr<const TensorFacts> facts = nullptr;
 
   bool is(K k) const { return kind == k; }
   TypePtr elem(size_t i = 0) const { return elems[i]; }
@@ -77,6 +87,8 @@ inline TypePtr bool_type() { return simple_type(K::kBool); }
 inline TypePtr str_type() { return simple_type(K::kStr); }
 inline TypePtr none_type() { return simple_type(K::kNone); }
 inline TypePtr any_type() { return simple_type(K::kAny); }
+TypePtr tensor_with(TensorFacts facts);
+TypePtr tensor_like(const Tensor& t);                   // with all that is known
 TypePtr make_type(K kind, std::vector<TypePtr> elems);  // kList, kDict, kTuple, kFuture ...
 inline TypePtr list_of(TypePtr t) { return make_type(K::kList, {t}); }
 inline TypePtr dict_of(TypePtr k, TypePtr v) { return make_type(K::kDict, {k, v}); }

@@ -44,7 +44,10 @@ Tensor embedding_rows(const Tensor& weight, const Tensor& indices, SymInt, bool,
   const Tensor rows = index_select(weight, 0, reshape(indices, {-1}));
   IntVector sizes = to_vector(indices.sizes());
   sizes.push_back(weight.sizes()[1]);
-  return view(rows, IntList(sizes));
+  const Tensor result = view(rows, IntList(sizes));
+  result.impl()->set_view_base({}, ViewCreation::kDefault);  // nobody sees `rows`
+  result.impl()->update_autograd_key();
+  return result;
 }
 
 Tensor embedding_backward_composite(const Tensor& grad, const Tensor& indices, SymInt num_weights, SymInt padding_idx,
@@ -270,7 +273,7 @@ Tensor one_hot_composite(const Tensor& self, int64_t num_classes) {
   }
   TESSERA_CHECK(num_classes >= 1, "one_hot needs num_classes for a tensor without values");
   sizes.push_back(num_classes);
-  if (self.is_cpu()) {
+  if (self.is_cpu() && !values_unknown(self)) {
     const Tensor index = contiguous(self), out = empty_tensor(IntList(sizes), {}, DType::kInt64, self.device());
     cpu::one_hot(index.data<int64_t>(), index.numel(), num_classes, out.data<int64_t>());
     return out;

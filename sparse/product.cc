@@ -168,7 +168,8 @@ std::tuple<Tensor, Tensor> _sparse_mm_reduce_impl_kernel(const Tensor& self, con
                                                                  {"mean", cpu::Reduce::kMean},
                                                                  {"amax", cpu::Reduce::kMax},
                                                                  {"amin", cpu::Reduce::kMin}};
-  const auto* how = std::ranges::find(kNames, reduce, [](const auto& p) { return p.first; });
+  const auto* how = std::ranges::find_if(
+      kNames, [&](const auto& p) { return p.first == reduce || (p.first[0] == 'a' && p.first.substr(1) == reduce); });
   TESSERA_CHECK(how != std::end(kNames), "reduce argument must be either sum, mean, amax or amin, got ", reduce);
   TESSERA_CHECK_NOT_IMPLEMENTED(self.layout() == Layout::kSparseCsr, "sparse.mm with reduce: expected a matrix of ",
                                 "layout SparseCsr, but got ", shown(self.layout()));

@@ -11,10 +11,19 @@ import re
 import sys
 import sysconfig
 
+import packed_text
+
 INCLUDE = re.compile(rb'^([ \t]*#[ \t]*include[ \t]*)"([^"]+)"', re.M)
 # What compilers do not read: lines of comments, indentation, and blanks before the end of a macro's line. It would be
-# 0.1 MB of an installed wheel; who wants to read headers finds them in the repository.
+# 0.2 MB of an installed wheel; who wants to read headers finds them in the repository.
 UNREAD = re.compile(rb"^[ \t]*//[^\n]*[^\\\n]\n|^[ \t]*//\n|^\n|^[ \t]+|[ \t]+(?=[ \t]\\\n)", re.M)
+# In lines that are not the preprocessor's: comments at their ends, and blanks beside brackets and commas. Literals are
+# matched to be left as they are.
+UNREAD_IN_LINES = re.compile(
+    rb"""^\#[^\n]* | "(?:\\.|[^"\\\n])*" | (?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'
+    | (?P<unread> [ \t]*//[^\n]*[^\\\n](?=\n) | [ ]+(?=[(){},;\[\]]) | (?<=[(){},;\[\]])[ ]+(?!\\) )""",
+    re.M | re.X,
+)
 # The methods of the core's own tensors need headers of operators that are not here; those of at::Tensor are its own.
 LEFT_OUT = {"tensor/ops/tensor_methods.inc"}
 OBJECTS = re.compile(rb"(?:^extern constinit Op<[^;\n]*;\n)+", re.M)
@@ -39,13 +48,8 @@ def front_end(root, bazel_bin):
     return found
 
 
-# Short words, as macros, of the longest generated header.
-WORDS = [
-    (b"Zt", b"const Tensor&"), (b"Zc", b"const Scalar&"), (b"Zo", b"std::optional"), (b"Zu", b"std::tuple"),
-    (b"Zg", b"std::vector<Tensor>"), (b"Zh", b"std::string_view"), (b"Zl", b"SymIntList"), (b"Zs", b"SymInt"),
-    (b"Zz", b"int64_t"), (b"Zp", b"TensorList"), (b"Zm", b"MemoryFormat"), (b"Zk", b"DType"), (b"Zy", b"Layout"),
-    (b"Zv", b"Device"), (b"Zr", b"Generator"), (b"Zd", b"double"),
-]  # fmt: skip
+# Generated headers, which repeat themselves.
+PACKED = ("ATen/ops.h", "ATen/ops_methods.inc", "ATen/ops_objects.h")
 
 
 def shared_objects(text):
@@ -57,14 +61,7 @@ def shared_objects(text):
         names = {}
         for kind, name in OBJECT.findall(match[0]):
             names.setdefault(kind, []).append(name)
-        used = WORDS + [(b"Ze", SHARED.rstrip() + b" Op")]
-        begin = b"".join(b"#define %s %s\n" % pair for pair in used)
-        end = b"".join(b"#undef %s\n" % word for word, _ in used)
-        lines = [b"Ze%s %s;\n" % (kind.removeprefix(b"Op"), b", ".join(all_of)) for kind, all_of in names.items()]
-        body = b"".join(lines)
-        for word, text in WORDS:
-            body = re.sub(rb"(?<!\w)" + re.escape(text) + (rb"(?!\w)" if text[-1:].isalnum() else b""), word, body)
-        return begin + body + end
+        return b"".join(b"%s %s %s;\n" % (SHARED.rstrip(), kind, b", ".join(all_of)) for kind, all_of in names.items())
 
     return OBJECTS.sub(together, text)
 
@@ -78,12 +75,13 @@ def without_private(functions, others):
     def keep(match):
         return match[0] if match[1] in called else b""
 
-    return re.sub(rb"^\S+(?: \S+)? (_\w+)\([^\n]*\n", keep, functions, flags=re.M)
+    return re.sub(rb"^inline [^\n(]*\b(_\w+)\([^\n]*\n", keep, functions, flags=re.M)
 
 
 def shortened(path):
     """A header's text without what compilers do not read."""
-    return UNREAD.sub(b"", path.read_bytes())
+    text = UNREAD.sub(b"", path.read_bytes())
+    return UNREAD_IN_LINES.sub(lambda m: b"" if m["unread"] else m[0], text)
 
 
 def headers(root, bazel_bin):
@@ -115,6 +113,9 @@ def headers(root, bazel_bin):
     while left := [name for name in internal if INTERNAL + name not in result]:
         for name in left:
             result[INTERNAL + name] = INCLUDE.sub(place, shared_objects(shortened(internal[name])))
+    for name in PACKED:
+        if name in result:
+            result[name] = packed_text.packed(result[name])
     return result, missing
 
 

@@ -14,6 +14,7 @@ import sysconfig
 import zipfile
 
 import cpp_files
+import tabbed
 
 NAME = "tessera"
 SIZE_LIMIT = 20 * 2**20  # bytes installed, without the CUDA library
@@ -46,6 +47,11 @@ def package_files(root):
             yield path.relative_to(root / "python").as_posix(), path
 
 
+def packaged(path):
+    """What the wheel holds of a file of the package."""
+    return tabbed.tabbed(path.read_text()).encode() if path.suffix == ".py" else path.read_bytes()
+
+
 def built_files(bazel_bin, with_cuda):
     """(name in the wheel, path) of the extensions of this interpreter and of what was generated for the package.
     Everything named here has to be there.
@@ -55,6 +61,16 @@ def built_files(bazel_bin, with_cuda):
         yield "%s/%s" % (NAME, extension), bazel_bin / "python" / extension
     for name in GENERATED:
         yield "%s/%s" % (NAME, name), bazel_bin / "python" / NAME / name
+
+
+def shortened_stub(data):
+    """The text of a generated stub file without the blanks that only its readers need: a sixth of it."""
+    blanks = re.compile(rb"""("[^"\n]*"|'[^'\n]*')|(?m:^(?:    )+)|(?<=[,:=>]) | (?=[=-])|#[^\n]*""")
+
+    def keep(match):
+        return match[1] or (b" " * (len(match[0]) // 4) if match[0].startswith(b"    ") else b"")
+
+    return blanks.sub(keep, data)
 
 
 def tag():
@@ -116,9 +132,10 @@ def main():
     missing += map(str, cpp_files.not_built(opts.root, opts.bazel_bin))
     if missing:
         sys.exit("[build_wheel] error: not built: " + ", ".join(missing))
-    members = {
-        name: path.read_bytes() for name, path in [*package_files(opts.root), *built_files(opts.bazel_bin, opts.cuda)]
-    }
+    members = {name: packaged(path) for name, path in package_files(opts.root)}
+    members.update((name, path.read_bytes()) for name, path in built_files(opts.bazel_bin, opts.cuda))
+    for name in GENERATED:
+        members[f"{NAME}/{name}"] = shortened_stub(members[f"{NAME}/{name}"])
     cpp = cpp_files.all_files(opts.root, opts.bazel_bin)
     members.update(("%s/%s" % (NAME, name), data) for name, data in cpp.items())
     members.update(dist_info(opts.root, version))

@@ -13,6 +13,7 @@
 #include "python/bindings/args.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/types.h"
+#include "tensor/core/rare/device_alias.h"
 #include "tensor/core/parallel.h"
 #include "tensor/ops/create_extra.h"
 #include "tensor/ops/promotion.h"
@@ -240,6 +241,14 @@ PyObject* py_set_module_name(PyObject*, CallArgs call) {
   return none();
 }
 
+PyObject* py_rename_private_device(PyObject*, CallArgs call) {
+  PyObject* a[1];
+  read_args({"_rename_privateuse1_backend", {"backend_name"}, 1, 1}, call, a);
+  rename_private_device(from_python_string(a[0]));
+  return none();
+}
+PyObject* py_private_device_name(PyObject*, CallArgs) { return to_python_string(private_device_name()).release(); }
+
 // Puts a method into class Tensor without a change of its number slots, as setattr would make.
 PyObject* py_set_type_entry(PyObject*, CallArgs call) {
   PyObject* a[2];
@@ -277,6 +286,8 @@ std::vector<PyMethodDef> core_functions() {
           function<"numel", py_numel>("numel(input) -> int"),
           function<"is_same_size", py_is_same_size>("is_same_size(input, other) -> bool"),
           function<"_set_fill_uninitialized_memory", py_set_fill_uninitialized_memory>(),
+          function<"_rename_privateuse1_backend", py_rename_private_device>(),
+          function<"_get_privateuse1_backend_name", py_private_device_name>(),
           function<"_cpp_backtrace", py_cpp_backtrace>(),
           function<"_build_info", py_build_info>("_build_info() -> str"),
           function<"get_num_threads", py_get_num_threads>("get_num_threads() -> int"),

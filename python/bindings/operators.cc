@@ -333,10 +333,9 @@ PyObject* function_overloads(PyObject* self, void*) {  // the qualified names of
     return l.release();
   });
 }
-PyObject* function_result_type(PyObject* self, void*) {
+PyObject* function_result_types(PyObject* self, void*) {
   return guarded([&] {
-    for (auto& o : *reinterpret_cast<OpFunction*>(self)->overloads)
-      if (PyTypeObject* type = o->result_type()) return Py_NewRef(reinterpret_cast<PyObject*>(type));
+    for (auto& o : *reinterpret_cast<OpFunction*>(self)->overloads) o->result_type();
     return none();
   });
 }
@@ -360,17 +359,17 @@ PyObject* bind_method(PyObject* self, PyObject* object, PyObject*) {
   return object ? PyMethod_New(self, object) : Py_NewRef(self);
 }
 
-PyGetSetDef g_function_getset[] = {{"__name__", function_name, nullptr, nullptr, nullptr},
-                                   {"__qualname__", function_qualname, nullptr, nullptr, nullptr},
-                                   {"__module__", function_module, nullptr, nullptr, nullptr},
-                                   {"__doc__", function_doc, nullptr, nullptr, nullptr},
-                                   {"__self__", function_self, nullptr, nullptr, nullptr},
-                                   {"_overloads", function_overloads, nullptr,
-                                    "Qualified names of the overloads, in the order they are tried.", nullptr},
-                                   {"_result_type", function_result_type, nullptr,
-                                    "The named tuple that it returns; None if it returns none.", nullptr},
-                                   {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
-                                   {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef g_function_getset[] = {
+    {"__name__", function_name, nullptr, nullptr, nullptr},
+    {"__qualname__", function_qualname, nullptr, nullptr, nullptr},
+    {"__module__", function_module, nullptr, nullptr, nullptr},
+    {"__doc__", function_doc, nullptr, nullptr, nullptr},
+    {"__self__", function_self, nullptr, nullptr, nullptr},
+    {"_overloads", function_overloads, nullptr, "Qualified names of the overloads, in the order they are tried.",
+     nullptr},
+    {"_result_types", function_result_types, nullptr, "None; makes the named tuples that it returns.", nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef g_function_methods[] = {{"__reduce__", function_reduce, METH_NOARGS, nullptr},
                                     {nullptr, nullptr, 0, nullptr}};
 
@@ -420,8 +419,10 @@ bool is_result_type(PyTypeObject* type) { return type->tp_repr == return_type_re
 PyTypeObject* Overload::result_type() {
   const auto& returns = plan().schema().returns;
   if (result_type_ || returns.size() < 2 || returns[0].name.empty()) return result_type_;
-  // Overloads of one callable, and its out= form, share the type.
+  // Overloads of one callable share a type, and its out= forms another one.
   std::string base(plan().schema().base_name());
+  const auto& arguments = plan().schema().arguments;
+  if (!arguments.empty() && arguments.back().kwarg_only && arguments.back().is_write()) base += "_out";
   if (Ref known = Ref::steal(PyObject_GetAttrString(g_return_types, base.c_str())))
     return result_type_ = reinterpret_cast<PyTypeObject*>(known.release());
   PyErr_Clear();
@@ -593,7 +594,10 @@ PyObject* method_of(PyObject*& cache, const char* name) {
   if (!cache) cache = check(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), name));
   return cache;
 }
-bool is_operand(PyObject* o) { return is_tensor(o) || is_python_number(o); }
+// What overrides comes first: a symbolic number is asked for its number otherwise.
+bool is_operand(PyObject* o) {
+  return is_tensor(o) || PyLong_Check(o) || PyFloat_Check(o) || overrides_torch_function(o) || is_python_number(o);
+}
 
 template <size_t N>
 struct Name {
@@ -619,7 +623,7 @@ PyObject* binary(PyObject* a, PyObject* b) {
   return guarded([&]() -> PyObject* {
     const bool left = is_tensor(a);
     PyObject* other = left ? b : a;
-    if (!is_operand(other) && !overrides_torch_function(other)) return Py_NewRef(Py_NotImplemented);
+    if (!is_operand(other)) return Py_NewRef(Py_NotImplemented);
     return left ? call2(method_of(direct, M.text), a, b) : call2(method_of(reflected, Reflected.text), b, a);
   });
 }
@@ -635,7 +639,7 @@ template <Name M>
 PyObject* inplace(PyObject* a, PyObject* b) {
   static PyObject* direct = nullptr;
   return guarded([&]() -> PyObject* {
-    if (!is_operand(b) && !overrides_torch_function(b)) return Py_NewRef(Py_NotImplemented);
+    if (!is_operand(b)) return Py_NewRef(Py_NotImplemented);
     return call2(method_of(direct, M.text), a, b);
   });
 }
@@ -649,7 +653,7 @@ PyObject* rich_compare(PyObject* a, PyObject* b, int op) {
   static PyObject* cache[6] = {};
   static const char* const names[6] = {"lt", "le", "eq", "ne", "gt", "ge"};
   return guarded([&]() -> PyObject* {
-    if (!is_operand(b) && !overrides_torch_function(b)) return Py_NewRef(Py_NotImplemented);
+    if (!is_operand(b)) return Py_NewRef(Py_NotImplemented);
     return call2(method_of(cache[op], names[op]), a, b);
   });
 }

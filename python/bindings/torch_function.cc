@@ -47,7 +47,7 @@ void collect(std::vector<PyObject*>& found, PyObject* o) {
   found.insert(found.begin() + static_cast<int64_t>(at), o);
 }
 void collect_deep(std::vector<PyObject*>& found, PyObject* o) {
-  if (PyTuple_CheckExact(o) || PyList_CheckExact(o) || Py_TYPE(o) == SizeType) {
+  if (PyTuple_CheckExact(o) || PyList_Check(o) || Py_TYPE(o) == SizeType) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) collect(found, PySequence_Fast_GET_ITEM(o, i));
   } else {
     collect(found, o);
@@ -204,7 +204,7 @@ bool needs_torch_function(PyObject* const* args, Py_ssize_t n) {
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* o = args[i];
     if (Py_TYPE(o) == TensorType) continue;
-    if (PyTuple_CheckExact(o) || PyList_CheckExact(o) || Py_TYPE(o) == SizeType) {
+    if (PyTuple_CheckExact(o) || PyList_Check(o) || Py_TYPE(o) == SizeType) {
       const Py_ssize_t m = PySequence_Fast_GET_SIZE(o);
       for (Py_ssize_t k = 0; k < m; ++k)
         if (type_overrides(Py_TYPE(PySequence_Fast_GET_ITEM(o, k)))) return true;

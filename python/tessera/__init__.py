@@ -94,6 +94,7 @@ nan = _math.nan
 pi = _math.pi
 e = _math.e
 newaxis = None
+USE_GLOBAL_DEPS, USE_RTLD_GLOBAL_WITH_LIBTORCH = False, False
 torch = _sys.modules[__name__]  # "torch.torch"
 legacy_contiguous_format = _C.contiguous_format
 
@@ -118,6 +119,8 @@ _lazy_names = {
     "from_file": "_api",
     "get_device": "_api",
     "_VF": "_VF",
+    "_convert_indices_from_coo_to_csr": "sparse._indices",
+    "_convert_indices_from_csr_to_coo": "sparse._indices",
     "_segment_reduce": "functional segment_reduce",
     "get_default_device": "utils._device",
     "get_rng_state": "random",
@@ -160,6 +163,15 @@ _lazy_names = {
     "compile": "_dynamo._compile",
     "default_generator": "random",
     "Tag": "_ops",
+    "ctc_loss": "nn._functional.ctc",
+    "DispatchKey": "_ops",
+    "DispatchKeySet": "_ops",
+    "ExcludeDispatchKeyGuard": "_ops ExcludeKeys",
+    "FunctionSchema": "_ops",
+    "Argument": "_ops",
+    "FileCheck": "testing",
+    "Storage": "storage FloatStorage",
+    "ThroughputBenchmark": "utils.throughput_benchmark",
     "ops": "_ops",
     "__all__": "_api _public_names",
 }
@@ -201,6 +213,14 @@ for _name in (
     "quantized_max_pool3d",
 ):  # fmt: skip
     _lazy_names[_name] = "_root.quantized"
+for _name in (
+    "AVG", "FatalError", "SUM", "affine_grid_generator", "batch_norm_backward_elemt", "batch_norm_backward_reduce",
+    "batch_norm_elemt", "batch_norm_gather_stats", "batch_norm_gather_stats_with_counts", "batch_norm_stats",
+    "batch_norm_update_stats", "classproperty", "cudnn_is_acceptable", "get_file_path", "init_num_threads",
+    "is_distributed", "is_vulkan_available", "prepare_multiprocessing_environment", "sym_constrain_range",
+    "sym_constrain_range_for_size",
+):  # fmt: skip
+    _lazy_names[_name] = "_root.operators"
 for _name in ("gru", "lstm", "rnn_relu", "rnn_tanh"):
     _lazy_names[_name] = _lazy_names[_name + "_cell"] = "nn._recurrent"
 for _name in ("eig", "lstsq", "matrix_rank", "solve", "symeig"):

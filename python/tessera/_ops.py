@@ -2,6 +2,7 @@
 
 import enum
 import sys
+import types
 
 from tessera import _C
 
@@ -26,17 +27,20 @@ class Tag(enum.Enum):
     dynamic_output_shape = 3
     flexible_layout = 4
     generated = 5
-    inplace_view = 6
-    maybe_aliasing_or_mutating = 7
-    needs_contiguous_strides = 8
-    needs_exact_strides = 9
-    needs_fixed_stride_order = 10
-    nondeterministic_bitwise = 11
-    nondeterministic_seeded = 12
-    pointwise = 13
-    pt2_compliant_tag = 14
-    reduction = 15
-    view_copy = 16
+    inplace = 6
+    inplace_view = 7
+    maybe_aliasing_or_mutating = 8
+    needs_contiguous_strides = 9
+    needs_exact_strides = 10
+    needs_fixed_stride_order = 11
+    nondeterministic_bitwise = 12
+    nondeterministic_seeded = 13
+    out = 14
+    out_variant = 15
+    pointwise = 16
+    pt2_compliant_tag = 17
+    reduction = 18
+    view_copy = 19
 
 
 # The dispatch keys and the aliases for several of them; each is a string, its name.
@@ -101,6 +105,20 @@ class DispatchKeySet:
 
     def highestPriorityTypeId(self):
         return next(iter(self), "Undefined")
+
+    def add(self, key):
+        """The set with that key, too."""
+        return self | DispatchKeySet(key)
+
+    def remove(self, key):
+        """The set without that key."""
+        return self - DispatchKeySet(key)
+
+    def raw_repr(self):
+        """The bits, which `from_raw_repr` takes."""
+        return self.bits
+
+    from_raw_repr = classmethod(lambda cls, bits: cls(bits))
 
 
 class _KeyGuard:
@@ -537,10 +555,10 @@ def _define_method_operators(base):
     return bool(found)
 
 
-class _OpNamespace:
+class _OpNamespace(types.ModuleType):
     def __init__(self, name):
+        super().__init__(f"{_C.TensorBase.__module__.split('.')[0]}.ops.{name}")
         self.name = name
-        self.__name__ = name
 
     def __getattr__(self, name):
         if name.startswith("__") and not _C._op_overloads(f"{self.name}::{name}"):
@@ -564,16 +582,22 @@ class _OpNamespace:
         return f"<namespace ops.{self.name}>"
 
 
-class _Ops:
+class _Ops(types.ModuleType):
     """See the module."""
 
     def __init__(self):
+        super().__init__(f"{_C.TensorBase.__module__.split('.')[0]}.ops")
         self.loaded_libraries = set()
 
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        namespace = _HigherOrderNamespace() if name == "higher_order" else _OpNamespace(name)
+        if name == "higher_order":
+            namespace = _HigherOrderNamespace()
+        elif name == "quantized":
+            namespace = sys.modules["tessera"].ao.nn._quantized_ops.operators
+        else:
+            namespace = _OpNamespace(name)
         setattr(self, name, namespace)
         return namespace
 

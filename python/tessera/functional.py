@@ -12,8 +12,10 @@ import tessera
 from tessera import _C
 from tessera._C import _handle_torch_function, _has_torch_function
 from tessera._lowrank import pca_lowrank, svd_lowrank
+from tessera._named import align_tensors
 
 __all__ = [
+    "align_tensors",
     "atleast_1d",
     "atleast_2d",
     "atleast_3d",
@@ -27,11 +29,13 @@ __all__ = [
     "einsum",
     "gradient",
     "histogramdd",
+    "istft",
     "lu",
     "meshgrid",
     "norm",
     "pca_lowrank",
     "split",
+    "stft",
     "svd_lowrank",
     "tensordot",
     "unique",
@@ -39,6 +43,8 @@ __all__ = [
     "segment_reduce",
     "unravel_index",
 ]
+
+stft, istft = _C.stft, _C.istft
 
 _VF = _C._VariableFunctions
 
@@ -618,7 +624,7 @@ def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, ax
 
     Args:
         data: tensor of floats.
-        reduce: "sum", "mean", "max", "min" or "prod".
+        reduce: "sum", "mean", "max" ("amax"), "min" ("amin") or "prod".
         lengths: int64 (*data.shape[:axis], S), how many elements each piece has; their sum is data.shape[axis].
         offsets: in its place (*data.shape[:axis], S + 1), where pieces begin, and where the last one ends.
         indices: not supported, as in PyTorch.
@@ -629,6 +635,7 @@ def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, ax
     """
     kinds = {"sum": ("sum", 0.0), "mean": ("sum", 0.0), "max": ("amax", -tessera.inf), "min": ("amin", tessera.inf)}
     kinds["prod"] = ("prod", 1.0)
+    reduce = reduce[1:] if reduce in ("amax", "amin") else reduce
     if reduce not in kinds:
         raise RuntimeError(f"segment_reduce(): 'reduce' must be one of {', '.join(kinds)}, got {reduce!r}")
     if indices is not None:

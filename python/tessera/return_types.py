@@ -19,9 +19,22 @@ def _callable_of(name):
     return getattr(namespace, name, None) or getattr(_extension._VariableFunctions, name, None)
 
 
+def pytree_register_structseq(cls):
+    """Nothing to do: trees know every class with named fields. Raises: TypeError for another class."""
+    from tessera.utils import _pytree
+
+    if not _pytree.is_structseq_class(cls):
+        raise TypeError(f"expected a class such as return_types.max, but got {cls}")
+
+
 def __getattr__(name):
+    if name == "all_return_types":
+        return [getattr(_made, made) for made in __dir__() if made != "histogramdd"]
     # Each is made when its function first returns one, or here.
-    value = getattr(_made, name, None) or getattr(_callable_of(name), "_result_type", None)
+    value = getattr(_made, name, None)
+    if value is None:
+        getattr(_callable_of(name.removesuffix("_out")), "_result_types", None)
+        value = getattr(_made, name, None)
     if value is None:
         raise AttributeError(f"module 'torch.return_types' has no attribute {name!r}")
     return value
@@ -29,5 +42,5 @@ def __getattr__(name):
 
 def __dir__():
     for name in dir(_extension._VariableFunctions) + dir(_extension._linalg):
-        getattr(_callable_of(name), "_result_type", None)
+        getattr(_callable_of(name), "_result_types", None)
     return sorted(name for name in dir(_made) if not name.startswith("__")) + ["histogramdd"]

@@ -82,7 +82,11 @@ class _LegacyMeta(type):
     def __instancecheck__(cls, instance):
         if cls.__dict__.get("_legacy_dtype") is None:
             return type.__instancecheck__(cls, instance)
-        return type.__instancecheck__(TypedStorage, instance) and instance.dtype is cls._legacy_dtype
+        return (
+            type.__instancecheck__(TypedStorage, instance)
+            and instance.dtype is cls._legacy_dtype
+            and (instance.device.type == "cuda") == (cls._legacy_device == "cuda")
+        )
 
 
 class TypedStorage(metaclass=_LegacyMeta):
@@ -99,6 +103,7 @@ class TypedStorage(metaclass=_LegacyMeta):
     """
 
     _legacy_dtype = None
+    _legacy_device = "cpu"
     is_sparse = False
 
     def __init__(self, *args, dtype=None, device=None, wrap_storage=None, _internal=False):
@@ -109,6 +114,8 @@ class TypedStorage(metaclass=_LegacyMeta):
             if dtype is not None:
                 raise RuntimeError(f"{type(self).__name__} does not accept the argument dtype")
             dtype = legacy
+        if type(self)._legacy_device != "cpu":
+            device = type(self)._legacy_device if device is None and wrap_storage is None else device
         if wrap_storage is not None:
             if args:
                 raise RuntimeError(
@@ -516,11 +523,16 @@ def _load_from_bytes(data):
 
 
 def __getattr__(name):
-    """The legacy classes FloatStorage, LongStorage ..., made when they are asked for."""
-    dtype = getattr(tessera, _KINDS.get(name[:-7], ""), None) if name.endswith("Storage") else None
+    """The legacy classes FloatStorage, LongStorage ... (those of devices: cuda_FloatStorage), made when they are asked
+    for.
+    """
+    kind = name.removeprefix("cuda_")
+    dtype = getattr(tessera, _KINDS.get(kind[:-7], ""), None) if name.endswith("Storage") else None
     if dtype is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    cls = _LegacyMeta(name, (TypedStorage,), {"_legacy_dtype": dtype, "dtype": dtype, "__module__": "tessera"})
+    where = "tessera" if kind == name else "tessera.cuda"
+    members = {"_legacy_dtype": dtype, "dtype": dtype, "__module__": where}
+    cls = _LegacyMeta(kind, (TypedStorage,), members if kind == name else members | {"_legacy_device": "cuda"})
     globals()[name] = cls
     return cls
 

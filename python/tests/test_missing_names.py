@@ -111,6 +111,17 @@ UNKNOWN_OF_A_DISTRIBUTION = (
 # Functions that can only fail, and why they are there. A name that would stand for something that is not there yet is
 # left out of the package instead.
 ONLY_RAISE = {
+    "tessera.ao.nn._quantized_ops._Operators.__getattr__": "names that there are lie in the namespace itself",
+    "tessera.ao.nn.quantizable.modules.rnn.LSTM.from_observed": "documented: the quantized class makes it",
+    "tessera.ao.nn.quantized.modules.attention.MultiheadAttention.from_float": "documented: of an observed one alone",
+    "tessera.ao.nn.quantized.modules.functional_modules.FXFloatFunctional.forward": "documented: its methods serve",
+    "tessera.ao.nn.quantized.modules.functional_modules.QFunctional.forward": "documented: its methods are called",
+    "tessera.ao.nn.quantized.modules.rnn.LSTM.from_float": "documented: of an observed one alone",
+    "tessera.ao.quantization.observer.NoopObserver.calculate_qparams": "documented: it watches nothing",
+    "tessera.ao.quantization.observer.PlaceholderObserver.calculate_qparams": "documented: it watches nothing",
+    "tessera.ao.quantization.observer.RecordingObserver.calculate_qparams": "documented: it watches nothing",
+    "tessera.ao.quantization.observer.ReuseInputObserver.calculate_qparams": "documented: it watches nothing",
+    "tessera.ao.quantization.observer.UniformQuantizationObserverBase.reset_min_max_vals": ABSTRACT,
     "tessera._dynamo._builtins._refuse": ENDS,
     "tessera._dynamo._builtins.forbidden.run": ENDS,
     "tessera._dynamo._calls._refuse": ENDS,
@@ -122,6 +133,7 @@ ONLY_RAISE = {
     "tessera._subclasses.fake_tensor.FakeTensor.__reduce_ex__": "there is no data to pickle",
     "tessera._subclasses.fake_tensor.FakeTensor.data_ptr": "there is no data",
     "tessera._subclasses.fake_tensor.FakeTensor.numpy": "there is no data",
+    "tessera.distributed.fsdp._fully_shard.FSDPModule.__deepcopy__": "documented: groups of processes are not copied",
     "tessera.onnx._exportable.ExportableModule.example_arguments": ABSTRACT,
     "tessera.onnx.symbolic_helper._onnx_unsupported": ENDS,
     "tessera.onnx.symbolic_helper._unimplemented": ENDS,
@@ -145,6 +157,7 @@ ONLY_RAISE = {
     "tessera.distributed._process_group._lacks.method": "what a backend lacks; third parties define what they have",
     "tessera.distributed.elastic.multiprocessing.api._raise_signal": "a signal's handler",
     "tessera.distributed._stores.Store._missing": ABSTRACT,
+    "tessera.distributed.checkpoint.planner.LoadPlanner.resolve_bytes": ABSTRACT,
     "tessera.distributed.nn.api.remote_module._refused.method": "documented: the module is elsewhere",
     "tessera.distributed.nn.api.remote_module.RemoteModule.__getstate__": "documented: for the process that made it",
     "tessera.distributed.rpc._rref.RRef.__reduce_ex__": "documented: for remote calls, which pickle RRefs themselves",

@@ -129,6 +129,19 @@ def test_embedding_padding_row():
         m(tessera.tensor([5]))
 
 
+@pytest.mark.parametrize("trained", [True, False])
+def test_rows_of_an_embedding_are_written_in_place(trained):
+    table = tessera.tensor([[1.0, -2.0], [3.0, -4.0]], requires_grad=trained)
+    rows = F.embedding(tessera.tensor([[1, 0]]), table)
+    assert not rows._is_view() and rows.shape == (1, 2, 2)
+    if trained:
+        F.relu(rows, inplace=True).sum().backward()
+        assert table.grad.tolist() == [[1.0, 0.0], [1.0, 0.0]]
+    else:
+        with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+            rows.requires_grad_().mul_(2)
+
+
 def test_embedding_bag_modes():
     w = tessera.arange(6.0).reshape(3, 2)
     i, o = tessera.tensor([0, 1, 2, 2]), tessera.tensor([0, 2])

@@ -31,12 +31,46 @@ EXECUTOR = "documented: for executors that specialise and optimise by what they 
 CPU = "the CPU's stand-in for devices' streams: work is done when a call returns"
 INDICES = "part of the signature of the function whose other half this is; the positions are what this one is for"
 CONTEXT = "an autograd Function's context, which is passed in any case"
+NO_FAKE_QUANT = "from_float() of all layers has it; this one has no weight that training rounds"
 PICKLE = "Python's pickle protocol; all of them take the same way"
 
 # (qualified name, or a prefix that ends in a dot) -> (parameters, why they are not read)
 SCHEMA = "of an operator's schema: how and not what is computed, or sizes that the trace knows"
 UNREAD = {
+    "tessera.ao.nn.quantized.modules.Quantize.from_float": ("use_precomputed_fake_quant", NO_FAKE_QUANT),
+    "tessera.ao.nn.quantized.modules.activation.ReLU6.from_float": ("use_precomputed_fake_quant", NO_FAKE_QUANT),
+    "tessera.ao.nn.quantized.modules.activation.Sigmoid.from_float": ("use_precomputed_fake_quant", NO_FAKE_QUANT),
+    "tessera.ao.nn.quantized.modules.functional_modules.QFunctional.from_float": (
+        "use_precomputed_fake_quant",
+        NO_FAKE_QUANT,
+    ),
+    "tessera.ao.nn.quantized.modules.utils.Observed.from_float": ("use_precomputed_fake_quant", NO_FAKE_QUANT),
+    "tessera.ao.nn.quantized.modules.DeQuantize.from_float": ("mod use_precomputed_fake_quant", NO_FAKE_QUANT),
+    "tessera.ao.nn.quantized.modules.activation.Hardswish.from_reference": (
+        "mod",
+        "from_reference() of all layers has it; this one has no options",
+    ),
+    "tessera.ao.nn.quantized.modules.dropout.Dropout.from_float": ("use_precomputed_fake_quant", NO_FAKE_QUANT),
+    "tessera.ao.nn.quantized.modules.dropout.Dropout.from_reference": (
+        "scale zero_point",
+        "documented: those of the input stay",
+    ),
+    "tessera.ao.nn.quantized.modules.embedding_ops.Embedding.__init__": (
+        "padding_idx scale_grad_by_freq sparse",
+        "documented: about gradients, which integers have none of",
+    ),
+    "tessera.ao.quantization.fuser_method_mappings._sequential_wrapper2.fuser_method": ("is_qat", TABLE),
+    "tessera.ao.quantization.fx.qconfig_mapping_utils._generate_node_name_to_qconfig": (
+        "root",
+        "the modules and the graph of it are given, too",
+    ),
+    "tessera.ao.quantization.observer.AffineQuantizedObserverBase.forward": ("input", ABSTRACT),
+    "tessera.ao.quantization.quantize._after": ("input", HOOK),
     "tessera.utils.cpp_extension._jit.load_inline": ("use_pch", "of no effect on results: headers are read anew"),
+    "tessera._root.operators.prepare_multiprocessing_environment": ("path", "documented: a place for other builds"),
+    "tessera._root.operators.is_distributed": ("input", "no tensor of this library is"),
+    "tessera._root.operators.batch_norm_elemt": ("eps", SCHEMA),
+    "tessera._root.operators.batch_norm_gather_stats_with_counts": ("input", SCHEMA),
     "tessera.onnx._operators.": (
         "b unsafe sparse_grad padding_idx scale_grad_by_freq sparse assume_unique sorted return_inverse return_counts "
         "momentum cudnn_enabled cudnn_enable N C HxW half_to_float stride padding memory_format requires_grad "
@@ -149,6 +183,28 @@ UNREAD = {
     "tessera.distributed.nn.functional.reduce.back": ("like", TABLE),
     "tessera.distributed.autograd._Out.": ("ctx", CONTEXT),
     "tessera.distributed.autograd._In.forward": ("begin", "requires a gradient, so that backward comes here"),
+    "tessera.distributed.checkpoint.planner.": (
+        "state_dict storage_meta is_coordinator all_plans global_plan new_plan central_plan write_item metadata "
+        "read_item value tensor",
+        ABSTRACT,
+    ),
+    "tessera.distributed.checkpoint.storage.": (
+        "checkpoint_id is_coordinator args kwargs plan plans planner metadata results",
+        ABSTRACT,
+    ),
+    "tessera.distributed.checkpoint.stateful.": ("state_dict", ABSTRACT),
+    "tessera.distributed.checkpoint.staging.": ("state_dict kwargs type_check", ABSTRACT),
+    "tessera.distributed.checkpoint.filesystem.": (
+        "path mode suffix new_path checkpoint_id is_coordinator args kwargs name per_thread_copy_ahead",
+        "of a method that other storages define, or documented as without effect",
+    ),
+    "tessera.distributed.checkpoint.hf_storage.": ("metadata", "of a method that subclasses define otherwise"),
+    "tessera.distributed.checkpoint.format_utils.": ("metadata", ABSTRACT),
+    "tessera.distributed.checkpoint.default_planner.": (
+        "is_coordinator read_item tensor flatten_sharded_tensors dedup_replicated_tensors",
+        "of a method that other planners define, or documented as without effect",
+    ),
+    "tessera.distributed.tensor.parallel.style.ParallelStyle._apply": ("module device_mesh", ABSTRACT),
     "tessera.distributed._work.DoneWork.wait": ("timeout", "it has ended"),
     "tessera.distributed.pipelining.schedules.": ("rank", "of a rule whose other schedules look at it"),
     "tessera.distributed.rendezvous.": ("kwargs", HOOK),
@@ -232,6 +288,9 @@ UNREAD = {
         "num_averaged",
         "avg_fn's signature; this average does not depend on the count",
     ),
+    "tessera.distributed.fsdp._flat.FlatParameters.": ("line", "what all pieces get; these are cut in one way"),
+    "tessera.distributed.fsdp._unit.Unit.": ("module gradient", HOOK),
+    "tessera.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel._before_load": ("ignored", HOOK),
     "tessera.distributed.fsdp.wrap.": ("nonwrapped_numel args kwargs", "what all policies get"),
     "tessera.distributed.tensor._api.DTensor.__tensor_unflatten__": (
         "outer_size outer_stride",
@@ -248,18 +307,22 @@ UNREAD = {
 
 # Constructors' parameters that become an attribute which this package itself does not read.
 KEPT = {
-    "tessera._dynamo.exc.Unsupported": ("case_name", "an attribute that programs read"),
+    "tessera.ao.quantization.observer.AffineQuantizedObserverBase": (
+        "mapping_type scale_dtype zero_point_dtype preserve_zero",
+        "for subclasses, which calculate with them",
+    ),
     "tessera._subclasses.fake_tensor.FakeTensorMode": (
         "allow_fallback_kernels allow_non_fake_inputs",
         "read by python/bindings/library/fake.cc; all operators have Meta kernels",
     ),
-    "tessera.ao.quantization.observer.ObserverBase": ("is_dynamic", "an attribute that programs read"),
     "tessera.cpu.Stream": ("priority", CPU),
     "tessera.distributed._gloo._Device": ("lazy_init", "an attribute that programs read"),
     "tessera.distributed.elastic.multiprocessing.subprocess_handler.SubprocessHandler": (
         "local_rank_id",
         "an attribute that programs read",
     ),
+    "tessera.distributed.pipelining._pipe.Pipe": ("loss_spec", "an attribute that programs read"),
+    "tessera.distributed.tensor.parallel.fsdp.DTensorExtensions": ("device_handle", "an attribute that programs read"),
     "tessera.distributed._nccl._NCCLOptions": ("is_high_priority_stream", "there is no such backend"),
     "tessera.nn.modules.transformer.TransformerEncoder": (
         "mask_check",

@@ -11,6 +11,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "sparse/cpu/product.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "tensor/cpu/support/simd.h"
 
@@ -19,16 +20,20 @@ namespace tessera::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// kVectors vectors of a row of the result at a time, in registers.
+// Rows of b come from anywhere: each is asked for this many elements ahead, over the ends of lines of a.
+constexpr int64_t kAhead = 4;
+
+// kVectors vectors of a row of the result at a time, in registers. `last` is the last element of a.
 template <int kVectors, class D, class T>
-HWY_INLINE void AddColumns(D d, const int64_t* columns, const T* values, int64_t begin, int64_t end, const T* b,
-                           int64_t n, T* out) {
+HWY_INLINE void AddColumns(D d, const int64_t* columns, const T* values, int64_t begin, int64_t end, int64_t last,
+                           const T* b, int64_t n, T* out) {
   const size_t lanes = hn::Lanes(d);
   hn::Vec<D> sums[kVectors];
   for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
   for (int64_t k = begin; k < end; ++k) {
     const auto x = hn::Set(d, values[k]);
-    const T* row = b + columns[k] * n;
+    const T *row = b + columns[k] * n, *later = b + columns[std::min(k + kAhead, last)] * n;
+    for (int v = 0; v < kVectors; ++v) hwy::Prefetch(later + static_cast<size_t>(v) * lanes);
     for (int v = 0; v < kVectors; ++v)
       sums[v] = hn::MulAdd(x, hn::LoadU(d, row + static_cast<size_t>(v) * lanes), sums[v]);
   }
@@ -52,14 +57,16 @@ HWY_INLINE void AddColumn(D d, const int64_t* columns, const T* values, int64_t 
 }
 
 template <class T>
-HWY_INLINE void MultiplyLine(const int64_t* columns, const T* values, int64_t begin, int64_t end, const T* b, int64_t n,
-                             T* out) {
+HWY_INLINE void MultiplyLine(const RowsView& a, int64_t line, const T* b, int64_t n, T* out) {
+  const int64_t *columns = a.columns, begin = a.pointers[line], end = a.pointers[line + 1];
+  const int64_t last = a.pointers[a.height] - 1;
+  const T* values = static_cast<const T*>(a.values);
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t j = 0;
-  for (; j + 8 * lanes <= n; j += 8 * lanes) AddColumns<8>(d, columns, values, begin, end, b + j, n, out + j);
+  for (; j + 8 * lanes <= n; j += 8 * lanes) AddColumns<8>(d, columns, values, begin, end, last, b + j, n, out + j);
   if (j + 4 * lanes <= n) {
-    AddColumns<4>(d, columns, values, begin, end, b + j, n, out + j);
+    AddColumns<4>(d, columns, values, begin, end, last, b + j, n, out + j);
     j += 4 * lanes;
   }
   for (; j + lanes <= n; j += lanes) AddColumn(d, columns, values, begin, end, b + j, n, out + j);
@@ -72,14 +79,10 @@ HWY_INLINE void MultiplyLine(const int64_t* columns, const T* values, int64_t be
 }
 
 void MultiplyF32(const RowsView& a, const float* b, int64_t n, float* out, int64_t first, int64_t last) {
-  const float* v = static_cast<const float*>(a.values);
-  for (int64_t i = first; i < last; ++i)
-    MultiplyLine(a.columns, v, a.pointers[i], a.pointers[i + 1], b, n, out + i * n);
+  for (int64_t i = first; i < last; ++i) MultiplyLine(a, i, b, n, out + i * n);
 }
 void MultiplyF64(const RowsView& a, const double* b, int64_t n, double* out, int64_t first, int64_t last) {
-  const double* v = static_cast<const double*>(a.values);
-  for (int64_t i = first; i < last; ++i)
-    MultiplyLine(a.columns, v, a.pointers[i], a.pointers[i + 1], b, n, out + i * n);
+  for (int64_t i = first; i < last; ++i) MultiplyLine(a, i, b, n, out + i * n);
 }
 
 template <class T>

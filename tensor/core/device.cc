@@ -1,5 +1,7 @@
 #include "tensor/core/device.h"
 
+#include <atomic>
+
 #include "tensor/core/error.h"
 
 namespace tessera {
@@ -10,9 +12,14 @@ constexpr const char* kDeviceNames[] = {"cpu",    "cuda",   "meta", "mps",  "xpu
 constexpr const char* kLayoutNames[] = {"strided",    "sparse_coo", "sparse_csr", "sparse_csc",
                                         "sparse_bsr", "sparse_bsc", "jagged",     "_mkldnn"};
 constexpr const char* kFormatNames[] = {"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"};
+constexpr int kPrivate = static_cast<int>(std::size(kDeviceNames)) - 1;
 }  // namespace
 
-const char* device_type_name(DeviceType t) { return kDeviceNames[static_cast<int>(t)]; }
+constinit std::atomic<const char*> g_private_device_name{kDeviceNames[kPrivate]};  // rare/device_alias.cc changes it
+
+const char* device_type_name(DeviceType t) {
+  return static_cast<int>(t) == kPrivate ? g_private_device_name.load() : kDeviceNames[static_cast<int>(t)];
+}
 const char* layout_name(Layout l) { return kLayoutNames[static_cast<int>(l)]; }
 const char* memory_format_name(MemoryFormat f) { return kFormatNames[static_cast<int>(f)]; }
 
@@ -21,7 +28,7 @@ Device::Device(std::string_view text) {
   const std::string_view name = text.substr(0, colon);
   bool known = false;
   for (int i = 0; i < static_cast<int>(std::size(kDeviceNames)); ++i) {
-    if (name == kDeviceNames[i]) {
+    if (name == kDeviceNames[i] || (i == kPrivate && name == g_private_device_name.load())) {
       type = static_cast<DeviceType>(i);
       known = true;
     }

@@ -130,22 +130,60 @@ Overlap internal_overlap(const Tensor& t) {
   return Overlap::kTooHard;
 }
 
+namespace {
+
+// One distance by which elements lie apart: so often one tensor goes forward by it, and the other. What all smaller
+// distances and the elements' own bytes can make up for is between low and high.
+struct Step {
+  int64_t stride, forward, back, low, high;
+};
+
+// Whether `distance` is a sum of steps, largest first; the last one has the stride 0. True where it takes long to know.
+bool is_reached(const Step* step, int64_t distance, int* budget) {
+  if (--*budget < 0) return true;
+  if (step->stride == 0) return step->low <= distance && distance <= step->high;
+  auto floor_div = [](int64_t n, int64_t d) { return n / d - (n % d < 0); };
+  const int64_t first = std::max(-step->back, -floor_div(step->high - distance, step->stride));
+  const int64_t last = std::min(step->forward, floor_div(distance - step->low, step->stride));
+  for (int64_t k = first; k <= last; ++k)
+    if (is_reached(step + 1, distance - k * step->stride, budget)) return true;
+  return false;
+}
+
+// Whether any byte belongs to both.
+bool meet(const Tensor& a, const Tensor& b, int64_t distance) {
+  std::vector<Step> steps{{0, 0, 0, 1 - b.item_size(), a.item_size() - 1}};
+  auto add = [&](const Tensor& t, int64_t Step::*count) {
+    for (int64_t i = 0; i < t.dim(); ++i) {
+      const int64_t stride = t.strides()[i] * t.item_size();
+      if (t.sizes()[i] == 1 || stride == 0) continue;
+      auto at = std::ranges::find_if(steps, [&](const Step& s) { return s.stride <= stride; });
+      if (at->stride != stride) at = steps.insert(at, {stride, 0, 0, 0, 0});
+      (*at).*count += t.sizes()[i] - 1;
+    }
+  };
+  add(a, &Step::forward);
+  add(b, &Step::back);
+  for (size_t i = steps.size() - 1; i-- > 0;) {
+    const Step& below = steps[i + 1];
+    steps[i].low = below.low - below.stride * below.back;
+    steps[i].high = below.high + below.stride * below.forward;
+  }
+  int budget = 200;
+  return is_reached(steps.data(), distance, &budget);
+}
+
+}  // namespace
+
 Sharing memory_sharing(const Tensor& a, const Tensor& b) {
   if (a.impl() == b.impl()) return Sharing::kFull;
   if (a.numel() == 0 || b.numel() == 0 || !a.storage() || !(a.storage() == b.storage()) || !a.storage()->data())
     return Sharing::kNone;
-  auto range = [](const Tensor& t) {
-    const char* lo = static_cast<const char*>(t.data_ptr());
-    int64_t reach = 0;
-    for (int64_t i = 0; i < t.dim(); ++i) reach += (t.sizes()[i] - 1) * t.strides()[i];
-    return std::pair(lo, lo + (reach + 1) * t.item_size());
-  };
-  const auto [alo, ahi] = range(a);
-  const auto [blo, bhi] = range(b);
-  if (ahi <= blo || bhi <= alo) return Sharing::kNone;
-  const bool same = alo == blo && a.dtype() == b.dtype() && std::ranges::equal(a.sizes(), b.sizes()) &&
+  const int64_t distance = static_cast<const char*>(b.data_ptr()) - static_cast<const char*>(a.data_ptr());
+  const bool same = distance == 0 && a.dtype() == b.dtype() && std::ranges::equal(a.sizes(), b.sizes()) &&
                     std::ranges::equal(a.strides(), b.strides());
-  return same ? Sharing::kFull : Sharing::kPartial;
+  if (same) return Sharing::kFull;
+  return meet(a, b, distance) ? Sharing::kPartial : Sharing::kNone;
 }
 
 std::string shape_string(IntList sizes) {

@@ -15,6 +15,9 @@ namespace {
 void free_own(void* data, void*, size_t nbytes) { cpu_free(data, nbytes); }
 }  // namespace
 
+// Called with each storage that ends, while some are watched (rare/storage_watch.cc).
+constinit std::atomic<void (*)(const StorageImpl*)> g_storage_ends{nullptr};
+
 class StoragePool {
  public:
   static StorageImpl* make() { return new (FreeList<StorageImpl>::take()) StorageImpl; }
@@ -68,7 +71,11 @@ IntrusivePtr<StorageImpl> StorageImpl::wrap(void* data, size_t nbytes, Device de
 StorageImpl::~StorageImpl() {
   if (deleter_) deleter_(data_, context_, nbytes_);
 }
-void StorageImpl::dispose() { StoragePool::destroy(this); }
+void StorageImpl::dispose() {
+  if (auto* const tell = g_storage_ends.load(std::memory_order_acquire)) [[unlikely]]
+    tell(this);
+  StoragePool::destroy(this);
+}
 
 void StorageImpl::resize(size_t nbytes) {
   if (nbytes == nbytes_) return;

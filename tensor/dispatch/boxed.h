@@ -1,4 +1,5 @@
-// From boxed values to typed calls and back: one template, instantiated once per distinct C++ signature (not per op).
+// From boxed values to typed calls: one template, instantiated once per distinct C++ signature (not per op). The way
+// back is ByAddress::gather (op.h).
 #pragma once
 
 #include <array>
@@ -26,8 +27,17 @@ void call_boxed_kernel(CallContext ctx, const Value* args, size_t num_args, Valu
 // How a signature is boxed, both ways.
 struct Adapter {
   BoxedCall call;
-  AnyKernel (*trampoline)();  // returns a kernel that has the op's kernel signature; boxes its arguments and calls
-                              // call_boxed_kernel
+
+  // A kernel that has the op's kernel signature, boxes its arguments and calls call_boxed_kernel(); null where the op
+  // has boxed calls alone. It lies right behind, in TypedAdapter<>: addresses of typed functions are constants, casts
+  // of them are not.
+  AnyKernel trampoline() const { return *reinterpret_cast<const AnyKernel*>(this + 1); }
+};
+template <class Sig>
+struct TypedAdapter;
+template <class R, class... A>
+struct TypedAdapter<R(A...)> : Adapter {
+  R (*gather)(CallContext, A...);
 };
 
 namespace internal {
@@ -199,22 +209,6 @@ class LentArguments {
   Value few_[kFew];
   std::vector<Value> more_;  // all of them, where they are many
 };
-// The last argument that op writes, as in-place and out= forms return it.
-const Tensor* written_argument(const OpHeader& op, Arguments arguments);
-
-// Calls the boxed kernel that ctx stands for: one function for each type of result.
-template <class R>
-[[gnu::noinline]] R call_boxed_kernel_at(CallContext ctx, Arguments arguments) {
-  const LentArguments lent(arguments);
-  if constexpr (std::is_void_v<R>) {
-    call_boxed_kernel(ctx, lent.data(), arguments.count, nullptr, 0);
-  } else {
-    Value rets[Result<R>::kCount];
-    call_boxed_kernel(ctx, lent.data(), arguments.count, rets, Result<R>::kCount);
-    return Result<R>::take(rets, written_argument(*ctx.op, arguments));
-  }
-}
-
 // The keys of an ordinary call of op.
 DispatchKeySet keys_of_call(const OpHeader& op, const Value* args, size_t num_args);
 
@@ -234,19 +228,64 @@ struct Boxing<R(A...)> {
     else
       Result<R>::put(invoke(header, keys, args, std::index_sequence_for<A...>()), rets);
   }
-  static R trampoline(CallContext ctx, A... a) {
-    const void* at[] = {&a..., nullptr};
-    return call_boxed_kernel_at<R>(ctx, {kKindsOf<A...>, at, sizeof...(A)});
+};
+
+// Arguments that own memory where they are made of a value: UnboxedArguments do not hold them.
+template <class T>
+inline constexpr bool is_owner_v = std::is_same_v<T, Storage> || std::is_same_v<T, std::optional<Storage>>;
+
+// Typed arguments made of values, for calls by addresses.
+class UnboxedArguments {
+ public:
+  // Error if a value is of another type than its argument.
+  UnboxedArguments(const Value* values, const ArgumentKind* kinds, size_t count);
+  const void* const* at() const { return more_at_.empty() ? few_at_ : more_at_.data(); }
+
+ private:
+  struct Room {
+    alignas(8) char bytes[40];
+  };
+  static constexpr size_t kFew = 16;
+  const void* few_at_[kFew];
+  Room few_[kFew];
+  std::vector<const void*> more_at_;  // all of them, where they are many
+  std::vector<Room> more_;
+};
+
+// BoxedCall for signatures of operators that cost more than their calls: a loop over the kinds of arguments.
+template <class R>
+struct CompactCall {
+  static void call(const OpHeader& op, const DispatchKeySet* keys, const Value* args, Value* rets,
+                   const ArgumentKind* kinds, size_t count, InvokeAt<R> invoke, AnyKernel gather) {
+    const UnboxedArguments unboxed(args, kinds, count);
+    const Resolved r = kernel_for(op, keys ? *keys : keys_of_call(op, args, count), gather);
+    const CallContext ctx{&op, r.keys};
+    if constexpr (std::is_void_v<R>)
+      invoke(r.kernel, ctx, unboxed.at());
+    else
+      Result<R>::put(invoke(r.kernel, ctx, unboxed.at()), rets);
+  }
+};
+template <class Sig>
+struct CompactBoxing;
+template <class R, class... A>
+struct CompactBoxing<R(A...)> {
+  static void call(const OpHeader& header, const DispatchKeySet* keys, const Value* args, Value* rets) {
+    if constexpr ((... || is_owner_v<std::remove_cvref_t<A>>))
+      Boxing<R(A...)>::call(header, keys, args, rets);
+    else
+      CompactCall<R>::call(header, keys, args, rets, kKindsOf<A...>, sizeof...(A), &ByAddress<R(A...)>::invoke,
+                           ByAddress<R(A...)>::gatherer());
   }
 };
 
 }  // namespace internal
 
 template <class Sig>
-AnyKernel trampoline_for() {
-  return reinterpret_cast<AnyKernel>(&internal::Boxing<Sig>::trampoline);
-}
+inline constexpr TypedAdapter<Sig> kAdapter = {{&internal::Boxing<Sig>::call}, &internal::ByAddress<Sig>::gather};
+// Half of the code, for some nanoseconds for each argument of a call.
 template <class Sig>
-inline constexpr Adapter kAdapter = {&internal::Boxing<Sig>::call, &trampoline_for<Sig>};
+inline constexpr TypedAdapter<Sig> kCompactAdapter = {{&internal::CompactBoxing<Sig>::call},
+                                                      &internal::ByAddress<Sig>::gather};
 
 }  // namespace tessera

@@ -66,7 +66,7 @@ void dynamic_call(const OpHeader& header, const DispatchKeySet* redispatch_keys,
     g_dynamic_op_hooks.before_kernel(op, last.key, args, n);
   call_boxed_kernel(CallContext{&op, rest}, args, n, rets, num_rets);
 }
-const Adapter g_dynamic_adapter = {&dynamic_call, nullptr};
+constexpr TypedAdapter<void()> kDynamicAdapter = {{&dynamic_call}, nullptr};
 
 // Kernels that came before their operator.
 struct Waiting {
@@ -124,7 +124,7 @@ const OpInfo& define_op(FunctionSchema schema, const std::string& tags, const ch
     op->mutable_args |= 1u << i;
     if (a.kwarg_only && a.name == "out") op->flags |= kIsOut;
   }
-  op->info_data = {op, &g_dynamic_adapter};
+  op->info_data = {op, &kDynamicAdapter};
   write_texts(op, tags, source);
   std::vector<Waiting> kernels;
   {
@@ -183,7 +183,7 @@ void register_kernel_by_name(const std::string& qualified_name, DispatchKey key,
     state().waiting.push_back({qualified_name, key, std::move(kernel)});
     return;
   }
-  Registration r = register_kernel(*info->op, key, std::move(kernel), info->adapter->trampoline);
+  Registration r = register_kernel(*info->op, key, std::move(kernel), info->adapter->trampoline());
   std::lock_guard lock(state().mutex);
   state().kept.push_back(std::move(r));
 }

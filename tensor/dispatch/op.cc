@@ -56,10 +56,10 @@ void PlainArguments::finish() const {
 
 }  // namespace internal
 
-AnyKernel resolve_kernel(const OpHeader& op, DispatchKeySet& keys) {
+Resolved resolve_kernel(const OpHeader& op, DispatchKeySet keys, AnyKernel gather) {
   const internal::Found found = internal::find_kernel(op, keys, [](DispatchKey) {});
   if (found.what == internal::kNoKernel) throw_no_kernel(op, keys.highest());
-  return found.kernel;
+  return {found.what == internal::kMaterialised ? gather : found.kernel, keys};
 }
 
 }  // namespace tessera

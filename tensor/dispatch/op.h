@@ -84,11 +84,17 @@ inline constexpr std::array<uint8_t, 64> make_slot_table() {
 }
 inline constexpr std::array<uint8_t, 64> kSlotOfKey = make_slot_table();
 
-// The kernel for the highest key of `keys` that has one; keys above it are removed from `keys`. Order for a key:
-// run-time kernel, slot, global fallback; a layer without any is skipped; a backend falls back to CompositeExplicit,
-// then CompositeImplicit. Returns null when conjugate/negative bits must be materialised first. Throws
-// NotImplementedError ("Could not run 'aten::foo' with arguments from the 'CUDA' backend ...").
-AnyKernel resolve_kernel(const OpHeader& op, DispatchKeySet& keys);
+// A kernel, and the keys that its context gets.
+struct Resolved {
+  AnyKernel kernel;
+  DispatchKeySet keys;
+};
+
+// The kernel for the highest key of `keys` that has one; keys above it are removed. Order for a key: run-time kernel,
+// slot, global fallback; a layer without any is skipped; a backend falls back to CompositeExplicit, then
+// CompositeImplicit. `gather` (internal::ByAddress) is the kernel where conjugate or negative bits must be materialised
+// first. Throws NotImplementedError ("Could not run 'aten::foo' with arguments from the 'CUDA' backend ...").
+Resolved resolve_kernel(const OpHeader& op, DispatchKeySet keys, AnyKernel gather);
 
 namespace internal {
 
@@ -103,6 +109,14 @@ inline DispatchKeySet keys_of_arg(const Generator&) { return {}; }
 template <class T>
 inline DispatchKeySet keys_of_arg(const T&) {
   return {};
+}
+
+inline Resolved kernel_for(const OpHeader& op, DispatchKeySet keys, AnyKernel gather) {
+  const uint8_t slot = kSlotOfKey[static_cast<int>(keys.highest())];
+  if (slot != kNoSlot && !op.ext) [[likely]]
+    if (AnyKernel f = op.slots()[slot]) [[likely]]
+      return {f, keys};
+  return resolve_kernel(op, keys, gather);
 }
 
 Tensor materialize_bits(const Tensor& t);  // resolve_conj + resolve_neg
@@ -128,6 +142,38 @@ class PlainArguments {
   const Tensor* written_ = nullptr;
 };
 
+// Calls `kernel` with arguments given by their addresses.
+template <class R>
+using InvokeAt = R (*)(AnyKernel kernel, CallContext ctx, const void* const* at);
+// What a call does with its arguments where no typed kernel takes them: the boxed kernel that ctx stands for gets them
+// as values, or the op plain copies of those with lazy bits. One function for each type of result, all in boxed.cc.
+template <class R>
+struct Gathered {
+  static R call(CallContext ctx, Arguments arguments, InvokeAt<R> invoke);
+};
+
+// The two functions that a signature costs for all layers that do not know it: from addresses to a typed call, and the
+// typed kernel that takes addresses.
+template <class Sig>
+struct ByAddress;
+template <class R, class... A>
+struct ByAddress<R(A...)> {
+  [[gnu::cold]] static R invoke(AnyKernel kernel, CallContext ctx, const void* const* at) {
+    return invoke_at(kernel, ctx, at, std::index_sequence_for<A...>());
+  }
+  [[gnu::cold]] static R gather(CallContext ctx, A... a) {
+    const void* at[] = {&a..., nullptr};
+    return Gathered<R>::call(ctx, {kKindsOf<A...>, at, sizeof...(A)}, &invoke);
+  }
+  static AnyKernel gatherer() { return reinterpret_cast<AnyKernel>(&gather); }
+
+ private:
+  template <size_t... I>
+  static R invoke_at(AnyKernel kernel, CallContext ctx, const void* const* at, std::index_sequence<I...>) {
+    return reinterpret_cast<R (*)(CallContext, A...)>(kernel)(ctx, argument_at<A>(at[I])...);
+  }
+};
+
 }  // namespace internal
 
 template <class Sig>
@@ -151,39 +197,8 @@ struct Op<R(A...)> : OpHeader {
 
  private:
   R dispatch(DispatchKeySet keys, A... args) const {
-    const uint8_t slot = kSlotOfKey[static_cast<int>(keys.highest())];
-    Kernel f = nullptr;
-    if (slot != kNoSlot && !ext) [[likely]]
-      f = kernels[slot];
-    if (!f) [[unlikely]] {
-      f = reinterpret_cast<Kernel>(resolve_kernel(*this, keys));
-      if (!f) return with_materialized_bits(keys, args...);
-    }
-    return f(CallContext{this, keys}, static_cast<A>(args)...);
-  }
-
-  [[gnu::cold, gnu::noinline]] R with_materialized_bits(DispatchKeySet keys, A... args) const {
-    constexpr DispatchKeySet bits = DispatchKeySet(DispatchKey::kConjugate) | DispatchKey::kNegative;
-    const void* at[] = {&args..., nullptr};
-    const internal::PlainArguments plain({internal::kKindsOf<A...>, at, sizeof...(A)}, mutable_args);
-    if constexpr (std::is_void_v<R>) {
-      redispatch_at(keys - bits, at, std::index_sequence_for<A...>());
-      plain.finish();
-    } else {
-      R r = redispatch_at(keys - bits, at, std::index_sequence_for<A...>());
-      plain.finish();
-      if constexpr (std::is_same_v<R, const Tensor&>)
-        return plain.written(r);
-      else
-        return r;
-    }
-  }
-
- public:
-  // redispatch() with arguments given by their addresses.
-  template <size_t... I>
-  R redispatch_at(DispatchKeySet keys, const void* const* at, std::index_sequence<I...>) const {
-    return dispatch(keys, internal::argument_at<A>(at[I])...);
+    const Resolved r = internal::kernel_for(*this, keys, internal::ByAddress<Signature>::gatherer());
+    return reinterpret_cast<Kernel>(r.kernel)(CallContext{this, r.keys}, static_cast<A>(args)...);
   }
 };
 

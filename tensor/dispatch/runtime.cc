@@ -31,7 +31,7 @@ uint64_t g_next_id = 1;
 struct OpExtension {
   Table current{};
   std::unordered_map<int, std::vector<Entry>> stacks;
-  AnyKernel (*trampoline)() = nullptr;
+  AnyKernel trampoline = nullptr;
 };
 
 namespace {
@@ -77,12 +77,12 @@ const RuntimeKernel* fallback_kernel(DispatchKey key) {
 }
 AnyKernel kernel_function(const OpHeader& op, const RuntimeKernel& k) {
   if (k.typed) return k.typed;
-  if (op.ext && op.ext->trampoline) return op.ext->trampoline();
-  return op.info && op.info->adapter->trampoline ? op.info->adapter->trampoline() : nullptr;
+  if (op.ext && op.ext->trampoline) return op.ext->trampoline;
+  return op.info ? op.info->adapter->trampoline() : nullptr;
 }
 bool serves(const RuntimeKernel* k, const OpHeader& op) {
   if (!k || k->fallthrough) return false;
-  const bool boxed_calls = op.info && !op.info->adapter->trampoline;
+  const bool boxed_calls = op.info && !op.info->adapter->trampoline();
   return boxed_calls || kernel_function(op, *k);
 }
 }  // namespace internal
@@ -101,7 +101,7 @@ void call_boxed_kernel(CallContext ctx, const Value* args, size_t num_args, Valu
   entry->kernel(entry->context, *ctx.op, ctx.keys, args, num_args, rets, num_rets);
 }
 
-Registration register_kernel(const OpHeader& op, DispatchKey key, RuntimeKernel kernel, AnyKernel (*trampoline)()) {
+Registration register_kernel(const OpHeader& op, DispatchKey key, RuntimeKernel kernel, AnyKernel trampoline) {
   std::lock_guard lock(mutex());
   if (!op.ext) op.ext = new OpExtension;
   if (trampoline) op.ext->trampoline = trampoline;

@@ -34,7 +34,7 @@ class Registration {
   ~Registration();
   void release();  // undo now
  private:
-  friend Registration register_kernel(const OpHeader&, DispatchKey, RuntimeKernel, AnyKernel (*)());
+  friend Registration register_kernel(const OpHeader&, DispatchKey, RuntimeKernel, AnyKernel);
   friend Registration register_fallback(DispatchKey, RuntimeKernel);
   const OpHeader* op_ = nullptr;
   DispatchKey key_ = DispatchKey::kUndefined;
@@ -44,7 +44,7 @@ class Registration {
 // Registers a kernel of `op` for a key: any backend or layer, or an alias (Autograd, CompositeImplicitAutograd,
 // CompositeExplicitAutograd). The newest one wins; when it is removed, the one before it is back. A boxed kernel needs
 // the op's trampoline (Adapter::trampoline).
-Registration register_kernel(const OpHeader& op, DispatchKey key, RuntimeKernel kernel, AnyKernel (*trampoline)());
+Registration register_kernel(const OpHeader& op, DispatchKey key, RuntimeKernel kernel, AnyKernel trampoline);
 // For every op that has nothing at `key`. Boxed, or a fallthrough.
 Registration register_fallback(DispatchKey key, RuntimeKernel kernel);
 // True if a kernel stands there, built in or added.

@@ -262,7 +262,7 @@ RuntimeKernel boxed(Seen* seen, BoxedKernel f = &boxed_kernel) {
 TEST(Boxed, AKernelForATypedOp) {
   Seen seen;
   {
-    const Registration r = register_kernel(both, DispatchKey::kCPU, boxed(&seen), kAdapter<Sig>.trampoline);
+    const Registration r = register_kernel(both, DispatchKey::kCPU, boxed(&seen), kAdapter<Sig>.trampoline());
     EXPECT_EQ(both.call(tensor(), 7), 2);
     EXPECT_EQ(seen.calls, 1);
     EXPECT_EQ(seen.x, 7);
@@ -281,7 +281,7 @@ TEST(Boxed, AnInPlaceKernelReturnsItsArgument) {
       write, DispatchKey::kCPU,
       boxed(&seen, [](void*, const OpHeader&, DispatchKeySet, const Value* args, size_t, Value*,
                       size_t) { args[0].tensor().data<float>()[0] = static_cast<float>(args[1].number()); }),
-      kAdapter<InPlace>.trampoline);
+      kAdapter<InPlace>.trampoline());
   const Tensor t = tensor();
   EXPECT_TRUE(write.call(t, 2.5).is_same(t));
   EXPECT_EQ(t.data<float>()[0], 2.5f);
@@ -330,6 +330,14 @@ std::vector<Tensor> many(CallContext, const Tensor& t, std::optional<int64_t> n,
 }
 constinit Op<Many> all_kinds{{"test::all_kinds", "", nullptr, 0, 0}, {&many}};
 
+template <class... A>
+int64_t sum(CallContext, A... a) {
+  return (... + a);
+}
+using Long = int64_t(int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
+                     int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t);
+constinit Op<Long> many_numbers{{"test::many_numbers", "", nullptr, 0, 0}, {&sum}};
+
 TEST(Boxed, CallsOfATypedOp) {
   const IntVector list = {4, 5};
   Value args[] = {Value::none(),
@@ -344,6 +352,27 @@ TEST(Boxed, CallsOfATypedOp) {
   EXPECT_EQ(result.tensor_list().size(), 3u);
   args[3] = Value::of(2.5);
   expect_error([&] { kAdapter<Many>.call(all_kinds, nullptr, args, &result); }, "int[]");
+}
+
+TEST(Boxed, CompactCallsOfATypedOp) {
+  const IntVector list = {4, 5};
+  Value args[] = {Value::none(),
+                  Value::none(),
+                  Value::of(int64_t{3}),
+                  Value::borrow(IntList(list)),
+                  Value::borrow(std::string_view("text")),
+                  Value::of(2.5)};
+  Value result;
+  kCompactAdapter<Many>.call(all_kinds, nullptr, args, &result);
+  ASSERT_TRUE(result.is_tensor_list());
+  EXPECT_EQ(result.tensor_list().size(), 3u);
+  args[3] = Value::of(2.5);
+  expect_error([&] { kCompactAdapter<Many>.call(all_kinds, nullptr, args, &result); }, "int[]");
+  // More arguments than a call holds on the stack.
+  Value numbers[20];
+  for (int i = 0; i < 20; ++i) numbers[i] = Value::of(int64_t{i});
+  kCompactAdapter<Long>.call(many_numbers, nullptr, numbers, &result);
+  EXPECT_EQ(result.integer(), 190);
 }
 
 TEST(Boxed, CallsBelowALayer) {

@@ -27,6 +27,7 @@ NEEDS = {
     "//distributions": {"linalg", "special", "tensor"},
     "//func": {"autograd", "tensor"},
     "//jit": {"serialization", "tensor"},
+    "//export": {"serialization", "tensor"},
 }
 # Beside a folder's own target: derivatives, and operators by their names.
 PARTS = {"autograd", "registry"}

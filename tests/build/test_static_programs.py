@@ -174,3 +174,64 @@ def test_bad_input_ends_with_a_message(programs, tmp_path):
             [str(programs[command[0]]), *map(str, command[1:])], capture_output=True, text=True, cwd=ROOT
         )
         assert result.returncode == 1 and message in result.stderr, (command, result)
+
+
+RESNET = """
+import sys
+import tessera as torch
+
+class Block(torch.nn.Module):
+    def __init__(self, inside, outside, stride):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(inside, outside, 3, stride, 1, bias=False)
+        self.bn1 = torch.nn.BatchNorm2d(outside)
+        self.relu = torch.nn.ReLU(inplace=True)
+        self.conv2 = torch.nn.Conv2d(outside, outside, 3, 1, 1, bias=False)
+        self.bn2 = torch.nn.BatchNorm2d(outside)
+        self.short = torch.nn.Sequential()
+        if stride != 1 or inside != outside:
+            conv = torch.nn.Conv2d(inside, outside, 1, stride, bias=False)
+            self.short = torch.nn.Sequential(conv, torch.nn.BatchNorm2d(outside))
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        y += self.short(x)
+        return self.relu(y)
+
+def resnet18():
+    stem = [torch.nn.Conv2d(3, 64, 7, 2, 3, bias=False), torch.nn.BatchNorm2d(64), torch.nn.ReLU(inplace=True),
+            torch.nn.MaxPool2d(3, 2, 1)]
+    widths = [(64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)]
+    blocks = [b for i, o, s in widths for b in (Block(i, o, s), Block(o, o, 1))]
+    end = [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(1), torch.nn.Linear(512, 1000)]
+    return torch.nn.Sequential(*stem, *blocks, *end)
+
+torch.manual_seed(0)
+model = resnet18().eval()
+batch = torch.export.Dim("batch", min=1)
+x = torch.randn(2, 3, 224, 224)
+program = torch.export.export(model, (x,), dynamic_shapes=({0: batch},))
+torch.export.save(program, sys.argv[1])
+with torch.no_grad():
+    torch.save({"0": program.module()(x)}, sys.argv[2])
+"""
+
+
+def test_an_exported_network_runs_without_python(tmp_path, capsys):
+    import tessera
+
+    option = f"--repo_env=TESSERA_PYTHON={sys.executable}"
+    run("bazel", "build", option, "//examples/exported:run_exported")
+    folder = pathlib.Path(run("bazel", "info", option, "bazel-bin").strip())
+    program = folder / "examples" / "exported" / "run_exported"
+    size = program.stat().st_size
+    file, theirs, ours = (tmp_path / name for name in ("resnet18.pt2", "python.pt", "cpp.pt"))
+    run(sys.executable, "-c", RESNET, file, theirs, env=dict(os.environ, PYTHONSAFEPATH="1"))
+    said = run(program, file, ours)
+    with capsys.disabled():
+        print(f"\nrun_exported: {size / 2**20:.2f} MB; {said.strip()}")
+    assert size < 3.5 * 2**20
+    assert tessera.equal(tessera.load(ours)["0"], tessera.load(theirs)["0"])
+    broken = tmp_path / "broken.pt2"
+    broken.write_bytes(file.read_bytes()[:1000000])
+    assert subprocess.run([program, broken, ours], capture_output=True).returncode == 1

@@ -3,8 +3,8 @@
     python tests/programs/scripts.py CHECKOUTS --beside PYTHON_WITH_TORCH [--only NAME ...]
 
 `scripts.json` lists them: repository and commit, and of each script its name, folder, command, the lines that count
-and how many of them. CHECKOUTS holds the repositories as OWNER+NAME. All generators start at the same seed; the MNIST
-that torchvision reads is made up (`digits`), since nothing is downloaded.
+(of them the group, if the expression has one) and how many of them. CHECKOUTS holds the repositories as OWNER+NAME. All
+generators start at the same seed; the MNIST that torchvision reads is made up (`digits`), since nothing is downloaded.
 """
 
 import argparse
@@ -15,15 +15,19 @@ import re
 import struct
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\bnan\b|\binf\b")
+LIMIT = 300.0  # seconds for one script
 TOLERANCE = 1e-3  # relative
 SEEDED = (
     "import os, random, runpy, sys, numpy, torch; random.seed(1); numpy.random.seed(1); torch.manual_seed(1); "
     "sys.argv = sys.argv[1:]; sys.path.insert(0, os.getcwd()); runpy.run_path(sys.argv[0], run_name='__main__')"
 )
+WITHOUT = "import torch; torch.backends.mkldnn.enabled = False; "
 
 
 def digits(folder):
@@ -43,22 +47,31 @@ def digits(folder):
 
 
 def run(command, folder, pattern, wanted):
-    """(numbers of the lines that count, seconds, error or None); stops the script when there are enough of them."""
+    """(numbers of the lines that count, seconds, peak of memory in MiB, error or None) of a script, which is stopped
+    when there are enough such lines."""
     variables = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "MPLBACKEND": "Agg", "CUDA_VISIBLE_DEVICES": ""}
     start, found = time.time(), []
-    with subprocess.Popen(
-        command, cwd=folder, env={**os.environ, **variables}, text=True, errors="replace",
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-    ) as script:  # fmt: skip
+    with tempfile.TemporaryFile("w+", errors="replace") as errors:
+        script = subprocess.Popen(
+            command, cwd=folder, env={**os.environ, **variables}, text=True, errors="replace",
+            stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        timer = threading.Timer(LIMIT, script.kill)
+        timer.start()
         for line in script.stdout:
             line = re.sub("0x[0-9a-f]+", "", line)
-            if re.search(pattern, line):
-                found.append([float(n) for n in NUMBER.findall(line)])
+            if match := re.search(pattern, line):
+                found.append([float(n) for n in NUMBER.findall(match[1] if match.re.groups else line)])
                 if len(found) == wanted:
                     script.kill()
-                    return found, time.time() - start, None
-        errors = script.stderr.read()
-    return found, time.time() - start, errors.strip()[-300:] if script.returncode else None
+                    break
+        script.stdout.close()
+        _, status, used = os.wait4(script.pid, 0)
+        timer.cancel()
+        script.returncode = status
+        errors.seek(0)
+        failed = status and len(found) != (wanted or None)
+        return found, time.time() - start, used.ru_maxrss / 1024, errors.read().strip()[-300:] if failed else None
 
 
 def first_difference(a, b):
@@ -75,24 +88,30 @@ def main():
     parser.add_argument("checkouts", type=pathlib.Path, help="the folder of the repositories, each as OWNER+NAME")
     parser.add_argument("--beside", required=True, metavar="PYTHON", help="an interpreter that has PyTorch")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="only these scripts")
+    parser.add_argument(
+        "--itself", action="store_true", help="PyTorch beside itself without oneDNN: how far rounding alone leads"
+    )
     options = parser.parse_args()
     failed = 0
+    print("| script | lines | result | PyTorch's time, ours of it | its memory, ours of it |\n|---|---|---|---|---|")
     for repository, listed in json.loads((HERE / "scripts.json").read_text()).items():
         for name, inside, command, pattern, wanted in listed["scripts"]:
             if options.only and name not in options.only:
                 continue
             folder = options.checkouts / repository.replace("/", "+") / inside
-            for place in ("../data", "mnist", "../../data/mnist"):
+            for place in ("../data", "mnist", "../../data/mnist", "../../data"):
                 digits(folder / place)
-            runs = [
-                run([*python, "-c", SEEDED, *command.split()], folder, pattern, wanted)
-                for python in ([options.beside, "-u"], [sys.executable, "-u", "-m", "tessera"])
-            ]
-            (a, there, _), (b, here, error) = runs
+            other = [options.beside, "-u"] if options.itself else [sys.executable, "-u", "-m", "tessera"]
+            (a, there, peak, _), (b, here, ours, error) = (
+                run([*python, "-c", before + SEEDED, *command.split()], folder, pattern, wanted)
+                for python, before in (([options.beside, "-u"], ""), (other, WITHOUT if options.itself else ""))
+            )
             at = first_difference(a, b)
-            failed += at is not None or error is not None
-            state = "equal" if at is None and not error else f"differs at line {at}" if not error else error
-            print(f"{name:32s} {len(a):4d} lines  {there:6.1f} s  {here:6.1f} s  {state}", flush=True)
+            failed += at is not None or error is not None or not a
+            state = error or ("nothing printed" if not a else "equal" if at is None else f"differs at line {at}")
+            state = state.splitlines()[-1]
+            times, peaks = f"{there:.1f} s, {here / there:.2f}", f"{peak:.0f} MiB, {ours / peak:.2f}"
+            print(f"| {name} | {len(a)} | {state} | {times} | {peaks} |", flush=True)
     sys.exit(failed > 0)
 
 

@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -253,64 +252,6 @@ std::set<std::string> method_names(const std::vector<Family>& families) {
   return names;
 }
 
-// The wheel carries these headers, and half of their text are a dozen words: those stand in them as macros.
-constexpr std::pair<const char*, const char*> kWords[] = {
-    {"Zp",
-     "std::optional<ScalarType> dtype, std::optional<Layout> layout, std::optional<Device> device, "
-     "std::optional<bool> pin_memory"},
-    {"Zq", "fe::dtype(options), fe::layout(options), fe::device(options), fe::pin_memory(options)"},
-    {"Zn", "fe::in(dtype), fe::in(layout), device, pin_memory"},
-    {"Zm", "TensorOptions options = {}"},
-    {"Zs", "const Tensor& self"},
-    {"Zt", "const Tensor&"},
-    {"Zc", "const Scalar&"},
-    {"Zu", "std::tuple"},
-    {"Zo", "std::optional"},
-    {"Zd", "IntArrayRef"},
-    {"Zf", "inline Tensor&"},
-    {"Zi", "inline Tensor"},
-    {"Zr", "{ return op::"},
-    {"Zw", "return const_cast<Tensor&>(*this)"},
-    {"Zk", "{ op::"},
-    {"Za", "; return self; }"},
-    {"Zb", "; return out; }"},
-    {"Zv", "Tensor& self"},
-    {"Zy", "Tensor& out"},
-    {"Ze", "std::nullopt"},
-    {"Zl", "TensorList"},
-    {"Zg", "std::vector<Tensor>"},
-    {"Zh", "std::string_view"},
-    {"Zj", ".call(self"},
-    {"Zz", "int64_t"},
-};
-// `text` with `name` wherever `word` stands as a whole.
-std::string with_name(absl::string_view text, absl::string_view word, absl::string_view name) {
-  const auto in_name = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_'; };
-  std::string result;
-  for (size_t at = 0, from = 0;; at += word.size()) {
-    at = text.find(word, at);
-    if (at == absl::string_view::npos) return absl::StrCat(result, text.substr(from));
-    const size_t after = at + word.size();
-    const bool begins = at == 0 || !in_name(text[at - 1]) || !in_name(word.front());
-    const bool ends = after == text.size() || !in_name(text[after]) || !in_name(word.back());
-    if (!begins || !ends) continue;
-    // The macro's name and a name before or after it must stay two.
-    absl::StrAppend(&result, text.substr(from, at - from), at > 0 && in_name(text[at - 1]) ? " " : "", name,
-                    after < text.size() && in_name(text[after]) ? " " : "");
-    from = after;
-  }
-}
-
-std::string with_short_words(const std::string& head, std::string body) {
-  std::string begin, end;
-  for (const auto& [name, word] : kWords) {
-    body = with_name(body, word, name);
-    absl::StrAppend(&begin, "#define ", name, " ", word, "\n");
-    absl::StrAppend(&end, "#undef ", name, "\n");
-  }
-  return absl::StrCat(head, begin, body, end);
-}
-
 }  // namespace
 
 std::string generate_frontend_objects(const std::vector<Family>& families) {
@@ -335,7 +276,7 @@ std::string generate_frontend_methods(const std::vector<Family>& families) {
             (is_method(f) || (f.schema.find_argument("self") >= 0 && f.schema.arguments[0].type.is(TypeKind::kTensor) &&
                               e->op.python_module().empty() && names.count(documented_name(f)))))
           text += Writer(f).method(documented_name(f));
-  return with_short_words(file_comment("all tables") + "// The operators among the methods of at::Tensor.\n", text);
+  return file_comment("all tables") + "// The operators among the methods of at::Tensor.\n" + text;
 }
 
 std::string generate_frontend_functions(const std::vector<Family>& families) {
@@ -357,7 +298,7 @@ std::string generate_frontend_functions(const std::vector<Family>& families) {
   absl::StrAppend(&text, "}  // namespace at\n");
   for (const auto& [module, functions] : modules)
     absl::StrAppend(&text, "namespace torch::", module, " {\n", functions, "}  // namespace torch::", module, "\n");
-  return with_short_words(file_comment("all tables") + "// The operators as functions.\n#pragma once\n\n", text);
+  return file_comment("all tables") + "// The operators as functions.\n#pragma once\n\n" + text;
 }
 
 }  // namespace tessera::opgen

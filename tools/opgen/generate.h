@@ -25,6 +25,10 @@ void generate_autograd(const Library& library, Files* files);  // <family>_autog
 void generate_forward(const Library& library, Files* files);   // <family>_forward_N.cc
 void generate_registry(const Library& library, Files* files);  // <family>_registry_N.cc, <library>_registry.{h,cc}
 std::string generate_methods(const std::vector<Family>& families);  // tensor_methods.inc
+// The registry of some operators alone, by their names ("aten::add.Tensor"): a definition of
+// exported::linked_operators(). Names that no table has are errors.
+std::string generate_operators(const std::vector<Family>& families, const std::vector<std::string>& names,
+                               Diagnostics* diagnostics);
 // Functions without the prefix of their module, in a namespace of its name: linalg::solve for linalg_solve;
 // signal::windows::hann for windows_hann of signal.windows.
 std::string generate_names(const std::vector<Family>& families, const std::string& module);

@@ -6,6 +6,7 @@
 //   opgen --names=FILE --module=NAME TABLE...    linalg::solve for linalg_solve, of all tables' operators of a module
 //   opgen --autocast=FILE TABLE...               what autocast does with the operators of all tables
 //   opgen --frontend=STEM TABLE...               the documented C++ names: STEM_objects.h, STEM_methods.inc, STEM.h
+//   opgen --operators=FILE --select=NAMES TABLE...  the registry of the operators that the file NAMES lists, one a line
 //   opgen --stubs=FILE --reference=FILE TABLE... one stub file and one page for all tables
 //   opgen --check TABLE...                       only checks
 //
@@ -27,7 +28,8 @@ namespace tessera::opgen {
 namespace {
 
 struct Options {
-  std::string library, package, header, out, methods, names, module, autocast, frontend, stubs, reference, strip;
+  std::string library, package, header, out, methods, names, module, autocast, frontend, operators, select, stubs,
+      reference, strip;
   int shards = 1, autograd_shards = 1;
   bool check = false;
   std::vector<std::string> tables;
@@ -37,7 +39,7 @@ struct Options {
   std::fprintf(stderr,
                "opgen: %s\nusage: opgen --library=NAME --package=PKG [--shards=N] [--autograd_shards=N] --out=DIR "
                "TABLE... | --methods=FILE TABLE... | --names=FILE --module=NAME TABLE... | --autocast=FILE TABLE... | "
-               "--frontend=STEM TABLE... | "
+               "--frontend=STEM TABLE... | --operators=FILE --select=NAMES TABLE... | "
                "--stubs=FILE --reference=FILE TABLE... | --check TABLE...\n",
                problem.c_str());
   std::exit(2);
@@ -60,8 +62,9 @@ Options parse_options(int argc, char** argv) {
     std::string number;
     if (text("library", &o.library) || text("package", &o.package) || text("header", &o.header) ||
         text("out", &o.out) || text("methods", &o.methods) || text("names", &o.names) || text("module", &o.module) ||
-        text("autocast", &o.autocast) || text("frontend", &o.frontend) || text("stubs", &o.stubs) ||
-        text("reference", &o.reference) || text("strip", &o.strip))
+        text("autocast", &o.autocast) || text("frontend", &o.frontend) || text("operators", &o.operators) ||
+        text("select", &o.select) || text("stubs", &o.stubs) || text("reference", &o.reference) ||
+        text("strip", &o.strip))
       continue;
     if (text("shards", &number)
             ? absl::SimpleAtoi(number, &o.shards) && o.shards > 0
@@ -75,6 +78,7 @@ Options parse_options(int argc, char** argv) {
   }
   if (o.tables.empty()) usage("no tables");
   if (!o.names.empty() && o.module.empty()) usage("--names needs --module");
+  if (o.operators.empty() != o.select.empty()) usage("--operators and --select go together");
   return o;
 }
 
@@ -105,15 +109,24 @@ std::vector<Family> read_all(const Options& o, Diagnostics* diagnostics) {
   return families;
 }
 
+int show(const Diagnostics& diagnostics) {
+  for (const std::string& m : diagnostics.messages()) std::fprintf(stderr, "%s\n", m.c_str());
+  return diagnostics.ok() ? 0 : 1;
+}
+
+std::vector<std::string> lines_of(const std::string& path) {
+  std::ifstream f(path, std::ios::binary);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(f, line);)
+    if (!line.empty()) lines.push_back(line);
+  return lines;
+}
+
 int run(int argc, char** argv) {
   const Options o = parse_options(argc, argv);
   Diagnostics diagnostics;
   std::vector<Family> families = read_all(o, &diagnostics);
-  if (!diagnostics.ok()) {
-    for (const std::string& m : diagnostics.messages()) std::fprintf(stderr, "%s\n", m.c_str());
-    return 1;
-  }
-  if (o.check) return 0;
+  if (o.check || !diagnostics.ok()) return show(diagnostics);
   if (!o.methods.empty()) write(o.methods, generate_methods(families));
   if (!o.names.empty()) write(o.names, generate_names(families, o.module));
   if (!o.autocast.empty()) write(o.autocast, generate_autocast(families));
@@ -121,6 +134,11 @@ int run(int argc, char** argv) {
     write(o.frontend + "_objects.h", generate_frontend_objects(families));
     write(o.frontend + "_methods.inc", generate_frontend_methods(families));
     write(o.frontend + ".h", generate_frontend_functions(families));
+  }
+  if (!o.operators.empty()) {
+    const std::string text = generate_operators(families, lines_of(o.select), &diagnostics);
+    if (!diagnostics.ok()) return show(diagnostics);
+    write(o.operators, text);
   }
   if (!o.stubs.empty()) write(o.stubs, generate_stubs(families));
   if (!o.reference.empty()) write(o.reference, generate_reference(families));

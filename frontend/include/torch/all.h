@@ -22,6 +22,6 @@
 #if __has_include("torch/serialize.h")
 #include "torch/serialize.h"
 #endif
-#if __has_include("torch/library.h")
-#include "torch/library.h"
+#if __has_include("ATen/core/op_registration/op_registration.h")
+#include "ATen/core/op_registration/op_registration.h"
 #endif

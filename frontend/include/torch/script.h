@@ -1,6 +1,7 @@
 // Programs of TorchScript archives: torch::jit::load, torch::jit::Module.
 #pragma once
 
+#include <ATen/core/op_registration/op_registration.h>
 #include <torch/serialize.h>
 #include <torch/torch.h>
 

@@ -21,6 +21,7 @@
 #include "python/bindings/calls.h"
 #include "python/bindings/types.h"
 #include "tensor/core/device_hooks.h"
+#include "tensor/core/rare/storage_watch.h"
 
 namespace tessera::python {
 
@@ -343,6 +344,25 @@ PyObject* get_device(PyObject* self, void*) {
 }
 PyObject* get_cdata(PyObject* self, void*) { return PyLong_FromVoidPtr(as(self)->impl); }
 PyObject* get_is_cuda(PyObject* self, void*) { return to_python(impl_of(self).device().is_cuda()); }
+// Weak references, as addresses of watches: _weak_ref() -> int holds one until _free_weak_ref(int).
+PyObject* py_weak_ref(PyObject* self, PyObject*) {
+  return guarded([&] { return PyLong_FromVoidPtr(watch_storage(impl_of(self)).leak()); });
+}
+StorageWatch* watch_of(PyObject* number) {
+  auto* const watch = static_cast<StorageWatch*>(PyLong_AsVoidPtr(number));
+  if (!watch && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "0 is no weak reference of a storage");
+  return watch;
+}
+PyObject* py_free_weak_ref(PyObject*, PyObject* number) {
+  StorageWatch* const watch = watch_of(number);
+  if (!watch) return nullptr;
+  watch->release();
+  return none();
+}
+PyObject* py_expired(PyObject*, PyObject* number) {
+  const StorageWatch* const watch = watch_of(number);
+  return watch ? to_python(watch->ended.load(std::memory_order_acquire)) : nullptr;
+}
 PyGetSetDef g_getset[] = {
     {"device", get_device, nullptr, nullptr, nullptr},
     {"_cdata", get_cdata, nullptr,
@@ -565,6 +585,10 @@ PyMethodDef g_methods[] = {
      "A storage of so many uninitialised bytes in an anonymous file; None where there is none to be had."},
     {"_give_file", py_give_file, METH_NOARGS,
      "(descriptor, number) of the file that the storage was made in, once; the caller closes it. None if it has none."},
+    {"_weak_ref", py_weak_ref, METH_NOARGS,
+     "A weak reference, as a number: the same for all of a storage while one is held."},
+    {"_free_weak_ref", py_free_weak_ref, METH_O | METH_STATIC, "Gives one up that _weak_ref gave."},
+    {"_expired", py_expired, METH_O | METH_STATIC, "Whether the storage of a weak reference has ended."},
     {"_is_kept", py_is_kept, METH_O | METH_STATIC,
      "Whether the memory whose file was given away under this number is still there."},
     {"_over_file", py_over_file, METH_VARARGS | METH_CLASS,

@@ -8,6 +8,7 @@
 #include "python/bindings/args.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/errors.h"
+#include "python/bindings/jit/methods.h"
 #include "python/bindings/operators.h"
 #include "python/bindings/tensor_type.h"
 
@@ -338,68 +339,6 @@ PyObject* call_function(PyObject* self, PyObject* const* args, size_t nargsf, Py
   });
 }
 
-// Types.
-PyObject* type_str(PyObject* self) {
-  return jit_guarded([&] { return string(boxed<TypePtr>(self)->str()); });
-}
-PyObject* type_annotation(PyObject* self, void*) {
-  return jit_guarded([&] { return string(boxed<TypePtr>(self)->annotation()); });
-}
-PyObject* type_kind(PyObject* self, PyObject*) {
-  return jit_guarded([&] {
-    static constexpr const char* names[] = {
-        "TensorType",   "IntType",       "FloatType",     "ComplexType", "NumberType",    "BoolType",  "StringType",
-        "NoneType",     "DeviceObjType", "GeneratorType", "StorageType", "StreamObjType", "AnyType",   "VarType",
-        "PyObjectType", "ListType",      "DictType",      "TupleType",   "OptionalType",  "UnionType", "FutureType",
-        "RRefType",     "AwaitType",     "FunctionType",  "ClassType",   "InterfaceType", "EnumType"};
-    return string(names[static_cast<size_t>(boxed<TypePtr>(self)->kind)]);
-  });
-}
-PyObject* type_elements(PyObject* self, PyObject*) {
-  return jit_guarded([&] {
-    Ref list = Ref::steal(check(PyList_New(0)));
-    for (TypePtr t : boxed<TypePtr>(self)->elems) check(PyList_Append(list.get(), Ref::steal(wrap_type(t)).get()));
-    return list.release();
-  });
-}
-PyObject* type_name(PyObject* self, void*) {
-  return jit_guarded([&] { return string(boxed<TypePtr>(self)->name); });
-}
-PyObject* type_fields(PyObject* self, void*) {
-  return jit_guarded([&] {
-    Ref list = Ref::steal(check(PyList_New(0)));
-    for (const std::string& f : boxed<TypePtr>(self)->fields)
-      check(PyList_Append(list.get(), to_python_string(f).get()));
-    return list.release();
-  });
-}
-PyObject* type_class(PyObject* self, void*) {
-  return jit_guarded([&]() -> PyObject* {
-    TypePtr t = boxed<TypePtr>(self);
-    return t->def ? wrap_class(t->def) : none();
-  });
-}
-PyObject* type_compare(PyObject* a, PyObject* b, int op) {
-  if (!is_jit_type(b) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
-  return to_python(same(boxed<TypePtr>(a), boxed<TypePtr>(b)) == (op == Py_EQ));
-}
-Py_hash_t type_hash(PyObject* self) {
-  return static_cast<Py_hash_t>(std::hash<std::string>()(boxed<TypePtr>(self)->annotation()) >> 1);
-}
-PyObject* type_is_subtype(PyObject* self, PyObject* other) {
-  return jit_guarded(
-      [&] { return to_python(is_jit_type(other) && is_subtype(boxed<TypePtr>(self), boxed<TypePtr>(other))); });
-}
-PyGetSetDef g_type_getters[] = {{"annotation_str", type_annotation, nullptr, nullptr, nullptr},
-                                {"name", type_name, nullptr, nullptr, nullptr},
-                                {"fields", type_fields, nullptr, nullptr, nullptr},
-                                {"class_", type_class, nullptr, nullptr, nullptr},
-                                {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyMethodDef g_type_methods[] = {{"kind", type_kind, METH_NOARGS, nullptr},
-                                {"containedTypes", type_elements, METH_NOARGS, nullptr},
-                                {"isSubtypeOf", type_is_subtype, METH_O, nullptr},
-                                {nullptr, nullptr, 0, nullptr}};
-
 // Classes.
 using D = jit::ClassDef*;
 jit::ClassDef& def(PyObject* o) { return *boxed<D>(o); }
@@ -609,35 +548,6 @@ PyObject* py_new_class(PyObject*, PyObject* args) {
     return wrap_class(d);
   });
 }
-PyObject* py_make_type(PyObject*, PyObject* args) {
-  return jit_guarded([&]() -> PyObject* {
-    const char* kind;
-    PyObject* elements;
-    if (!PyArg_ParseTuple(args, "sO!", &kind, &PyTuple_Type, &elements)) throw ErrorAlreadySet();
-    std::vector<TypePtr> e;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(elements); ++i) {
-      if (!is_jit_type(PyTuple_GET_ITEM(elements, i))) throw TypeError("expected a type");
-      e.push_back(boxed<TypePtr>(PyTuple_GET_ITEM(elements, i)));
-    }
-    static constexpr std::pair<const char*, K> simple[] = {{"Tensor", K::kTensor},   {"int", K::kInt},
-                                                           {"float", K::kFloat},     {"complex", K::kComplex},
-                                                           {"number", K::kNumber},   {"bool", K::kBool},
-                                                           {"str", K::kStr},         {"None", K::kNone},
-                                                           {"Device", K::kDevice},   {"Generator", K::kGenerator},
-                                                           {"Any", K::kAny},         {"Stream", K::kStream},
-                                                           {"PyObject", K::kPython}, {"Storage", K::kStorage}};
-    for (const auto& [name, k] : simple)
-      if (std::string_view(kind) == name) return wrap_type(jit::simple_type(k));
-    static constexpr std::pair<const char*, K> nested[] = {{"List", K::kList},   {"Dict", K::kDict},
-                                                           {"Tuple", K::kTuple}, {"Future", K::kFuture},
-                                                           {"RRef", K::kRRef},   {"Await", K::kAwait}};
-    for (const auto& [name, k] : nested)
-      if (std::string_view(kind) == name) return wrap_type(jit::make_type(k, std::move(e)));
-    if (std::string_view(kind) == "Optional") return wrap_type(jit::optional_of(e.at(0)));
-    if (std::string_view(kind) == "Union") return wrap_type(jit::union_of(std::move(e)));
-    throw ValueError(str_cat("there is no type ", kind));
-  });
-}
 PyObject* py_named_tuple(PyObject*, PyObject* args) {
   return jit_guarded([&] {
     const char* name;
@@ -675,6 +585,34 @@ PyObject* py_parse_type(PyObject*, PyObject* args) {
     jit::Source& source = script_unit().add_source(text, "<annotation>", 1);
     PyResolver r(resolve, Py_None);
     return wrap_type(jit::type_of_annotation(*jit::parse_expression(source), &r, script_unit()));
+  });
+}
+PyObject* py_parse_ir(PyObject*, PyObject* text) {
+  return jit_guarded([&] { return wrap_graph(jit::parse_ir(text_of(text))); });
+}
+PyObject* py_function_of_graph(PyObject*, PyObject* args) {
+  return jit_guarded([&] {
+    const char* name;
+    PyObject* g;
+    if (!PyArg_ParseTuple(args, "sO!", &name, &JitGraphType, &g)) throw ErrorAlreadySet();
+    CompileLock lock;
+    const GraphPtr& graph = graph_arg(g);
+    TESSERA_CHECK(graph->top->returns.size() == 1, "a function returns one value, the graph has ",
+                  graph->top->returns.size(), "; makeMultiOutputIntoTuple() makes it one");
+    auto f = std::make_unique<Function>();
+    f->qualified = script_unit().unique_name(name);
+    f->name = f->qualified.substr(f->qualified.rfind('.') + 1);
+    f->unit = &script_unit();
+    f->set_graph(copy_graph(*graph));
+    return wrap_function(script_unit().add_function(std::move(f)));
+  });
+}
+PyObject* py_unify(PyObject*, PyObject* args) {
+  return jit_guarded([&]() -> PyObject* {
+    PyObject *a, *b;
+    if (!PyArg_ParseTuple(args, "O!O!", &JitTypeType, &a, &JitTypeType, &b)) throw ErrorAlreadySet();
+    TypePtr t = jit::unify(boxed<TypePtr>(a), boxed<TypePtr>(b));
+    return t ? wrap_type(t) : none();
   });
 }
 PyObject* py_op_name(PyObject*, PyObject* o) {
@@ -777,9 +715,6 @@ PyTypeObject make_type(const char* name, size_t size, destructor d, PyGetSetDef*
 
 PyTypeObject JitFunctionType =
     make_type("tessera._C._jit.Function", sizeof(Boxed<F>), dealloc<F>, g_function_getters, g_function_methods);
-PyTypeObject JitTypeType = make_type(
-    "tessera._C._jit.Type", sizeof(Boxed<TypePtr>), [](PyObject* o) { Py_TYPE(o)->tp_free(o); }, g_type_getters,
-    g_type_methods);
 PyTypeObject JitClassType = make_type(
     "tessera._C._jit.Class", sizeof(Boxed<D>), [](PyObject* o) { Py_TYPE(o)->tp_free(o); }, g_class_getters,
     g_class_methods);
@@ -795,14 +730,17 @@ PyObject* wrap_function(Function* f, Value self) {
   me.call = call_function;
   return o;
 }
-PyObject* wrap_type(TypePtr t) { return box_new<TypePtr>(JitTypeType, t); }
 PyObject* wrap_class(jit::ClassDef* d) { return box_new<D>(JitClassType, d); }
 PyObject* wrap_object(const Value& v) { return box_new<Value>(JitObjectType, v); }
 
 std::vector<PyMethodDef> jit_functions() {
   return {{"define", py_define, METH_VARARGS, "Declares a function of a source; it is compiled when it is needed."},
           {"new_class", py_new_class, METH_VARARGS, "A class, module, interface or enum without members."},
-          {"make_type", py_make_type, METH_VARARGS, "A type by its name and the types in it."},
+          {"make_type", jit_make_type, METH_VARARGS, "A type by its name and the types in it."},
+          {"type_of_tensor", jit_type_of_tensor, METH_O, "The type of a tensor, with its dtype, sizes and device."},
+          {"parse_ir", py_parse_ir, METH_O, "The graph that a text describes."},
+          {"function_of_graph", py_function_of_graph, METH_VARARGS, "A function that runs a copy of a graph."},
+          {"unify", py_unify, METH_VARARGS, "One type for two, or None."},
           {"named_tuple", py_named_tuple, METH_VARARGS, "The type of a named tuple."},
           {"parse_type", py_parse_type, METH_VARARGS, "The type that a text says."},
           {"op_name", py_op_name, METH_O, "The name of the operator that a callable is, or None."},
@@ -828,11 +766,10 @@ void init_jit(PyObject* module) {
   JitFunctionType.tp_call = PyVectorcall_Call;
   JitFunctionType.tp_vectorcall_offset = offsetof(Boxed<F>, value) + offsetof(F, call);
   JitFunctionType.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
-  JitTypeType.tp_str = JitTypeType.tp_repr = type_str;
-  JitTypeType.tp_richcompare = type_compare;
-  JitTypeType.tp_hash = type_hash;
-  for (PyTypeObject* t :
-       {&JitFunctionType, &JitTypeType, &JitClassType, &JitObjectType, &JitGraphType, &JitNodeType, &JitValueType}) {
+  init_jit_types();
+  init_jit_graph_types();
+  for (PyTypeObject* t : {&JitFunctionType, &JitTypeType, &JitClassType, &JitObjectType, &JitGraphType, &JitNodeType,
+                          &JitValueType, &JitBlockType}) {
     check(PyType_Ready(t));
     const char* name = std::strrchr(t->tp_name, '.') + 1;
     check(PyModule_AddObjectRef(module, name, reinterpret_cast<PyObject*>(t)));

@@ -114,8 +114,9 @@ void set_constant(const Tensor& t, Tensor value) {
 
 struct Plan {
   int device_arg = -1, pin_arg = -1;
-  bool mixes_devices = false;  // the result is where the first tensor is: copies, indices
-  bool in_python = false;      // results depend on values, or a kernel written in Python tells them
+  bool mixes_devices = false;    // the result is where the first tensor is: copies, indices
+  bool in_python = false;        // results depend on values, or a kernel written in Python tells them
+  bool sized_by_values = false;  // a composite operator that asks for values to know the size of its result
   bool random = false;
   bool masks = false;  // indices that are masks make the size of the result depend on values
 };
@@ -150,6 +151,8 @@ Plan make_plan(const OpHeader& op) {
                 tags.find("dynamic_output_shape") != std::string_view::npos ||
                 tags.find("data_dependent_output") != std::string_view::npos ||
                 op.info->source() == std::string_view("torch.library");
+  p.sized_by_values =
+      name == "aten::bincount" || (name == "aten::repeat_interleave" && std::string_view(op.overload) != "self_int");
   return p;
 }
 const Plan& plan_of(const OpHeader& op) {
@@ -587,7 +590,7 @@ bool symbolic_composite(PyObject* top, const OpHeader& op, const Value* args, si
     const FakeInfo* info = t.keys().has(DispatchKey::kPython) ? info_of(*t.impl()) : nullptr;
     if (!info) return;
     if (!mode) mode = reinterpret_cast<PyObject*>(info->mode());
-    symbolic = symbolic || t.impl()->extra()->symbolic_shape;
+    symbolic = symbolic || t.impl()->extra()->symbolic_shape || plan_of(op).sized_by_values;
   });
   if (symbolic && !mode) mode = innermost_dispatch_mode(is_mode);
   if (!symbolic || !mode || !as_mode(mode)->native) return false;

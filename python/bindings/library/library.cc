@@ -187,7 +187,7 @@ PyObject* py_register_kernel(PyObject*, PyObject* args) {
       throw ErrorAlreadySet();
     const OpInfo& info = require_op(name);
     return wrap_registration(register_kernel(*info.op, parse_key(key), python_kernel(function, with_keyset, false),
-                                             info.adapter->trampoline));
+                                             info.adapter->trampoline()));
   });
 }
 PyObject* py_register_fallback(PyObject*, PyObject* args) {

@@ -4,8 +4,9 @@ import math
 
 import tessera
 from tessera._decomp._registry import promoted, rule, widened
+from tessera._ops import ops
 
-aten = tessera.ops.aten
+aten = ops.aten
 where, exp = tessera.where, tessera.exp
 
 

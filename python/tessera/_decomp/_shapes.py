@@ -2,8 +2,9 @@
 
 import tessera
 from tessera._decomp._registry import rule
+from tessera._ops import ops
 
-aten = tessera.ops.aten
+aten = ops.aten
 
 
 def axis(dim, rank):

@@ -1,5 +1,6 @@
 """Calls of captured values: operators go into the graph, the program's functions are looked into."""
 
+import functools
 import inspect
 import operator
 import types
@@ -78,9 +79,27 @@ def _call_object(tracer, function, args, kwargs):
         return construct(tracer, function, args, kwargs)
     if isinstance(value, types.FunctionType):
         return _call_function(tracer, function, args, kwargs)
+    if isinstance(value, functools._lru_cache_wrapper):
+        return _call_cached(tracer, function, args, kwargs)
     if isinstance(value, BY_IDENTITY):
         return _call_builtin(tracer, value, args, kwargs)
     return call(tracer, _objects.attribute(tracer, function, "__call__"), args, kwargs)
+
+
+def _call_cached(tracer, function, args, kwargs):
+    """A call of a function with a cache: what is cached for constants, or what the function in it does."""
+    inner, source = function.value.__wrapped__, function.source and function.source.attr("__wrapped__")
+    try:
+        constants = [_objects.constant(a, "") for a in args], {k: _objects.constant(v, "") for k, v in kwargs.items()}
+    except Unsupported:
+        constants = None
+    if constants:
+        found = function.value(*constants[0], **constants[1])
+        if isinstance(found, CONSTANTS):
+            return Const(found)
+        if not isinstance(found, (list, dict, set, tuple, tessera.Tensor)):
+            return tracer.trusted(found)
+    return call(tracer, tracer.wrap(inner, source) if source else tracer.trusted(inner), args, kwargs)
 
 
 def _name(value):
@@ -238,7 +257,9 @@ def _call_builtin(tracer, value, args, kwargs):
     name = getattr(value, "__name__", "")
     if owner is tessera._C and name in _MAKERS:
         return _operator(tracer, value, name, args, kwargs)
-    if module.startswith("tessera") and isinstance(value, (types.BuiltinFunctionType, type(tessera.relu))):
+    if module.partition(".")[0] in ("tessera", "torch") and isinstance(
+        value, (types.BuiltinFunctionType, type(tessera.relu))
+    ):
         if owner is None:
             return _operator(tracer, value, name, args, kwargs)
         if name.startswith(_ASKS):
@@ -250,6 +271,8 @@ def _call_builtin(tracer, value, args, kwargs):
         raise Unsupported(f"a call of torch.{name}")
     if isinstance(value, _METHODS) and args:
         return _builtins.method(tracer, args[0], name, args[1:], kwargs, unbound=value)
+    if isinstance(owner, (frozenset, str, bytes, int, float, complex)):  # keyword.iskeyword
+        return _builtins.fold(value, args, kwargs)
     if isinstance(value, types.MethodWrapperType):
         raise Unsupported(f"a call of {name} of a {type(owner).__name__}")
     if getattr(operator, name, None) is value:

@@ -1,5 +1,7 @@
 """A whole function as one graph."""
 
+import os
+
 import tessera
 from tessera.fx import Graph, GraphModule
 from tessera.fx._code import _PyTreeCodeGen, _PyTreeInfo
@@ -9,7 +11,11 @@ from tessera.utils import _pytree as pytree
 from . import _points, eval_frame, exc
 from .backends.debugging import eager
 
-__all__ = ["ExportResult", "export"]
+__all__ = ["ExportResult", "check", "export"]
+
+_PACKAGE = os.path.dirname(tessera.__file__) + os.sep
+# Kinds of Unsupported that say what a program does, and not what the capture has yet to learn.
+_OF_PROGRAMS = ("branch", "builtin", "disabled")
 
 
 class ExportResult:
@@ -66,17 +72,57 @@ class _Whole(_points.Point):
         return entry
 
 
-def _whole(f, args, kwargs, aten_graph, decompositions):
-    """(GraphModule, guards) of a call."""
-    f = f._orig_mod if isinstance(f, eval_frame.OptimizedModule) else eval_frame.innermost_fn(f)
+class _Check(_points.Point):
+    """A point whose captures are thrown away."""
+
+    def _write(self, *captured):
+        _, frame, _ = captured
+        if not frame.returned:
+            raise exc.Unsupported("a graph break", case_name="export")
+
+
+def check(module, args, kwargs):
+    """Captures a module's call and keeps nothing of it.
+
+    Raises: UserError for a branch on the numbers of a tensor, Unsupported for what a graph can't hold, with the lines
+        of the program. What the capture can't follow for reasons of its own is no error of the program.
+    """
+    try:
+        _capture(_Check, module, args, kwargs)
+    except exc.InternalTorchDynamoError:
+        return
+    except exc.Unsupported as error:
+        if isinstance(error, exc.UserError):
+            raise
+        inside = not error.real_stack or error.real_stack[-1].filename.startswith((_PACKAGE, "<frozen"))
+        if inside or error.case_name not in _OF_PROGRAMS:
+            return
+        if error.case_name != "branch":
+            raise
+        raise exc.UserError(
+            exc.UserErrorType.DYNAMIC_CONTROL_FLOW,
+            "Dynamic control flow is not supported at the moment. Please use torch.cond to explicitly capture the "
+            f"control flow: {error.msg}",
+            case_name="cond_operands",
+        ) from None
+
+
+def _capture(kind, f, args, kwargs):
+    """(point of that class, Entry) of a call."""
     target = f._call_impl if isinstance(f, tessera.nn.Module) else f
     found = eval_frame._target(target)
     if found is None:
         raise exc.Unsupported(f"{f!r} is not written in Python")
     function, front = found
     settings = _points.Settings(eager, fullgraph=True)
-    point = _Whole(settings, function.__code__, function.__globals__, 0, (), None, (), ())
-    entry = point.capture(_points.flat(function, (*front, *args), kwargs))
+    point = kind(settings, function.__code__, function.__globals__, 0, (), None, (), ())
+    return point, point.capture(_points.flat(function, (*front, *args), kwargs))
+
+
+def _whole(f, args, kwargs, aten_graph, decompositions):
+    """(GraphModule, guards) of a call."""
+    f = f._orig_mod if isinstance(f, eval_frame.OptimizedModule) else eval_frame.innermost_fn(f)
+    point, entry = _capture(_Whole, f, args, kwargs)
     module = _called_like(f, point, args, kwargs)
     if aten_graph:
         leaves, spec = pytree.tree_flatten((args, kwargs))

@@ -105,9 +105,17 @@ def trace_bodies(name, mode, functions, operands):
 
 
 def samples(mode, *values):
-    """Tensors like those, which nobody else has: what a body is traced on that will get others than those."""
+    """Tensors like those, which nobody else has: what a body is traced on that will get others than those. Where a
+    mode computes with real tensors and writes nothing (an export), they are fake.
+    """
     with without(mode), tessera.no_grad():
-        return [v.detach().clone() if isinstance(v, tessera.Tensor) else v for v in values]
+        found = [v.detach().clone() if isinstance(v, tessera.Tensor) else v for v in values]
+        make = getattr(mode, "from_tensor", None)
+        for i, v in enumerate(found):
+            if make is not None and isinstance(v, tessera.Tensor):
+                found[i] = make(v)
+                _C._set_fake_constant(found[i], None)  # the next call gets another number
+        return found
 
 
 def emit(op, mode, names, modules, arguments, compute):

@@ -76,15 +76,34 @@ class _Quantizer(typing.NamedTuple):
 
     def numbers(self, integers):
         """The numbers, float32, of integers."""
+        if self._served(integers):
+            return _C._dequantize_affine(integers, *self._lists())
         scale, zero_point = self.spread(integers.dim())
         return (integers.to(tessera.float32) - zero_point) * scale
 
     def integers(self, numbers, dtype):
         """The nearest integers that a quantized dtype has."""
+        if self._served(numbers) and numbers.dtype == tessera.float32:
+            return _C._quantize_affine(numbers.detach(), *self._lists(), *_range_of(dtype), _INTEGERS[dtype])
         scale, zero_point = self.spread(numbers.dim())
+        if self.floats():
+            return (numbers.detach() * (1.0 / scale) + zero_point).round().clamp(*_range_of(dtype)).to(_INTEGERS[dtype])
         inverse = 1.0 / scale if self.axis is not None else _single(1.0 / _single(scale))
         levels = (numbers.detach() * inverse).round().to(tessera.float64) + zero_point
         return levels.clamp(*_range_of(dtype)).to(_INTEGERS[dtype])
+
+    def _served(self, tensor):
+        """Whether the CPU's kernels do it: plain tensors there, with zero points that are integers."""
+        return tensor.is_cpu and type(tensor) is tessera.Tensor and not self.floats()
+
+    def _lists(self):
+        if self.axis is None:
+            return [self.scale], [self.zero_point], -1
+        return self.scale.tolist(), self.zero_point.tolist(), self.axis
+
+    def floats(self):
+        """Whether zero points are floats, which need not stand at an integer."""
+        return self.axis is not None and self.zero_point.dtype == tessera.float32
 
     def same(self, other):
         """Whether both give the same numbers."""
@@ -164,6 +183,8 @@ class QuantizedTensor(tessera.Tensor):
 
     def qscheme(self):
         """How the integers stand for numbers."""
+        if self._quantizer.floats():
+            return per_channel_affine_float_qparams
         return per_tensor_affine if self._quantizer.axis is None else per_channel_affine
 
     def _of_scheme(self, name, channels):
@@ -485,6 +506,9 @@ def quantize_per_channel(input, scales, zero_points, axis, dtype):
     if scales.shape != (count,) or zero_points.shape != (count,):
         raise RuntimeError(f"quantize_per_channel: expected {count} scales and zero points, as dim {axis} has, but "
                            f"got shapes {tuple(scales.shape)} and {tuple(zero_points.shape)}")  # fmt: skip
+    if zero_points.is_floating_point():
+        quantizer = _Quantizer(scales.detach().to(tessera.float32), zero_points.detach().to(tessera.float32), axis)
+        return _wrapped(quantizer.integers(input, dtype), dtype, quantizer)
     for extreme in (zero_points.min(), zero_points.max()) if count else ():
         _checked_zero_point("quantize_per_channel", int(extreme), dtype)
     quantizer = _Quantizer(scales.detach().to(tessera.float64), zero_points.to(tessera.int64), axis)
@@ -584,7 +608,11 @@ def quantized_batch_norm(input, weight, bias, mean, var, eps, output_scale, outp
 # ---- quantization in effect, for training ----
 
 
-def _in_effect(x, scale, zero_point, low, high):
+def _in_effect(x, scale, zero_point, low, high, axis=-1):
+    whole = not isinstance(zero_point, tessera.Tensor) or not zero_point.is_floating_point()
+    if whole and type(x) is tessera.Tensor and x.is_cpu and x.dtype == tessera.float32 and abs(low) <= 2**23 >= high:
+        values = [v.flatten().tolist() if isinstance(v, tessera.Tensor) else [v] for v in (scale, zero_point)]
+        return _C._fake_quantize_affine(x, *values, axis, low, high)[0]
     levels = (x.detach().float() * (1.0 / scale)).round() + zero_point
     numbers = ((levels.clamp(low, high) - zero_point) * scale).to(x.dtype)
     if not x.requires_grad:
@@ -626,4 +654,4 @@ def fake_quantize_per_channel_affine(input, scale, zero_point, axis, quant_min, 
     if scale.numel():
         _checked_bounds(name, quant_min, quant_max, float(zero_point.min()), float(zero_point.max()))
     shape = [-1 if i == axis % input.dim() else 1 for i in range(input.dim())]
-    return _in_effect(input, scale.reshape(shape), zero_point.reshape(shape), quant_min, quant_max)
+    return _in_effect(input, scale.reshape(shape), zero_point.reshape(shape), quant_min, quant_max, axis % input.dim())

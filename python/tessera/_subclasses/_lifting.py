@@ -5,6 +5,8 @@ operators that it calls; where these are the same, expressions are found for the
 those.
 """
 
+import contextlib
+
 from tessera import SymBool, SymFloat, Tensor, _C
 from tessera._subclasses._symbolic_tools import Rule, env_of, leaves, mapped, solved_rule
 from tessera.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -48,6 +50,18 @@ class _Recorder(TorchDispatchMode):
         return result
 
 
+@contextlib.contextmanager
+def _unseen():
+    """Context manager: an export that is under way does not see what is called."""
+    included, excluded = _C._tls_keys()
+    bit = _C._key_bits("PreDispatch")
+    _C._set_tls_keys(included & ~bit, excluded | bit)
+    try:
+        yield
+    finally:
+        _C._set_tls_keys(included, excluded)
+
+
 def _named(tree, name):
     return mapped(tree, lambda v: _Name(name(v)))
 
@@ -81,7 +95,7 @@ class _Composite(Rule):
                 return made[id(value)]
             return self.number(value, point)
 
-        with _disable_current_modes():
+        with _disable_current_modes(), _unseen():
             args, kwargs = mapped(self.args, at), mapped(self.kwargs, at)
             recorder = _Recorder(made, symbols)
             with self.mode, recorder:

@@ -1,5 +1,7 @@
 """Operators on fake tensors with symbolic sizes, and on symbolic numbers."""
 
+import functools
+
 import tessera
 from tessera import SymInt, Tensor, _C
 from tessera._subclasses._lifting import lifted
@@ -18,7 +20,16 @@ from tessera._subclasses._symbolic_tools import (
 )
 from tessera.fx.experimental._expressions import as_expr, condition, constant, int_oo
 
-__all__ = ["call", "call_with_symbols", "composite", "data_dependent", "getitem", "inner_call", "setitem"]
+__all__ = [
+    "call",
+    "call_with_symbols",
+    "composite",
+    "data_dependent",
+    "getitem",
+    "inner_call",
+    "interleaved",
+    "setitem",
+]
 
 
 def call(mode, func, args, kwargs):
@@ -80,8 +91,6 @@ def composite(mode, func, args, kwargs):
     """A composite operator. Where nobody else watches and nothing is differentiated its shape rule is asked as a whole;
     otherwise it runs as the operators that it is made of, whose numbers are found by running it at other sizes, too.
     """
-    if func._schema.name == "aten::bincount":
-        return data_dependent(mode, func, args, kwargs)
     if _C._len_torch_dispatch_stack() == 0 or _C._get_dispatch_stack_at(_C._len_torch_dispatch_stack() - 1) is mode:
         if not (
             _C.is_grad_enabled() and any(isinstance(v, Tensor) and v.requires_grad for v in leaves((args, kwargs)))
@@ -359,12 +368,43 @@ def _masked_index(mode, env, func, args, kwargs):
     return func(x, indices)
 
 
+def interleaved(mode, func, args, kwargs):
+    """repeat_interleave by a tensor: an index of unknown size, unless that is given or the repeats are known."""
+    ops = tessera.ops.aten
+    size = kwargs.get("output_size")
+    if func._overloadname == "Tensor":
+        (repeats,) = args
+        known = _C._fake_constant(repeats) if is_fake(repeats) else repeats
+        if size is None and known is None:
+            return mode._call_in_python(func, args, kwargs)
+        count = constant(int(known.sum())) if size is None else as_expr(size)
+        return _made(mode, mode.shape_env or _no_symbols(), [count], repeats.dtype, repeats.device)
+    x, repeats, dim = (tuple(args) + (None,))[:3]
+    dim = kwargs.get("dim") if dim is None else dim
+    if repeats.dim() == 0 or repeats.numel() == 1:
+        return ops.repeat_interleave.self_int(x, repeats.item(), dim, output_size=size)
+    if dim is None:
+        x, dim = x.reshape(-1), 0
+    tessera._check(repeats.dim() == 1, lambda: "repeats must be 0-dim or 1-dim tensor")
+    tessera._check(
+        repeats.shape[0] == x.shape[dim],
+        lambda: (
+            "repeats must have the same size as input along dim, but got "
+            f"repeats.size(0) = {repeats.shape[0]} and input.size({dim}) = {x.shape[dim]}"
+        ),
+    )
+    return ops.index_select.default(x, dim, ops.repeat_interleave.Tensor(repeats, output_size=size))
+
+
+@functools.cache
+def _no_symbols():
+    from tessera.fx.experimental.symbolic_shapes import ShapeEnv
+
+    return ShapeEnv()
+
+
 def _repeats(mode, env, func, args, kwargs):
-    if func._overloadname != "Tensor":
-        raise NotImplementedError(f"{func}: repeats that are not known are not supported with symbolic sizes")
-    size, t = kwargs.get("output_size"), args[0]
-    count = _unknown_size(env, int_oo) if size is None else as_expr(size)
-    return _made(mode, env, [count], t.dtype, t.device)
+    return _made(mode, env, [_unknown_size(env, int_oo)], args[0].dtype, args[0].device)
 
 
 def _bincount(mode, env, func, args, kwargs):

@@ -23,11 +23,14 @@ def leaves(value):
 
 
 def mapped(value, change):
-    """The same tree with change(leaf) for the leaves; torch.Size and named tuples become tuples."""
-    if type(value) in (tuple, list, tessera.Size) or (isinstance(value, tuple) and hasattr(value, "n_fields")):
-        parts = [mapped(part, change) for part in value]
-        return parts if type(value) is list else tuple(parts)
-    if type(value) is dict:
+    """The same tree with change(leaf) for the leaves; torch.Size and named tuples become tuples, lists and dicts of
+    other classes (those of fx) plain ones.
+    """
+    if isinstance(value, list):
+        return [mapped(part, change) for part in value]
+    if type(value) in (tuple, tessera.Size) or (isinstance(value, tuple) and hasattr(value, "n_fields")):
+        return tuple([mapped(part, change) for part in value])
+    if isinstance(value, dict):
         return {k: mapped(part, change) for k, part in value.items()}
     return change(value)
 

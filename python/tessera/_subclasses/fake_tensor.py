@@ -474,8 +474,12 @@ class FakeTensorMode(_C._FakeModeBase, TorchDispatchMode):
         return inner_call(self, func, args, kwargs)
 
     def _symbolic_composite(self, func, args, kwargs):
-        from tessera._subclasses._symbolic_calls import composite
+        from tessera._subclasses._symbolic_calls import composite, interleaved
 
+        if func._schema.name == "aten::bincount":
+            return self._call_in_python(func, args, kwargs)
+        if func._schema.name == "aten::repeat_interleave" and func._overloadname != "self_int":
+            return interleaved(self, func, args, kwargs)
         return composite(self, func, args, kwargs)
 
 

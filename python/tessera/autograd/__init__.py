@@ -252,6 +252,7 @@ def _batched(outputs, grads, retain_graph, create_graph, inputs, allow_unused, a
 
 
 _names = {
+    "DeviceType": ":tessera.profiler._kinds",
     "ProfilerActivity": ":tessera.profiler",
     "SavedTensor": ":tessera._C _SavedTensor",
     "_profiler_enabled": ":tessera.profiler._recording is_recording",

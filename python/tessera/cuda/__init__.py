@@ -40,12 +40,15 @@ _names = {
     "_runtime": "CudaError check_error cudaStatus cudart",
     ":tessera._root.tensor_types": "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor "
     "HalfTensor IntTensor LongTensor ShortTensor",
+    ":tessera.storage": "BFloat16Storage BoolStorage ByteStorage CharStorage ComplexDoubleStorage ComplexFloatStorage "
+    "DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage",
 }
 _table = {
     name: module if module[0] != ":" else f"{module} cuda_{name}"
     for module, names in _names.items()
     for name in names.split()
 }
+_table["classproperty"] = ":tessera._root.operators"
 _table["AcceleratorError"] = ":tessera._C"
 _submodule_attribute, __dir__ = _attach(__name__, _table)
 

@@ -42,8 +42,9 @@ def export(
         dynamic_shapes: what may differ of sizes: a dict by the names of forward's parameters, or a tuple; of a tensor a
             dict {dimension: Dim, Dim.AUTO, Dim.DYNAMIC or Dim.STATIC} or a tuple; of a container a container of
             these. Or a ShapesCollection or AdditionalInputs.
-        strict: also check that forward did not change the module's attributes or containers among its inputs; the
-            graph is traced in the same way.
+        strict: the module's bytecode is captured first, as torch.compile(fullgraph=True) does, so that what a graph
+            can't hold is an error that names the line, and nothing that forward changes (attributes, containers
+            among its inputs) may be lost. The graph is the same.
         preserve_module_call_signature: paths of submodules that unflatten() gives back with their calling convention.
         prefer_deferred_runtime_asserts_over_guards: what sizes have to satisfy is checked by nodes instead of by
             errors of the export.
@@ -51,7 +52,8 @@ def export(
     Returns: ExportedProgram.
 
     Errors: torch._dynamo.exc.UserError (a RuntimeError) if the program allows less sizes than dynamic_shapes says, with
-        suggested fixes; ValueError for inputs of other types; RuntimeError if the program asks for a tensor's numbers.
+        suggested fixes; ValueError for inputs of other types; RuntimeError if the program asks for a tensor's numbers;
+        torch._dynamo.exc.Unsupported (a UserError for a branch on a tensor's numbers) with strict.
 
     >>> from tessera.export import Dim, export
     >>> program = export(tessera.nn.Linear(2, 1), (tessera.ones(3, 2),))

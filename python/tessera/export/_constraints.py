@@ -144,7 +144,7 @@ class Constraints:
         for known in self._hinted:
             if known.hint.type is _DimHintType.DYNAMIC and self._now(known.expr).is_number:
                 names.append(known.text)
-                reasons.append(self._specialized(known.text, self._now(known.expr)))
+                reasons.append(self._specialized(known.text, known.expr))
         self._check_hint_ranges()
         if not reasons:
             return
@@ -163,18 +163,23 @@ class Constraints:
                         "CONSTRAINT_VIOLATION",
                     )
 
-    @staticmethod
-    def _specialized(name, value):
+    def _specialized(self, name, expr):
         return (
-            f"You marked {name} as dynamic but your code specialized it to be a constant ({value}). If you're using "
-            "Dim.DYNAMIC, replace it with either Dim.STATIC or Dim.AUTO."
+            f"You marked {name} as dynamic but your code specialized it to be a constant ({self._now(expr)}). If "
+            f"you're using Dim.DYNAMIC, replace it with either Dim.STATIC or Dim.AUTO.{self._place(expr)}"
         )
+
+    def _place(self, expr, *, equal=True):
+        """The line of the program that a symbol's first guard (of equality) is of, as the end of a message."""
+        found = (g.sloc for g in self._env.guards if expr in g.expr.free_symbols and (g.expr.op == "==") == equal)
+        line = next(found, None)
+        return f" (It was assumed at {line})" if line else ""
 
     def _violations(self, name, known):
         """(reason, fixes) pairs of what the trace has found out about a named dimension."""
         now = self._now(known.expr)
         if now.is_number:
-            yield self._specialized(name, now), {name: str(now)}
+            yield self._specialized(name, known.expr), {name: str(now)}
         elif now != known.expr:
             yield self._relation(name, known, now)
         else:
@@ -185,13 +190,14 @@ class Constraints:
         (symbol, *more) = now.free_symbols
         other, text = self._text_of_symbol(symbol)
         if now.is_symbol:
-            return f"The values of {name} = {known.text} and {other} = {text} must always be equal.", {name: other}
+            reason = f"The values of {name} = {known.text} and {other} = {text} must always be equal."
+            return reason + self._place(known.expr), {name: other}
         shown = str(now)
         for s in (symbol, *more):
             shown = shown.replace(str(s), self._text_of_symbol(s)[0])
         return (
             f"The values of {name} = {known.text} must always be related to the values of {other} = {text} by "
-            f"{name} = {shown}."
+            f"{name} = {shown}.{self._place(known.expr)}"
         ), {name: shown}
 
     def _bounds(self, name, known):
@@ -203,6 +209,7 @@ class Constraints:
         limits = ([f"min={low}"] if low > 0 else []) + ([f"max={high}"] if high != math.inf else [])
         shown = f"{found.lower} <= {known.text}" + (f" and {known.text} <= {high}" if high != math.inf else "")
         reason = f"Not all values of {name} = {known.text} in the specified range satisfy the generated guard {shown}"
+        reason += self._place(known.expr, equal=False)
         yield reason, {name: f"Dim('{name}', {', '.join(limits)})"}
 
     def _open_conditions(self, symbols_of_interest=None):
@@ -227,6 +234,7 @@ class Constraints:
             shown = text_of(condition).replace(str(known.expr), known.text)
             reason = (
                 f"Not all values of {name} = {known.text} in the specified range satisfy the generated guard {shown}"
+                + self._place(known.expr, equal=condition.op == "==")
             )
             yield reason, self._multiple(name, known, condition)
 

@@ -58,6 +58,16 @@ class SymbolNodes:
                 else:
                     self._add_linear(size.node.expr, node, dim)
 
+    def add_found(self, node, tensor):
+        """Notes where the sizes that an operator found in its data can be read."""
+        shape = tessera._C._symbolic_shape(tensor)
+        if shape is None:
+            return
+        for dim, expr in enumerate(shape.sizes):
+            if expr.is_symbol and expr.atom().unbacked:
+                self.env = shape.env
+                self._sizes.setdefault(expr, (node, dim))
+
     def _add_linear(self, expr, node, dim):
         """Notes where a symbol of which an input's size is a * s + b can be computed."""
         if len(expr.free_symbols) == 1 and set(expr.terms) <= {(), *(m for s in expr.free_symbols for m in s.terms)}:

@@ -123,9 +123,14 @@ class _State:
             table = module._parameters if path in self.parameters else module._buffers
             table[name] = stand_in
         self._kept = kept
+        held = [v for _, attributes, _, _ in kept for v in attributes.values() if type(v) in (dict, list)]
+        held = [(v, v.copy()) for v in {id(v): v for v in held}.values()]  # where forward may keep what it computed
         try:
             yield
         finally:
+            for container, before in held:
+                container.clear()
+                container.update(before) if type(before) is dict else container.extend(before)
             for module, attributes, parameters, buffers in kept:
                 for table, old in ((module._parameters, parameters), (module._buffers, buffers)):
                     table.clear()
@@ -223,6 +228,10 @@ class Export:
 
     def run(self):
         """Traces the module; returns the ExportedProgram."""
+        if self.strict:
+            from tessera._dynamo._export import check
+
+            check(self.mod, self.args, self.kwargs)
         placeholders = self._placeholders()
         with self.state.swapped(), self.tracer.on(self.calls):
             result = self._call()

@@ -198,6 +198,8 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
             node.meta["tensor_meta"] = _extract_tensor_metadata(value)
             if node.op == "placeholder":
                 self.symbols.add_tensor(node, value)
+            else:
+                self.symbols.add_found(node, value)
         elif is_symbolic(value):
             self.symbols.add(node, value)
 

@@ -1,6 +1,7 @@
 """vmap: a function of one element becomes a function of a batch of them."""
 
 import functools
+import importlib
 
 import tessera
 from tessera import _C
@@ -149,6 +150,10 @@ def _run_chunks(func, name, out_dims, randomness, batch_size, chunk_size, leaves
     return _tree(outputs, rows[0][2])
 
 
+def _symbolic():
+    return importlib.import_module("tessera._subclasses._symbolic_vmap")
+
+
 def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
     """A function that applies `func` along a dimension of its inputs, all elements at once.
 
@@ -179,6 +184,11 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
         name = _name(func)
         leaves, dims, spec = _flat_in_dims(name, in_dims, args)
         batch_size = _batch_size(name, in_dims, leaves, dims)
+        modes = _C._len_torch_dispatch_stack() and _symbolic().symbolic_modes()
+        if modes:
+            flat = functools.partial(_flat_out_dims, name, out_dims)
+            outputs, out_spec = _symbolic().run(modes, func, flat, randomness, batch_size, leaves, dims, spec, kwargs)
+            return _tree(outputs, out_spec)
         if chunk_size is not None and chunk_size < batch_size:
             return _run_chunks(func, name, out_dims, randomness, batch_size, chunk_size, leaves, dims, spec, kwargs)
         outputs, _, out_spec = _run(func, name, out_dims, randomness, batch_size, leaves, dims, spec, kwargs)

@@ -11,6 +11,7 @@ import types
 
 import tessera
 from tessera import _C
+from tessera.fx._compatibility import compatibility
 from tessera.fx._code import _PyTreeCodeGen, _PyTreeInfo
 from tessera.fx.graph import Graph
 from tessera.fx.graph_module import GraphModule

@@ -468,7 +468,7 @@ def _named_tuple(cls):
     kinds = tuple(type_of(notes[f], names, class_type) if f in notes else simple("Tensor") for f in cls._fields)
     made = _jit.named_tuple(qualified_name(cls), tuple(cls._fields), kinds, dict(cls._field_defaults))
     _classes[cls] = made
-    PYTHON_CLASSES[made.name] = cls
+    PYTHON_CLASSES[made.label] = cls
     return made
 
 

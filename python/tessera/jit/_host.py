@@ -50,21 +50,21 @@ def done_future(value):
 
 def named_tuple_of(kind, items):
     """The named tuple of a type, of the program's own class where there is one."""
-    cls = PYTHON_CLASSES.get(kind.name)
+    cls = PYTHON_CLASSES.get(kind.label)
     if cls is None:
         import collections
 
-        cls = PYTHON_CLASSES[kind.name] = collections.namedtuple(kind.name.rpartition(".")[2], kind.fields)
+        cls = PYTHON_CLASSES[kind.label] = collections.namedtuple(kind.label.rpartition(".")[2], kind.fields)
     return cls(*items)
 
 
 def enum_item_of(kind, name):
     """The member of an enum."""
-    cls = PYTHON_CLASSES.get(kind.name)
+    cls = PYTHON_CLASSES.get(kind.label)
     if cls is None:
         import enum
 
-        cls = PYTHON_CLASSES[kind.name] = enum.Enum(kind.name.rpartition(".")[2], kind.class_.constants)
+        cls = PYTHON_CLASSES[kind.label] = enum.Enum(kind.label.rpartition(".")[2], kind.class_.constants)
     return cls[name]
 
 

@@ -12,6 +12,7 @@ from tessera.storage import TypedStorage, UntypedStorage, _typed
 
 __all__ = [
     "ForkingPickler",
+    "StorageWeakRef",
     "init_reductions",
     "rebuild_storage_empty",
     "rebuild_storage_fd",
@@ -21,6 +22,39 @@ __all__ = [
     "reduce_tensor",
     "reduce_typed_storage",
 ]
+
+
+class StorageWeakRef:
+    """A reference that does not keep a storage (typed or not) alive. Those of one storage are equal, and never equal to
+    those of another one.
+    """
+
+    __slots__ = ("__weakref__", "_free_weak_ref", "cdata")
+
+    def __init__(self, storage):
+        self.cdata = getattr(storage, "_untyped_storage", storage)._weak_ref()
+        self._free_weak_ref = UntypedStorage._free_weak_ref  # there as long as this is, also when the program ends
+
+    @classmethod
+    def from_weakref(cls, cdata):
+        """One that takes over the number `cdata`, which `UntypedStorage._weak_ref()` gave."""
+        self = cls.__new__(cls)
+        self.cdata, self._free_weak_ref = cdata, UntypedStorage._free_weak_ref
+        return self
+
+    def expired(self):
+        """Whether the storage is gone."""
+        return UntypedStorage._expired(self.cdata)
+
+    def __del__(self):
+        if hasattr(self, "_free_weak_ref"):
+            self._free_weak_ref(self.cdata)
+
+    def __hash__(self):
+        return self.cdata
+
+    def __eq__(self, other):
+        return isinstance(other, StorageWeakRef) and self.cdata == other.cdata
 
 
 def rebuild_storage_empty(cls):

@@ -38,7 +38,10 @@ class ProcessExitedException(ProcessException):
 
     def __init__(self, msg, error_index, error_pid, exit_code, signal_name=None):
         super().__init__(msg, error_index, error_pid)
-        self.exit_code, self.signal_name = exit_code, signal_name
+        self._ended = exit_code, signal_name
+
+    exit_code = property(lambda self: self._ended[0], doc="Negative: the number of the signal.")
+    signal_name = property(lambda self: self._ended[1], doc="Such as SIGKILL, or None.")
 
     def __reduce__(self):
         return type(self), (self.msg, self.error_index, self.error_pid, self.exit_code, self.signal_name)

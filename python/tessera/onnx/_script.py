@@ -78,7 +78,7 @@ def _tree(graph):
             blocks = []
             for inner in node.blocks():
                 i = next(number)
-                blocks.append(_Block(of(inner), headers[i], returns[i]))
+                blocks.append(_Block(of(inner.nodes()), headers[i], returns[i]))
             made.append((node, blocks))
         return made
 

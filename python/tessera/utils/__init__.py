@@ -11,6 +11,8 @@ __getattr__, __dir__ = _attach(
     __name__,
     {
         "ThroughputBenchmark": "throughput_benchmark",
+        "generate_methods_for_privateuse1_backend": "backend_registration",
+        "rename_privateuse1_backend": "backend_registration",
         "get_cpp_backtrace": "cpp_backtrace",
         "set_module": "_misc",
         "swap_tensors": "_misc",

@@ -89,16 +89,6 @@ def test_a_model_on_a_mesh_of_two_dimensions_trains_alike():
     assert all(ranks.run(trained, world=4))
 
 
-def test_what_is_still_to_come_says_so():
-    from tessera.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
-    from tessera.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
-
-    assert MixedPrecisionPolicy(param_dtype=tessera.bfloat16).cast_forward_inputs
-    for call in (fully_shard, FullyShardedDataParallel, lambda m: HuggingFaceStorageReader("somewhere")):
-        with pytest.raises(NotImplementedError, match="does not have"):
-            call(tessera.nn.Linear(1, 1))
-
-
 def mapped(rank, world):
     from tessera.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
     from tessera.distributed.tensor.experimental import implicit_replication, local_map
@@ -122,3 +112,16 @@ def mapped(rank, world):
 
 def test_functions_of_parts_and_state_dicts():
     assert all(ranks.run(mapped))
+
+
+def test_whole_state_dicts_fill_modules_on_the_meta_device():
+    from tessera.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+
+    given = tessera.nn.Linear(2, 3).state_dict()
+    hollow = tessera.nn.Linear(2, 3, device="meta")
+    set_model_state_dict(hollow, given, options=StateDictOptions(full_state_dict=True))
+    assert hollow.weight.data_ptr() == given["weight"].data_ptr() and hollow.weight.requires_grad
+    filled = tessera.nn.Linear(2, 3)
+    weight = filled.weight
+    set_model_state_dict(filled, given, options=StateDictOptions(full_state_dict=True))
+    assert filled.weight is weight and tessera.equal(weight, given["weight"])

@@ -5,7 +5,7 @@ import tessera
 import tessera.distributed as dist
 from ranks import run
 from tessera import nn
-from tessera.distributed.pipelining import PipelineStage
+from tessera.distributed.pipelining import PipelineStage, SplitPoint, pipe_split, pipeline
 from tessera.distributed.pipelining.microbatch import TensorChunkSpec, merge_chunks, split_args_kwargs_into_chunks
 from tessera.distributed.pipelining.schedules import get_schedule_class
 
@@ -89,3 +89,65 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="no schedule 'Fast'"):
         get_schedule_class("Fast")
     assert not dist.is_initialized()
+
+
+class Whole(nn.Module):
+    """Three layers; what the first one gets and gives goes past the second."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = layers(3)
+        self.scale = nn.Parameter(tessera.full((5,), 2.0))
+
+    def forward(self, x, factor=2.0):
+        first = self.a(x) * self.scale
+        return self.c(self.b(first)) * factor + first + x * self.scale
+
+
+def test_a_model_that_is_cut_trains_as_the_whole_one():
+    x, y = batch()
+    cuts = {"b": SplitPoint.BEGINNING, "c": SplitPoint.BEGINNING}
+    plain = Whole()
+    loss_of(plain(x), y).backward()
+
+    def body(rank, world):
+        model = Whole()
+        pipe = pipeline(model, (x[:3],), split_spec=cuts)
+        assert pipe.num_stages == pipe.info().num_stages == 3 and tessera.equal(pipe(x)[0], model(x))
+        stage = pipe.build_stage(rank, tessera.device("cpu"))
+        schedule = get_schedule_class("GPipe")(stage, 4, loss_of)
+        schedule.step(*([x] if rank == 0 else []), **({"target": y} if rank == world - 1 else {}))
+        return {name: p.grad.clone() for name, p in stage.submod.named_parameters()}
+
+    found = run(body, world=3)
+    assert [sorted(one) for one in found] == [
+        ["a.0.bias", "a.0.weight", "scale"],
+        ["b.0.bias", "b.0.weight"],
+        ["c.0.bias", "c.0.weight", "scale"],
+    ]
+    for name, p in plain.named_parameters():
+        total = sum(one[name] for one in found if name in one)
+        assert tessera.allclose(total, p.grad, atol=1e-5), name
+
+
+def test_cuts_in_forward_and_by_policy():
+    class Marked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = layers(2)
+
+        def forward(self, x):
+            x = self.a(x)
+            pipe_split()
+            return self.b(x)
+
+    model, (x, _) = Marked(), batch()
+    pipe = pipeline(model, (x,))
+    assert pipe.num_stages == 2 and tessera.equal(pipe(x)[0], model(x))
+    assert pipeline(model, (x,), split_spec={"b.0": SplitPoint.END}).num_stages == 3
+    with pytest.raises(AttributeError):
+        pipeline(model, (x,), split_spec={"z": SplitPoint.END})
+    with pytest.raises(ValueError, match="only one"):
+        pipeline(model, (x,), split_spec={}, split_policy=lambda traced: traced)
+    with pytest.raises(ValueError, match="stages 0 to 1"):
+        pipe.get_stage_module(2)

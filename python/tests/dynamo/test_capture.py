@@ -2,6 +2,10 @@
 
 import collections
 import dataclasses
+import functools
+import keyword
+import subprocess
+import sys
 
 import pytest
 import tessera
@@ -403,3 +407,30 @@ def test_threads():
     for thread in threads:
         thread.join()
     assert right == [True] * 60
+
+
+@functools.lru_cache(8)
+def _planned(count, *, letters="a"):
+    return count + len(letters)
+
+
+@functools.lru_cache(8)
+def _pair(x):
+    return [x * 2, x + 1]
+
+
+def test_functions_with_a_cache_and_methods_of_constants():
+    def function(x):
+        a, b = _pair(x)
+        return a * _planned(2) + b * _planned(3, letters="bb") + (1 if keyword.iskeyword("for") else 5)
+
+    graphs_of(function, (tessera.ones(2),), fullgraph=True)
+    assert tessera.compile(lambda x: x + _pair(1)[1], backend="eager", fullgraph=True)(tessera.ones(1)).item() == 3
+
+
+def test_layers_are_captured_under_the_other_name():
+    # There the operators of nn say that they are torch's.
+    program = (
+        "import torch; f = torch.compile(torch.nn.Linear(2, 1), backend='eager', fullgraph=True); f(torch.ones(2))"
+    )
+    subprocess.run([sys.executable, "-m", "tessera", "-c", program], check=True)

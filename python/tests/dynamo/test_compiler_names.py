@@ -215,19 +215,22 @@ def test_export():
 
 def test_counters_and_limits():
     def f(x, k):
-        return x + k
+        return x + len(k)
 
     compiled = tessera.compile(f, backend="eager")
     assert not _dynamo.utils.counters["stats"]
-    compiled(X, 1)
+    compiled(X, "k")
     assert _dynamo.utils.counters["stats"]["unique_graphs"] == 1
     assert _dynamo.config.cache_size_limit == _dynamo.config.recompile_limit == compiler.config.recompile_limit == 8
     with compiler.config.patch(recompile_limit=3):
         assert _dynamo.config.cache_size_limit == 3
     with _dynamo.utils.disable_cache_limit():
         for k in range(12):
-            compiled(X, k)
+            compiled(X, "k" * k)
     assert _dynamo.utils.counters["stats"]["unique_graphs"] == 12
+    adds = tessera.compile(lambda x, k: x + k, backend="eager")  # a number that differs becomes a symbol
+    assert [adds(X, k).tolist() == (X + k).tolist() for k in range(12)] == [True] * 12
+    assert _dynamo.utils.counters["stats"]["unique_graphs"] <= 16
     with pytest.raises(AttributeError, match="no_such_setting"):
         _dynamo.config.no_such_setting = 1
     with pytest.raises(AttributeError, match="no_such_setting"):

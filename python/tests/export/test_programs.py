@@ -236,6 +236,54 @@ def test_strict_exports_refuse_changes_of_python_objects():
     assert len(args[0]) == 1
 
 
+def test_strict_exports_name_the_line_of_what_a_graph_cannot_hold():
+    class Branches(nn.Module):
+        def forward(self, x):
+            if x.sum() > 0:
+                return x
+            return -x
+
+    class Prints(nn.Module):
+        def forward(self, x):
+            print(x.shape)
+            return x + 1
+
+    exc = tessera._dynamo.exc
+    with pytest.raises(exc.UserError, match="torch.cond(.|\n)*in forward\n *if x.sum\\(\\) > 0:") as found:
+        export(Branches(), (X,), strict=True)
+    assert found.value.error_type is exc.UserErrorType.DYNAMIC_CONTROL_FLOW
+    with pytest.raises(exc.Unsupported, match="builtin(.|\n)*print\\(x.shape\\)"):
+        export(Prints(), (X,), strict=True)
+
+
+def test_strict_exports_give_the_same_graph():
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(3)
+            self.layer = nn.TransformerEncoderLayer(4, 2, batch_first=True)
+
+        def forward(self, x, n):
+            k = n.item()
+            tessera._check(k > 0)
+            return self.layer(self.norm(x)).sum() * k, x.nonzero()
+
+    args = (tessera.randn(2, 3, 4), tessera.tensor(2))
+    m = M().eval()
+    strict, plain = export(m, args, strict=True), export(m, args)
+    assert [(n.op, n.target) for n in strict.graph.nodes] == [(n.op, n.target) for n in plain.graph.nodes]
+
+
+def test_sizes_that_data_decide_are_computed_with():
+    class M(nn.Module):
+        def forward(self, x):
+            found = tessera.nonzero(x > 0)
+            return found, found.shape[0] + x.shape[1]
+
+    m = export(M(), (tessera.tensor([[1.0, -1.0]]),)).module()
+    assert m(tessera.tensor([[1.0, 3.0]]))[1] == 4
+
+
 def test_a_tensor_outside_of_the_trace_names_the_line():
     class M(nn.Module):
         def forward(self, x):

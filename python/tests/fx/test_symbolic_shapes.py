@@ -310,3 +310,30 @@ def test_plain_numbers_are_checked():
         tessera._check_is_size(-1)
     with pytest.raises(RuntimeError):
         tessera._check_tensor_all(tessera.tensor([True, False]))
+
+
+def test_nodes_compute_as_their_numbers():
+    from tessera._subclasses.fake_tensor import FakeTensorMode
+    from tessera.fx.experimental import sym_node, symbolic_shapes
+
+    env = symbolic_shapes.ShapeEnv()
+    x = FakeTensorMode(shape_env=env).from_tensor(tessera.ones(4, 9))
+    a, b = (size.node for size in x.shape)
+    three, half, true = a.wrap_int(3), a.wrap_float(0.5), a.wrap_bool(True)
+    assert str(a.add(b)) == str(x.shape[0] + x.shape[1]) and a.sym_sum([a, b, three]).hint == 16
+    conditions = {"and_", "or_", "sym_and", "sym_or", "sym_not"}
+    for name, compute in sym_node.magic_methods.items():
+        unary = name in sym_node._UNARY
+        left = (a.lt(b), True) if name in conditions else (a, 4)
+        right = (true, True) if name in conditions else (three, 3)
+        if name.startswith("bitwise"):
+            left = (a.wrap_int(5), 5)
+        node = getattr(left[0], name)(*() if unary else (right[0],))
+        assert isinstance(node, sym_node.SymNode) and node.hint == compute(left[1], *() if unary else (right[1],)), name
+    assert three.add(half).maybe_as_float() == 3.5 and true.maybe_as_bool() is True and a.maybe_as_int() is None
+    assert a.lt(b).sym_ite(a, b).hint == 4 and b.truediv(half).round().hint == 18 and a.round() is a.clone()
+    assert a.sub(a).maybe_as_int() == 0 and symbolic_shapes.size_hint(x.shape[1]) == 9
+    bound = env.bind_symbols([x], [tessera.ones(3, 7)])
+    assert {str(s): n for s, n in bound.items()} == {"s0": 3, "s1": 7}
+    assert env.guards == []
+    assert a.lt(b).guard_or_false() and a.evaluate() == 4 and len(env.guards) == 2

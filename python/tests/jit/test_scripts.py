@@ -200,3 +200,15 @@ def test_methods_that_cast_and_an_empty_tuple_for_a_list():
     scripted = tessera.jit.script(_cast)
     assert isinstance(scripted.graph, tessera._C.Graph) and scripted(tessera.ones(1))[1].dtype == tessera.int64
     assert tessera.jit.script(_calls_without_axes)() == 0
+
+
+def test_the_rest_of_tensors_is_a_list():
+    class Product(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight, self.pattern = nn.Parameter(tessera.ones(2, 2)), "ij,jk->ik"
+
+        def forward(self, x: tessera.Tensor) -> tessera.Tensor:
+            return tessera.einsum(self.pattern, x, self.weight)
+
+    assert tessera.equal(jit.script(Product())(tessera.eye(2)), tessera.ones(2, 2))

@@ -26,6 +26,8 @@ class Entry:
         self.op = getattr(getattr(ops.aten, self.schema.name.split("::")[1]), self.schema.overload_name or "default")
         self.constants = {int(n) for n in constants.split()}
         self.differentiable = gradients != ""
+        # A composed operator's view may be one of a result on the way, which has a history of its own.
+        self.gives_views = gradients == "*" or "(a" in text
         self.random = any(a.type == "Generator?" for a in self.schema.arguments)
         # Arguments by what the table gives for them; where it gives none, all are differentiated through the call.
         self.composed = gradients == "*"
@@ -42,10 +44,10 @@ class Entry:
 
 
 def entries():
-    # Operators of sparse tensors are checked on such tensors: python/tests/sparse/test_sparse_gradients.py.
-    rows = [
-        row for row in tessera._C._operator_table() if row[0].startswith("aten::") and not row[4].startswith("sparse/")
-    ]
+    # Operators of sparse tensors are checked on such tensors: python/tests/sparse/test_sparse_gradients.py. Gradients
+    # that go straight through quantization are no derivatives of what it computes: python/tests/quantized.
+    apart = ("sparse/", "quantization/")
+    rows = [row for row in tessera._C._operator_table() if row[0].startswith("aten::") and not row[4].startswith(apart)]
     return sorted((Entry(row) for row in rows), key=lambda e: e.name)
 
 

@@ -35,6 +35,8 @@ def gradients(sample, wanted, create_graph):
     results = sample(*sample.leaves)
     for r in results:
         assert r.requires_grad, "a result without history"
+        # What is written into a view of a tensor that only the operator had would not be in any history.
+        assert sample.entry.gives_views or not r._is_view(), "a view of what nobody holds"
     tessera.manual_seed(1)
     seeds = [tessera.randn_like(r).requires_grad_() for r in results]
     return tessera.autograd.grad(results, wanted, seeds, create_graph=create_graph, allow_unused=True)

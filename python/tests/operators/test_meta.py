@@ -94,9 +94,9 @@ NOT_COMPARED = {
 }
 # Operators that take a device or somebody's memory: there is no twin of such a call.
 LEFT_OUT = {"set_.source_Storage_storage_offset", "to.device", "embedding_backward", "hash_tensor.out"}
-# The table whose operators get no drawn arguments: members of sparse tensors have to fit, and python/tests/sparse tests
-# them.
-SPARSE_TABLE = "sparse/"
+# Tables whose operators get no drawn arguments: members of sparse tensors, scales and zero points have to fit, and
+# python/tests/sparse and python/tests/quantized test them.
+UNDRAWN_TABLES = ("sparse/", "quantization/")
 
 # Results whose dtype is not the arguments': (operator, result).
 RESULT_DTYPES = {
@@ -575,7 +575,7 @@ def _schemas():
     for text, _, _, _, source, *_ in tessera._C._operator_table():
         schema = FunctionSchema(text)
         if (
-            not source.startswith(SPARSE_TABLE)
+            not source.startswith(UNDRAWN_TABLES)
             and schema.name.startswith("aten::")
             and identify(schema) not in LEFT_OUT
             and any("Tensor" in a.type for a in schema.arguments)

@@ -106,3 +106,19 @@ def test_narrow_copy_refuses_what_narrow_refuses():
                 method(*arguments)
             errors.append((type(caught.value), str(caught.value)))
         assert errors[0] == errors[1]
+
+
+def test_parts_of_one_tensor_meet_only_where_they_do():
+    y = torch.arange(24.0).view(2, 3, 4)
+    a, b = y.chunk(2, 2)
+    b += a
+    assert b.tolist() == (torch.arange(24.0).view(2, 3, 4)[..., 2:] + a).tolist()
+    y[..., 1::2].add_(y[..., ::2])
+    square = torch.arange(64.0).view(8, 8)
+    square[:3, :3].add_(square[:3, 5:].t())
+    for written, read in (
+        (square[:, 1:4], square[:, :3]), (square[:3, :3], square[:3, :3].t()),
+        (square[::2, ::3], square.view(-1)[2:14].view(4, 3)),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError, match="single memory location"):
+            written.add_(read)

@@ -143,3 +143,81 @@ def test_pages_of_snapshots(tmp_path):
     (tmp_path / "s.pickle").write_bytes(pickle.dumps(SNAPSHOT))
     _memory_viz.main(["trace_plot", str(tmp_path / "s.pickle"), "-o", str(tmp_path / "page.html")])
     assert data_of((tmp_path / "page.html").read_text())["devices"][0]["to"] == 5
+
+
+class Block(tessera.nn.Module):
+    def __init__(self, inside, out, stride):
+        super().__init__()
+        nn = tessera.nn
+        self.body = nn.Sequential(
+            nn.Conv2d(inside, out, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(out),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(out, out, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(out),
+        )
+        self.side = nn.Sequential() if stride == 1 else nn.Conv2d(inside, out, 1, stride, bias=False)
+
+    def forward(self, x):
+        return tessera.relu(self.body(x) + self.side(x))
+
+
+@pytest.fixture(scope="module")
+def training_step():
+    nn = tessera.nn
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        *(Block(8, 8, 1), Block(8, 16, 2), Block(16, 32, 2)),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10)),
+    )
+    optimizer = tessera.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    with profile(record_shapes=True) as prof:
+        with tessera.profiler.record_function("step"):
+            loss = nn.functional.cross_entropy(net(tessera.randn(2, 3, 16, 16)), tessera.tensor([1, 2]))
+            loss.backward()
+            optimizer.step()
+    return prof
+
+
+def outermost(spans):
+    """(count, total) of each name; a span inside of one of the same name and thread adds nothing to the total."""
+    found, ends = {}, {}
+    for name, thread, begin, length in sorted(spans, key=lambda span: (span[2], -span[3])):
+        count, total = found.get(name, (0, 0.0))
+        inside = begin + length <= ends.get((name, thread), -1.0)
+        if not inside:
+            ends[name, thread] = begin + length
+        found[name] = count + 1, total + (0.0 if inside else length)
+    return found
+
+
+def test_a_trace_of_a_resnet_step_has_the_sums_of_the_table(training_step, tmp_path):
+    training_step.export_chrome_trace(str(tmp_path / "trace.json"))
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    spans = [(e["name"], e["tid"], e["ts"], e["dur"]) for e in trace["traceEvents"] if e["ph"] == "X" and "tid" in e]
+    sums = outermost(spans)
+    averages = {a.key: a for a in training_step.key_averages()}
+    assert {"step", "aten::convolution", "aten::relu"} <= set(averages)
+    for name, average in averages.items():
+        count, total = sums[name]
+        assert count == average.count
+        assert total == pytest.approx(average.cpu_time_total, abs=0.01 * count + 0.01)
+
+
+def microseconds(text):
+    number, unit = text.split()
+    return float(number) * {"s": 1e6, "ms": 1e3, "us": 1.0}[unit]
+
+
+@needs_browser
+def test_a_browser_shows_a_resnet_step(training_step, tmp_path):
+    training_step.export_html(tmp_path / "page.html")
+    rows = re.findall(r"<tr>(.*?)</tr>", shown(tmp_path / "page.html", "#table"))
+    cells = {c[0]: c[1:] for c in (re.findall(r"<td>(.*?)</td>", row) for row in rows) if c}
+    for average in training_step.key_averages():
+        assert int(cells[average.key][0]) == average.count, average.key
+        shown_us = [microseconds(cell) for cell in cells[average.key][1:3]]
+        expected = [average.self_cpu_time_total, average.cpu_time_total]
+        assert shown_us == pytest.approx(expected, rel=1e-3, abs=0.01), average.key
+    boxes = int(re.search(r'data-boxes="(\d+)"', shown(tmp_path / "page.html", "#timeline"))[1])
+    assert boxes > 50

@@ -167,3 +167,21 @@ def test_random_operators_say_that_they_are():
     ):
         assert seeded in op.tags
     assert seeded not in aten.relu.default.tags and seeded not in aten.native_dropout_backward.default.tags
+
+
+def test_operators_on_meta_have_the_shapes_and_dtypes_of_the_cpu():
+    aten = tessera.ops.aten
+    x, mask = tessera.ones(2, 3), tessera.ones(2, 3, dtype=tessera.bool)
+    sums, factor = tessera.ones(2, 3, dtype=tessera.int32), tessera.ones(3)
+    calls = {
+        "_quantize_affine": (x, [0.5, 1.0, 2.0], [0, 1, 2], 1, 0, 255, tessera.uint8),
+        "_dequantize_affine": (sums, [0.5], [1], -1),
+        "_fake_quantize_affine": (x, [0.5], [1], -1, 0, 255),
+        "_fake_quantize_gradient": (x, mask),
+        "_requantize_sums": (sums, None, factor, None, 0, 0, 255, tessera.uint8),
+    }
+    for name, arguments in calls.items():
+        there = [a.to("meta") if isinstance(a, tessera.Tensor) else a for a in arguments]
+        here, meta = getattr(aten, name)(*arguments), getattr(aten, name)(*there)
+        for a, b in zip(here, meta, strict=True) if isinstance(here, tuple) else [(here, meta)]:
+            assert b.is_meta and (a.shape, a.dtype, a.stride()) == (b.shape, b.dtype, b.stride()), name

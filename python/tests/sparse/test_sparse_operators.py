@@ -233,3 +233,27 @@ def test_semi_structured_matrices():
     assert pruned.to_dense().tolist() == [[0, -4, 3, 0]]
     with pytest.raises(NotImplementedError, match="specific set of operations"):
         tessera.sin(t)
+
+
+def test_indices_of_rows():
+    crow, col = tessera.tensor([[0, 2, 2, 3], [0, 1, 2, 3]]), tessera.tensor([[4, 5, 6], [7, 8, 9]])
+    found = tessera._convert_indices_from_csr_to_coo(crow, col)
+    assert found.tolist() == [[0, 0, 0, 1, 1, 1], [0, 0, 2, 0, 1, 2], [4, 5, 6, 7, 8, 9]]
+    assert tessera.equal(tessera._convert_indices_from_coo_to_csr(found[1, :3], 3), crow[0])
+    turned = tessera._convert_indices_from_csr_to_coo(crow[0], col[0], out_int32=True, transpose=True)
+    assert turned.dtype == tessera.int32 and turned.tolist() == [[4, 5, 6], [0, 0, 2]]
+    none = tessera.tensor([], dtype=tessera.int32)
+    assert tessera._convert_indices_from_coo_to_csr(none, 2, out_int32=True).tolist() == [0, 0, 0]
+    with pytest.raises(RuntimeError, match="vector"):
+        tessera._convert_indices_from_coo_to_csr(crow, 3)
+    with pytest.raises(NotImplementedError, match="float32"):
+        tessera._convert_indices_from_coo_to_csr(tessera.ones(2), 3)
+
+
+def test_smallest_and_largest_products_by_either_name():
+    dense = tessera.arange(6.0).reshape(3, 2)
+    for short in ("min", "max"):
+        a, b = (tessera.sparse.mm(DENSE.to_sparse_csr(), dense, name) for name in (short, "a" + short))
+        assert tessera.equal(a, b)
+        pieces = [tessera.segment_reduce(dense, n, lengths=tessera.tensor([1, 2])) for n in (short, "a" + short)]
+        assert tessera.equal(*pieces)

@@ -27,27 +27,33 @@ std::vector<Graph*> recording;
 
 }  // namespace
 
-ReplayedWords* replayed_words(const void* owner, const ReplayedWords::Next& next) {
-  if (num_recording.load(std::memory_order_relaxed) == 0) [[likely]]
-    return nullptr;
-  const unsigned long long id = capture_id(current_stream());
-  if (id == 0) return nullptr;
-  std::lock_guard lock(recording_mutex);
-  const auto graph = std::ranges::find_if(recording, [&](const Graph* g) { return g->id_ == id; });
-  if (graph == recording.end()) return nullptr;
-  auto& all = (*graph)->words_;
-  for (const auto& w : all)
-    if (w->owner == owner) return w.get();
-  all.push_back(std::make_unique<ReplayedWords>(owner, next, Buffer(2 * sizeof(uint64_t))));
-  return all.back().get();
-}
-
-void hold_for_replays(const void* address) {
+template <typename F>
+void Graph::with_recording(const F& f) {
   const unsigned long long id = capture_id(current_stream());
   if (id == 0) return;
   std::lock_guard lock(recording_mutex);
   const auto graph = std::ranges::find_if(recording, [&](const Graph* g) { return g->id_ == id; });
-  if (graph != recording.end() && hold_pinned(address)) (*graph)->held_.push_back(address);
+  if (graph != recording.end()) f(**graph);
+}
+
+ReplayedWords* replayed_words(const void* owner, const ReplayedWords::Next& next) {
+  if (num_recording.load(std::memory_order_relaxed) == 0) [[likely]]
+    return nullptr;
+  ReplayedWords* words = nullptr;
+  Graph::with_recording([&](Graph& graph) {
+    for (const auto& w : graph.words_)
+      if (w->owner == owner) words = w.get();
+    if (words) return;
+    graph.words_.push_back(std::make_unique<ReplayedWords>(owner, next, Buffer(2 * sizeof(uint64_t))));
+    words = graph.words_.back().get();
+  });
+  return words;
+}
+
+void hold_for_replays(const void* address) {
+  Graph::with_recording([&](Graph& graph) {
+    if (hold_pinned(address)) graph.held_.push_back(address);
+  });
 }
 
 Graph::~Graph() {

@@ -54,6 +54,9 @@ class Graph {
  private:
   friend ReplayedWords* replayed_words(const void* owner, const ReplayedWords::Next& next);
   friend void hold_for_replays(const void* address);
+  // f(the graph that current_stream() is recorded into), if there is one; no other thread changes it meanwhile.
+  template <typename F>
+  static void with_recording(const F& f);
   void drop_recorded();
   void end_recording();
   bool keep_, debug_ = false;

@@ -8,7 +8,10 @@ import tempfile
 PACKAGES = {"accelerate": "1.15.0"}
 
 a = Accelerator(cpu=True, gradient_accumulation_steps=2)
-m = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+# No bias before the normalization: its gradient is rounding, of which AdamW makes steps of full length.
+m = torch.nn.Sequential(
+    torch.nn.Linear(6, 16, bias=False), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 1)
+)
 o = torch.optim.AdamW(m.parameters(), 1e-2)
 s = torch.optim.lr_scheduler.CosineAnnealingLR(o, 50)
 x = torch.randn(200, 6)
@@ -33,7 +36,7 @@ def it():
         a.save_model(m, d + "/m")
         with init_empty_weights():
             e = torch.nn.Sequential(
-                torch.nn.Linear(6, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 1)
+                torch.nn.Linear(6, 16, bias=False), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 1)
             )
         yield str(e[0].weight.device)
         e = load_checkpoint_and_dispatch(e, d + "/m")

@@ -2,6 +2,7 @@
 // of this front end it has the documented accessors, which stand between it and std::runtime_error.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <initializer_list>
 #include <stdexcept>

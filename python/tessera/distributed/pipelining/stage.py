@@ -5,7 +5,7 @@ from tessera.distributed import _groups as groups
 from tessera.distributed import _messages as messages
 from tessera.distributed import _objects as objects
 
-__all__ = ["PipelineStage"]
+__all__ = ["PipelineStage", "build_stage"]
 
 
 def _tuple(value):
@@ -282,3 +282,16 @@ class PipelineStage:
     def perform_reduce_grad(self, grad_scale_factor):
         """Scales gradients at the end of a batch; replicas have reduced theirs with the last part."""
         self.scale_grads(grad_scale_factor)
+
+
+def build_stage(stage_module, stage_index, pipe_info, device, group=None):
+    """The PipelineStage of a module of a Pipe, for this process.
+
+    Args:
+        stage_module: the module, as `Pipe.get_stage_module` gives it.
+        stage_index: its place.
+        pipe_info: PipeInfo of the Pipe.
+        device: where it goes.
+        group: of the processes; None: the default one.
+    """
+    return PipelineStage(stage_module.to(device), stage_index, pipe_info.num_stages, device, group=group)

@@ -15,12 +15,14 @@ from tessera._lazy import attach as _attach
 from tessera.distributed.rpc._agent import WorkerInfo
 from tessera.distributed.rpc._rref import PyRRef, RRef
 from tessera.distributed.rpc.api import (
+    AllGatherStates,
     _all_gather,
     _is_current_rpc_agent_set,
     get_rpc_timeout,
     get_worker_info,
     init_rpc,
     is_available,
+    method_factory,
     remote,
     rpc_async,
     rpc_sync,
@@ -28,6 +30,9 @@ from tessera.distributed.rpc.api import (
 )
 from tessera.distributed.rpc.backend_registry import BackendType
 from tessera.distributed.rpc.options import RpcBackendOptions, TensorPipeRpcBackendOptions
+
+new_method = method_factory("owner_name", PyRRef.owner_name.__doc__)
+new_method.__module__, new_method.__qualname__ = __name__, "new_method"
 
 __getattr__, __dir__ = _attach(__name__)
 

@@ -238,10 +238,34 @@ _gathered_lock = threading.Lock()
 _rounds: dict = {}
 
 
+class AllGatherStates:
+    """What has come of one gathering.
+
+    Attributes:
+        gathered_objects: {name of a worker: its object}.
+        proceed_signal: threading.Event, set when all are there.
+    """
+
+    def __init__(self):
+        self.gathered_objects, self.proceed_signal = {}, threading.Event()
+
+
+def method_factory(method_name, docstring):
+    """A method of RRef that calls PyRRef's of that name, documented as given."""
+
+    def method(self, *args, **kwargs):
+        return getattr(_rref.PyRRef, method_name)(self, *args, **kwargs)
+
+    method.__doc__ = docstring
+    return method
+
+
 def _collect_one(name, key, value):
     with _gathered_lock:
-        entry = _gathered.setdefault(key, {})
-        entry[name] = value
+        entry = _gathered.setdefault(key, AllGatherStates())
+        entry.gathered_objects[name] = value
+        if len(entry.gathered_objects) == len(key[0]):
+            entry.proceed_signal.set()
     return True
 
 
@@ -260,14 +284,12 @@ def _all_gather(obj, worker_names=None, timeout=UNSET_RPC_TIMEOUT):
     key, seconds = (tuple(names), number), agent.timeout if timeout < 0 else timeout
     for future in [rpc_async(name, _collect_one, (agent.info.name, key, obj), timeout=timeout) for name in names]:
         future.wait()
-    end = time.monotonic() + (seconds or 1e9)
-    while True:
-        with _gathered_lock:
-            if len(_gathered.get(key, {})) == len(names):
-                return _gathered.pop(key)
-        if time.monotonic() >= end:
-            raise RuntimeError(f"not all of {names} came within {seconds:g} s")
-        time.sleep(0.002)
+    with _gathered_lock:
+        entry = _gathered.setdefault(key, AllGatherStates())
+    if not entry.proceed_signal.wait(seconds or None):
+        raise RuntimeError(f"not all of {names} came within {seconds:g} s")
+    with _gathered_lock:
+        return _gathered.pop(key).gathered_objects
 
 
 # ---- the end

@@ -204,11 +204,19 @@ class DTensor(tessera.Tensor):
         return _Redistribute.apply(self, placements, forward_dtype, backward_dtype)
 
     def __create_chunk_list__(self):
-        from tessera._lazy import require
+        """The piece that this process has: a list of one ChunkStorageMetadata."""
+        from tessera.distributed.checkpoint.metadata import ChunkStorageMetadata
 
-        chunk = require("distributed.checkpoint.metadata.ChunkStorageMetadata", "DTensor.__create_chunk_list__()")
+        if any(p.is_partial() for p in self.placements):
+            raise RuntimeError(f"a DTensor with sums that are to come ({self.placements}) has no piece of its own")
         sizes, offsets = compute_local_shape_and_global_offset(self.shape, self.device_mesh, self.placements)
-        return [chunk(offsets=tessera.Size(offsets), sizes=tessera.Size(sizes))]
+        return [ChunkStorageMetadata(offsets=tessera.Size(offsets), sizes=tessera.Size(sizes))]
+
+    def __get_tensor_shard__(self, index):
+        (chunk,) = self.__create_chunk_list__()
+        if index.offset is not None and tuple(index.offset) != tuple(chunk.offsets):
+            raise ValueError(f"'{index.fqn}': this process has the piece at {chunk.offsets}, not at {index.offset}")
+        return self._local_tensor
 
 
 def _checked(local, mesh, placements):
@@ -250,7 +258,7 @@ def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_ran
         raise RuntimeError("`distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor!")
     local = tensor.detach()
     if mesh.get_coordinate() is not None:
-        if src_data_rank is not None and mesh.size() > 1:
+        if src_data_rank is not None and mesh.size() > 1 and local.device.type != "meta":
             local = local.clone(memory_format=tessera.contiguous_format)
             for at in range(mesh.ndim):
                 if mesh.size(at) > 1:

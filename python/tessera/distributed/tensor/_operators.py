@@ -1,58 +1,27 @@
 """What operators do to DTensors. Values are always those of the whole; how they come about is decided here."""
 
+import functools
 import threading
 
 import tessera
+from tessera import _C
 from tessera._ops import Tag
+from tessera.distributed import _functional_collectives as collectives
+from tessera.distributed.tensor import _rules as rules
 from tessera.distributed.tensor._redistribute import redistribute_local
 from tessera.distributed.tensor._spec import DTensorSpec
 from tessera.distributed.tensor._utils import compute_local_shape_and_global_offset
-from tessera.distributed.tensor.placement_types import Replicate, Shard
+from tessera.distributed.tensor.placement_types import Replicate
 from tessera.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-# One part makes one part of the result, whatever the numbers are, and sums of parts make the sum.
-_PARTWISE = frozenset(
-    "alias clone contiguous detach empty_like full_like lift_fresh ones_like rand_like randn_like zeros_like _to_copy "
-    "zero_ fill_ copy_ normal_ uniform_ bernoulli_ native_dropout".split()
-)
-_LINEAR = frozenset("alias clone contiguous detach _to_copy neg".split())
-_MOVING = frozenset("t transpose permute unsqueeze".split())
+_OURS = ("aten", "prims", "c10d", "_c10d_functional", "profiler")
 
 
 class _State(threading.local):
     plain_are_copies = False  # plain tensors beside DTensors count as copies
 
 
-def _moved_dims(name, ndim, args):
-    """For each dimension of the result the one of the input that it is; None for a new one."""
-    dims = list(range(ndim))
-    if name == "t":
-        return dims[::-1]
-    if name == "permute":
-        return [d % ndim for d in args[1]]
-    if name == "transpose":
-        a, b = (d % max(ndim, 1) for d in args[1:3])
-        if ndim:
-            dims[a], dims[b] = dims[b], dims[a]
-        return dims
-    dims.insert(args[1] % (ndim + 1), None)
-    return dims
-
-
-def _move(wrap, func, name, tensor, args, kwargs):
-    spec = tensor._spec
-    dims = _moved_dims(name, tensor.dim(), args)
-    local = func(tensor._local_tensor, *args[1:], **kwargs)
-    placements = [Shard(dims.index(p.dim)) if p.is_shard() else p for p in spec.placements]
-    shape = [1 if d is None else spec.shape[d] for d in dims]
-    strides = []
-    for at, d in enumerate(dims):
-        at_end = at + 1 == len(dims)
-        strides.append(spec.strides[d] if d is not None else 1 if at_end else spec.shape[dims[at + 1]] * 1)
-    for at in range(len(dims)):
-        if dims[at] is None and at + 1 < len(dims):
-            strides[at] = shape[at + 1] * strides[at + 1]
-    return wrap(local, DTensorSpec(spec.mesh, tuple(placements), tuple(shape), tuple(strides)))
+special = {}  # {operator's name: function(wrap, func, args, kwargs)} that a context has put in place of rules
 
 
 def _whole(tensor):
@@ -60,41 +29,6 @@ def _whole(tensor):
     spec = tensor._spec
     copies = (Replicate(),) * spec.mesh.ndim
     return redistribute_local(tensor._local_tensor, spec.shape, spec.mesh, spec.placements, copies)
-
-
-def _alike(func, name, tensors):
-    """The spec that the results of an elementwise operator have if it works on parts; None if it has to see wholes."""
-    first = next((t for t in tensors if t.dim()), tensors[0])
-    spec = first._spec
-    if spec.is_replicated() or any(
-        t.shape != first.shape or t._spec.placements != spec.placements or t.stride() != first.stride()
-        for t in tensors
-        if t.dim() or not t._spec.is_replicated()
-    ):
-        return None
-    if name not in _PARTWISE and Tag.pointwise not in func.tags:
-        return None
-    if any(p.is_partial() for p in spec.placements) and name not in _LINEAR:
-        return None
-    return spec
-
-
-def _in_parts(wrap, func, spec, tensors, leaves, structure, kind):
-    local = [leaf._local_tensor if isinstance(leaf, kind) else leaf for leaf in leaves]
-    args, kwargs = tree_unflatten(local, structure)
-    out = func(*args, **kwargs)
-    by_part = {id(t._local_tensor): t for t in tensors}
-    sample = tessera.empty_strided(spec.shape, spec.strides, device="meta")
-
-    def wrapped(value):
-        if not isinstance(value, tessera.Tensor):
-            return value
-        if id(value) in by_part:
-            return by_part[id(value)]
-        strides = spec.strides if value.stride() == tensors[0]._local_tensor.stride() else sample.contiguous().stride()
-        return wrap(value, DTensorSpec(spec.mesh, spec.placements, spec.shape, tuple(strides)))
-
-    return tree_map(wrapped, out)
 
 
 def _written(func, args, kwargs):
@@ -142,12 +76,176 @@ def _as_wholes(wrap, func, tensors, args, kwargs, leaves, structure, kind):
     return tree_map(wrapped, out)
 
 
+def _named(func, args, kwargs):
+    """The arguments by name, in the order of the schema."""
+    named = {}
+    for at, argument in enumerate(func._schema.arguments):
+        if at < len(args):
+            named[argument.name] = args[at]
+        elif argument.name in kwargs:
+            named[argument.name] = kwargs[argument.name]
+        elif argument.has_default_value():
+            named[argument.name] = argument.default_value
+    return named
+
+
+def _planned(func, name, leaves, structure, mesh, kind):
+    """The Plan of a call, None if there is none: the wholes have to come together."""
+    rule = rules.rule_of(func, name)
+    if rule is None:
+        return None
+    specs = [leaf._spec if isinstance(leaf, kind) else leaf for leaf in leaves]
+    metas = [
+        tessera.empty_strided(leaf._spec.shape, leaf._spec.strides, dtype=leaf.dtype, device="meta")
+        if isinstance(leaf, kind)
+        else leaf
+        for leaf in leaves
+    ]
+    meta_args, meta_kwargs = tree_unflatten(metas, structure)
+    written = {id(t) for t in _written(func, meta_args, meta_kwargs)}
+    meta_kwargs = {key: "meta" if key == "device" and v is not None else v for key, v in meta_kwargs.items()}
+    outs = [out for out in tree_flatten(func(*meta_args, **meta_kwargs))[0] if isinstance(out, tessera.Tensor)]
+    if not outs:
+        return None
+    args, kwargs = tree_unflatten(specs, structure)
+    tensors = [s for s in specs if isinstance(s, DTensorSpec)]
+    places = [at for at, m in enumerate(m for m in metas if isinstance(m, tessera.Tensor)) if id(m) in written]
+    call = rules.Call(func, name, _named(func, args, kwargs), tensors, outs, mesh, (args, kwargs))
+    return rules.plan(call, rule, places)
+
+
+def _key(leaf, kind):
+    return (leaf._spec, leaf.dtype) if isinstance(leaf, kind) else (type(leaf), leaf)
+
+
+@functools.lru_cache(maxsize=4096)
+def _remembered(func, name, _keys, structure, mesh, leaves):
+    return _planned(func, name, leaves.value, structure, mesh, leaves.kind)
+
+
+class _Unseen:
+    """What goes past a cache: all are equal."""
+
+    def __init__(self, value, kind):
+        self.value, self.kind = value, kind
+
+    def __eq__(self, other):
+        return isinstance(other, _Unseen)
+
+    def __hash__(self):
+        return 0
+
+
+def _plan_for(func, name, leaves, structure, mesh, kind):
+    if func in rules.registered:
+        return _planned(func, name, leaves, structure, mesh, kind)
+    try:
+        keys = tuple(_key(leaf, kind) for leaf in leaves)
+        hash(keys)
+    except TypeError:
+        return _planned(func, name, leaves, structure, mesh, kind)
+    unseen = _Unseen(leaves, kind)
+    try:
+        return _remembered(func, name, keys, structure, mesh, unseen)
+    finally:
+        unseen.value = None
+
+
+def _moved(tensor, placements):
+    spec = tensor._spec
+    return redistribute_local(tensor._local_tensor, spec.shape, spec.mesh, spec.placements, placements)
+
+
+def _viewed(local, shape):
+    try:
+        return local.view(shape)
+    except RuntimeError:
+        return local.contiguous().view(shape)
+
+
+def _in_parts(wrap, func, name, plan, leaves, structure, kind):
+    """Makes a call as planned."""
+    places, parts, at = {}, [], 0
+    for leaf in leaves:
+        if isinstance(leaf, kind):
+            part = _moved(leaf, plan.ins[at])
+            if part is leaf._local_tensor:
+                places.setdefault(id(part), leaf)
+            leaf, at = part, at + 1
+        parts.append(leaf)
+    args, kwargs = tree_unflatten(parts, structure)
+    if name in rules.SIZES or name == "squeeze":
+        shape = local_shape(rules.result_spec(plan, 0))
+    if plan.run is not None:
+        out = plan.run(plan.call, plan.ins[0], func, args, kwargs)
+    elif name in ("view", "_unsafe_view", "squeeze") and (name == "squeeze" or "size" in plan.call.args):
+        out = _viewed(args[0], shape)
+    elif name in rules.SIZES:
+        key = [a.name for a in func._schema.arguments].index(rules.SIZES[name])
+        out = func(*args[:key], shape, *args[key + 1 :], **kwargs)
+    else:
+        out = func(*args, **kwargs)
+    count = iter(range(len(plan.outs)))
+
+    def wrapped(value):
+        if not isinstance(value, tessera.Tensor):
+            return value
+        spec = rules.result_spec(plan, next(count))
+        here = places.get(id(value))
+        return here if here is not None else wrap(value, spec)
+
+    made = tree_map(wrapped, out)
+    if name in rules._VIEWS and plan.ins[0] != leaves[0]._spec.placements:
+        made._is_copy_of_view = True
+    return made
+
+
+def _drawn(func, leaves, structure):
+    """Random numbers for a tensor: every process draws those of the whole, from generators in the same state, and
+    keeps its part.
+    """
+    tensor = leaves[0]
+    whole = tensor._local_tensor.new_empty(tensor._spec.shape)
+    args, kwargs = tree_unflatten([whole, *leaves[1:]], structure)
+    func(*args, **kwargs)
+    _put_back(tensor, whole)
+    return tensor
+
+
+def _equal(a, b):
+    placements = a._spec.placements
+    if a.shape != b.shape:
+        return False
+    if any(p.is_partial() for p in placements):
+        placements = (Replicate(),) * len(placements)
+    same = tessera.tensor(float(tessera.equal(_moved(a, placements), _moved(b, placements))))
+    mesh = a._spec.mesh
+    for at in range(mesh.ndim):
+        if placements[at].is_shard() and mesh.size(at) > 1:
+            same = collectives.wait_tensor(collectives.all_reduce(same.to(a.device), "min", (mesh, at)))
+    return bool(same)
+
+
+def _copies(wrap, leaves, mesh, kind):
+    """The arguments with plain tensors as DTensors of which every process has a copy."""
+    copies = (Replicate(),) * mesh.ndim
+    return [
+        wrap(leaf, DTensorSpec(mesh, copies, tuple(leaf.shape), tuple(leaf.stride())))
+        if isinstance(leaf, tessera.Tensor) and not isinstance(leaf, kind)
+        else leaf
+        for leaf in leaves
+    ]
+
+
 def dispatch(kind, wrap, func, args, kwargs):
     """Calls an operator with DTensors.
 
     Raises: RuntimeError for plain tensors of one dimension or more among the arguments, and for tensors of several
-        meshes.
+        meshes; NotImplementedError for a program's operator without `register_sharding`.
     """
+    name = func.overloadpacket.__name__
+    if name in special:
+        return special[name](wrap, func, args, kwargs)
     leaves, structure = tree_flatten((args, kwargs))
     tensors = [leaf for leaf in leaves if isinstance(leaf, kind)]
     mesh = tensors[0]._spec.mesh
@@ -155,35 +253,54 @@ def dispatch(kind, wrap, func, args, kwargs):
         if isinstance(leaf, kind):
             if leaf._spec.mesh != mesh:
                 raise RuntimeError(f"{func}: got DTensors of different meshes, {mesh} and {leaf._spec.mesh}")
-        elif isinstance(leaf, tessera.Tensor) and leaf.dim() and not _State.plain_are_copies:
-            raise RuntimeError(
-                f"{func}: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before "
-                f"calling distributed operators!"
-            )
-    name = func.overloadpacket.__name__
-    if name in _MOVING and not kwargs and len(tensors) == 1:
-        return _move(wrap, func, name, args[0], args, kwargs)
-    plain = any(isinstance(leaf, tessera.Tensor) and leaf.dim() and not isinstance(leaf, kind) for leaf in leaves)
-    spec = None if plain else _alike(func, name, tensors)
-    written = _written(func, args, kwargs)
-    if spec is None and not plain and written and isinstance(written[0], kind) and Tag.pointwise in func.tags:
-        # In-place: the others come to where it lies, if they have its shape.
-        to = written[0]
-        if all(t.shape == to.shape or not t.dim() for t in tensors) and not any(p.is_partial() for p in to.placements):
-            leaves = [_brought(wrap, leaf, to) if isinstance(leaf, kind) and leaf.dim() else leaf for leaf in leaves]
-            tensors = [leaf for leaf in leaves if isinstance(leaf, kind)]
-            spec = _alike(func, name, tensors)
-    if spec is not None:
-        return _in_parts(wrap, func, spec, tensors, leaves, structure, kind)
+        elif isinstance(leaf, tessera.Tensor):
+            if leaf.dim() and not _State.plain_are_copies and _C._current_graph_task_id() == -1:
+                raise RuntimeError(
+                    f"{func}: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before "
+                    f"calling distributed operators!"
+                )
+    if len(tensors) < sum(isinstance(leaf, tessera.Tensor) for leaf in leaves):
+        leaves = _copies(wrap, leaves, mesh, kind)
+        tensors = [leaf for leaf in leaves if isinstance(leaf, kind)]
+        args, kwargs = tree_unflatten(leaves, structure)
+    if func.namespace not in _OURS and func not in rules.registered:
+        raise NotImplementedError(
+            f"{func} has no rule for DTensors: give it one with tessera.distributed.tensor.experimental."
+            f"register_sharding, or take to_local() of its arguments"
+        )
+    if mesh.get_coordinate() is None:
+        return _outside(wrap, func, leaves, structure, kind)
+    if name == "equal":
+        return _equal(*tensors)
+    if (
+        Tag.nondeterministic_seeded in func.tags
+        and name.endswith("_")
+        and len(tensors) == 1
+        and leaves[0] is tensors[0]
+    ):
+        return _drawn(func, leaves, structure)
+    plan = _plan_for(func, name, leaves, structure, mesh, kind)
+    if plan is not None:
+        return _in_parts(wrap, func, name, plan, leaves, structure, kind)
     return _as_wholes(wrap, func, tensors, args, kwargs, leaves, structure, kind)
 
 
-def _brought(wrap, tensor, to):
-    if tensor._spec.placements == to._spec.placements:
-        return tensor
-    spec, wanted = tensor._spec, to._spec.placements
-    local = redistribute_local(tensor._local_tensor, spec.shape, spec.mesh, spec.placements, wanted)
-    return wrap(local, DTensorSpec(spec.mesh, wanted, spec.shape, to._spec.strides))
+def _outside(wrap, func, leaves, structure, kind):
+    """In a process that is not of the mesh: results without numbers."""
+    args, kwargs = tree_unflatten(
+        [leaf._local_tensor if isinstance(leaf, kind) else leaf for leaf in leaves], structure
+    )
+    mesh = next(leaf for leaf in leaves if isinstance(leaf, kind))._spec.mesh
+    copies = (Replicate(),) * mesh.ndim
+    out = func(*args, **kwargs)
+    return tree_map(
+        lambda v: (
+            wrap(v, DTensorSpec(mesh, copies, tuple(v.shape), tuple(v.stride())))
+            if isinstance(v, tessera.Tensor)
+            else v
+        ),
+        out,
+    )
 
 
 def local_shape(spec):

@@ -2,8 +2,8 @@
 
 import tessera
 from tessera.distributed import _functional_collectives as collectives
-from tessera.distributed.tensor._utils import length_before
-from tessera.distributed.tensor.placement_types import Replicate, _StridedShard, part_of
+from tessera.distributed.tensor._utils import cut_order, length_before
+from tessera.distributed.tensor.placement_types import Replicate, _NormPartial, part_of
 
 _EMPTY = {"sum": 0.0, "avg": 0.0, "product": 1.0}
 
@@ -32,11 +32,15 @@ def _cut(local, dim, mesh, mesh_dim):
 def _reduce(local, placement, mesh, mesh_dim):
     if mesh.size(mesh_dim) == 1:
         return local
+    if isinstance(placement, _NormPartial):
+        powers = collectives.all_reduce(local.abs().pow(placement.norm_type), "sum", (mesh, mesh_dim))
+        return collectives.wait_tensor(powers).pow(1 / placement.norm_type)
     return collectives.wait_tensor(collectives.all_reduce(local.contiguous(), placement.reduce_op, (mesh, mesh_dim)))
 
 
 def _reduce_and_cut(local, partial, shard, mesh, mesh_dim):
-    if local.shape[shard.dim] % mesh.size(mesh_dim) or mesh.size(mesh_dim) == 1:
+    uneven = local.shape[shard.dim] % mesh.size(mesh_dim)
+    if uneven or mesh.size(mesh_dim) == 1 or isinstance(partial, _NormPartial):
         return _cut(_reduce(local, partial, mesh, mesh_dim), shard.dim, mesh, mesh_dim)
     moved = local.movedim(shard.dim, 0).contiguous()
     part = collectives.reduce_scatter_tensor(moved, partial.reduce_op, 0, (mesh, mesh_dim))
@@ -64,24 +68,25 @@ def _stays(at, now, wanted):
 def redistribute_local(local, shape, mesh, now, wanted):
     """The local part under the placements `wanted` of a tensor of global `shape` that lies as `now`.
 
-    Raises: NotImplementedError for strided shards.
+    Raises: NotImplementedError for strided shards without the cut that they follow.
     """
     now = list(now)
     if now == list(wanted):
         return local
-    if any(isinstance(p, _StridedShard) and p.split_factor > 1 for p in (*now, *wanted)):
-        raise NotImplementedError("strided shards cannot be redistributed")
     coordinate = mesh.get_coordinate()
     if coordinate is None:
         return local
     sizes = [mesh.size(at) for at in range(len(now))]
     changing = [at for at in range(len(now)) if not _stays(at, now, wanted)]
-    for at in reversed(changing):
-        if now[at].is_shard():
+    before = list(now)
+    for at in reversed(cut_order(before)):
+        if at in changing and now[at].is_shard():
             dim = now[at].dim
-            length = length_before(shape[dim], dim, now, sizes, coordinate, at)
+            length = length_before(shape[dim], dim, before, sizes, coordinate, at)
             local, now[at] = _gather(local, dim, length, mesh, at), Replicate()
-    for at in changing:
+    for at in cut_order(wanted):
+        if at not in changing:
+            continue
         if now[at].is_partial() and wanted[at].is_shard():
             local = _reduce_and_cut(local, now[at], wanted[at], mesh, at)
         elif now[at].is_partial() and now[at] != wanted[at]:

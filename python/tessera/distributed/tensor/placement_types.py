@@ -44,6 +44,7 @@ class Shard(Placement):
         return part_of(curr_local_size, num_chunks, rank)
 
     _local_shard_size_and_offset = local_shard_size_and_offset
+    _local_shard_size_on_dim = local_shard_size_and_offset
 
     def __repr__(self):
         return f"Shard(dim={self.dim})"
@@ -83,9 +84,20 @@ class Partial(Placement):
     """Numbers that are still to be reduced over the processes: "sum", "avg", "product", "max" or "min"."""
 
     reduce_op: str = "sum"
+    LINEAR_REDUCE_OPS = {"sum", "avg"}
 
     def __repr__(self):
         return f"Partial({self.reduce_op})"
 
     def __str__(self):
         return f"P({self.reduce_op})"
+
+
+@dataclass(frozen=True, repr=False)
+class _NormPartial(Partial):
+    """Norms of parts, of the order `norm_type`; their norm is that of the whole."""
+
+    norm_type: float = 2.0
+
+    def __repr__(self):
+        return f"_NormPartial({self.reduce_op}, {self.norm_type})"

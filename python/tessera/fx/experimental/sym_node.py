@@ -1,10 +1,14 @@
 """What is behind a SymInt, SymFloat or SymBool: an expression of a ShapeEnv."""
 
 import math
+import operator
+import sys
 
 from tessera.fx.experimental._expressions import Condition, Expr, combined, condition, constant, function
 
-__all__ = ["SymNode"]
+tessera = sys.modules["tessera"]  # the package, which imports this
+
+__all__ = ["SymNode", "magic_methods", "method_to_operator"]
 
 
 class SymNode:
@@ -45,12 +49,72 @@ class SymNode:
             self.shape_env._refuse(self._expr)
         return fallback if self.hint is None else self.hint
 
-    def maybe_as_int(self):
-        """The number, where it is always the same; else None."""
+    def _fixed(self, kind):
         expr = self.expr
         if isinstance(expr, bool):
-            return int(expr)
-        return int(expr.value()) if isinstance(expr, Expr) and expr.is_number else None
+            return kind(expr)
+        return kind(expr.value()) if isinstance(expr, Expr) and expr.is_number else None
+
+    def maybe_as_int(self):
+        """The number, where it is always the same; else None."""
+        return self._fixed(int)
+
+    def maybe_as_float(self):
+        """As maybe_as_int, a float."""
+        return self._fixed(float)
+
+    def maybe_as_bool(self):
+        """As maybe_as_int, a bool."""
+        return self._fixed(bool)
+
+    # --- numbers and nodes ---
+
+    def _as_number(self):
+        """The SymInt, SymFloat or SymBool; a plain number where it is always the same."""
+        known = self._fixed(self.pytype)
+        if known is not None:
+            return known
+        return {int: tessera.SymInt, float: tessera.SymFloat, bool: tessera.SymBool}[self.pytype](self)
+
+    def _as_node(self, value):
+        """The node of a number, plain or symbolic."""
+        return getattr(value, "node", None) or SymNode(constant(value), self.shape_env, type(value), value)
+
+    def wrap_int(self, num):
+        """The node of an int."""
+        return self._as_node(int(num))
+
+    def wrap_float(self, num):
+        """The node of a float."""
+        return self._as_node(float(num))
+
+    def wrap_bool(self, num):
+        """The node of a bool."""
+        return self._as_node(bool(num))
+
+    def clone(self):
+        """This node: nodes do not change."""
+        return self
+
+    def with_shape_env(self, shape_env):
+        """The same expression in another ShapeEnv."""
+        return SymNode(self._expr, shape_env, self.pytype, self._hint, self.constant, self.fx_node)
+
+    def str(self):
+        """The expression as text."""
+        return f"{self.expr}"
+
+    def round(self, ndigits=None):
+        """The node of round(number, ndigits)."""
+        return self._as_node(round(self._as_number(), ndigits))
+
+    def sym_ite(self, then_val, else_val):
+        """The node of `then_val if this else else_val`."""
+        return self._as_node(tessera.sym_ite(self._as_number(), then_val._as_number(), else_val._as_number()))
+
+    def sym_sum(self, args):
+        """The node of the sum of nodes."""
+        return self._as_node(tessera.sym_sum([a._as_number() for a in args]))
 
     def is_constant(self):
         return False
@@ -92,8 +156,26 @@ class SymNode:
         """guard_bool(), where sizes without a hint are taken for 2 or more."""
         return self.shape_env.evaluate_expr(self._expr, size_oblivious=True)
 
+    def guard_or_false(self, file=None, line=None):
+        """guard_bool(), False where it is not known while tracing."""
+        return bool(self.shape_env.evaluate_expr(self._expr, fallback_value=False))
+
+    def guard_or_true(self, file=None, line=None):
+        """guard_bool(), True where it is not known while tracing."""
+        return bool(self.shape_env.evaluate_expr(self._expr, fallback_value=True))
+
+    def statically_known_true(self, file=None, line=None):
+        """Whether it holds whatever the sizes are."""
+        return self.shape_env._static(self.expr) is True
+
+    def evaluate(self):
+        """The plain number; from now on it is always this one."""
+        return self.pytype(self.shape_env.evaluate_expr(self._expr))
+
+    int_, bool_ = guard_int, guard_bool
+
     def __str__(self):
-        return str(self.expr)
+        return f"{self.expr}"
 
     __repr__ = __str__
 
@@ -159,3 +241,51 @@ def rounding(name, expr):
 
 
 ROUNDINGS = {"trunc": math.trunc, "floor": math.floor, "ceil": math.ceil, "round": round}
+
+
+def _xor(a, b):
+    return int(a) ^ int(b)
+
+
+# What nodes compute: the name of the method, and the function of numbers.
+_UNARY = {
+    "neg": operator.neg, "pos": operator.pos, "abs": abs, "ceil": math.ceil, "floor": math.floor, "trunc": math.trunc,
+    **{n: getattr(tessera, n) for n in "sym_not sym_float sym_int sym_sqrt".split()},
+    "is_integer": lambda a: math.trunc(a) == a,
+}  # fmt: skip
+_BINARY = {
+    **{n: getattr(operator, n) for n in "add sub mul truediv floordiv mod pow lt le gt ge eq ne".split()},
+    **{n: getattr(operator, n) for n in "and_ or_ lshift rshift".split()}, "sym_and": operator.and_,
+    "sym_or": operator.or_, "bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": _xor,
+    "float_truediv": operator.truediv, "int_truediv": operator.truediv, "int_floordiv": operator.floordiv,
+    "float_pow": operator.pow, "pow_by_natural": operator.pow,
+    **{n: getattr(tessera, n) for n in ("sym_max", "sym_min")},
+}  # fmt: skip
+magic_methods = {**_UNARY, **_BINARY}
+
+
+def method_to_operator(method):
+    """The function of numbers that a node's method computes. KeyError for other names."""
+    return magic_methods[method]
+
+
+def _unary(name, compute):
+    def method(self):
+        return self._as_node(compute(self._as_number()))
+
+    method.__name__, method.__doc__ = name, f"The node of {name} of the number."
+    return method
+
+
+def _binary(name, compute):
+    def method(self, other):
+        return self._as_node(compute(self._as_number(), other._as_number()))
+
+    method.__name__, method.__doc__ = name, f"The node of {name} of the number and another node's."
+    return method
+
+
+for _name, _compute in _UNARY.items():
+    setattr(SymNode, _name, _unary(_name, _compute))
+for _name, _compute in _BINARY.items():
+    setattr(SymNode, _name, _binary(_name, _compute))

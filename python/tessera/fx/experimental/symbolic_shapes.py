@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import enum
 import math
+import operator
 import os
 import sys
 
@@ -27,12 +28,13 @@ from tessera.fx.experimental.sym_node import SymNode
 __all__ = [
     "ConstraintViolationError", "DimDynamic", "GuardOnDataDependentSymNode", "PendingUnbackedSymbolNotFound",
     "RelaxedUnspecConstraint", "ShapeEnv", "ShapeGuard", "StatefulSymbolicContext", "StatelessSymbolicContext",
-    "StrictMinMaxConstraint", "SymbolicContext", "ValueRanges", "canonicalize_bool_expr", "check_consistent",
-    "create_contiguous", "expect_true", "free_symbols", "free_unbacked_symbols", "guard_bool", "guard_float",
-    "guard_int", "guard_or_false", "guard_or_true", "guard_scalar", "guard_size_oblivious", "has_free_symbols",
-    "has_free_unbacked_symbols", "has_hint", "has_static_value", "has_symbolic_sizes_strides", "hint_int", "int_oo",
-    "is_concrete_bool", "is_concrete_float", "is_concrete_int", "is_nested_int", "is_symbolic", "optimization_hint",
-    "statically_known_false", "statically_known_true", "sym_and", "sym_eq", "sym_or",
+    "StrictMinMaxConstraint", "SymIntSymbolicContext", "SymbolicContext", "TrackedFake", "ValueRanges",
+    "canonicalize_bool_expr", "check_consistent", "create_contiguous", "expect_true", "free_symbols",
+    "free_unbacked_symbols", "guard_bool", "guard_float", "guard_int", "guard_or_false", "guard_or_true",
+    "guard_scalar", "guard_size_oblivious", "has_free_symbols", "has_free_unbacked_symbols", "has_hint",
+    "has_static_value", "has_symbolic_sizes_strides", "hint_int", "int_oo", "is_accessor_node", "is_concrete_bool",
+    "is_concrete_float", "is_concrete_int", "is_nested_int", "is_symbol_binding_fx_node", "is_symbolic",
+    "optimization_hint", "size_hint", "statically_known_false", "statically_known_true", "sym_and", "sym_eq", "sym_or",
 ]  # fmt: skip
 
 
@@ -99,6 +101,22 @@ class ShapeGuard:
 
 class SymbolicContext:
     """Which sizes of a tensor are symbols."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SymIntSymbolicContext(SymbolicContext):
+    """Which values a whole number may have: a constraint, or None."""
+
+    constraint: "StrictMinMaxConstraint | RelaxedUnspecConstraint | None"
+
+
+@dataclasses.dataclass(frozen=True)
+class TrackedFake:
+    """A fake tensor or symbolic number, where it came from, and which of its sizes are symbols."""
+
+    fake: object
+    source: object
+    symbolic_context: "SymbolicContext | None"
 
 
 @dataclasses.dataclass
@@ -327,6 +345,18 @@ class ShapeEnv:
         """Whether a symbol is not known while tracing."""
         return is_unbacked(symbol)
 
+    def create_unspecified_symint_and_symbol(self, value, source, dynamic_dim):
+        """A SymInt of its own for a number."""
+        symbol = self.create_unspecified_symbol(value, source, dynamic_dim)
+        return self.create_symintnode(symbol, hint=value, source=source)
+
+    def add_var_to_val(self, expr, val):
+        """The number that a symbol is in the run under way, which was not known. AssertionError if it was."""
+        assert expr not in self.var_to_val, f"{expr} is {self.var_to_val[expr]} already"
+        self.var_to_val[expr] = int(val)
+
+    add_backed_var_to_val = add_var_to_val
+
     def create_symbolic_sizes_strides_storage_offset(self, ex, source, *, symbolic_context=None):
         """(sizes, strides, offset) of a tensor as numbers, some of them symbolic; strides follow from sizes."""
         shape = self._shape_of(ex, source, symbolic_context)
@@ -474,6 +504,14 @@ class ShapeEnv:
             "depends on it.",
         )
 
+    def has_hint(self, expr):
+        """Whether the number of an expression is known in the run under way."""
+        return self.size_hint(expr, allow_none=True) is not None
+
+    def evaluate_sym_node(self, sym_node, size_oblivious=False, fallback_value=None):
+        """evaluate_expr() of a SymNode's expression."""
+        return self.evaluate_expr(sym_node._expr, size_oblivious=size_oblivious, fallback_value=fallback_value)
+
     # --- guards ---
 
     @contextlib.contextmanager
@@ -582,6 +620,20 @@ class ShapeEnv:
                         bad.append(f"{name} is allowed to be in {limit.vr}, but only {known} is supported")
         if bad:
             raise ConstraintViolationError("Constraints violated:\n  - " + "\n  - ".join(dict.fromkeys(bad)))
+
+    def bind_symbols(self, placeholders, args):
+        """{symbol: number} of the sizes of tensors that were fake tensors of the trace, and of numbers."""
+        bound = {}
+        for fake, given in zip(placeholders, args):
+            found = self._sources([fake], [""])
+            if isinstance(given, tessera.Tensor):
+                values = (*given.shape, *given.stride())
+            else:
+                values = (given,)
+            for (expr, _), value in zip(found, values):
+                if isinstance(expr, Expr) and expr.is_symbol:
+                    bound.setdefault(expr, value)
+        return bound
 
     def produce_guards_expression(self, placeholders, *, guards=None, ignore_static=True):
         """The conditions of produce_guards as one Python expression over `L['args'][i]`, or None without any."""
@@ -709,6 +761,12 @@ def has_hint(a):
     return not is_symbolic(a) or a.node.has_hint()
 
 
+def size_hint(a, fallback=None):
+    """As hint_int, None for a number that is not known and has no fallback."""
+    known = a.node.hint if is_symbolic(a) else int(a)
+    return fallback if known is None else known
+
+
 def hint_int(a, fallback=None):
     """The number in the run under way, without a guard; `fallback` where it is not known."""
     return a.node.require_hint(fallback) if is_symbolic(a) else int(a)
@@ -797,6 +855,23 @@ def sym_eq(x, y):
 def canonicalize_bool_expr(expr):
     """Conditions are kept in one form: the expression itself."""
     return expr
+
+
+def is_symbol_binding_fx_node(node):
+    """The symbol that is first seen as the number which a node of a graph gives, or None."""
+    value = node.meta.get("val")
+    if not is_symbolic(value) or not getattr(value.node._expr, "is_symbol", False):
+        return None
+    return value.node._expr if node.op == "placeholder" or is_unbacked(value.node._expr) else None
+
+
+def is_accessor_node(node):
+    """Whether a node reads a size, stride or offset of a tensor, or a part of a sequence."""
+    ops = tessera.ops.aten
+    read = (ops.sym_size.int, ops.sym_stride.int, ops.sym_storage_offset.default, ops.sym_numel.default)
+    if node.op == "call_method":
+        return node.target in ("size", "stride", "storage_offset", "item")
+    return node.op == "call_function" and (node.target in read or node.target is operator.getitem)
 
 
 def create_contiguous(shape):

@@ -416,17 +416,11 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
     return reduce_loss(loss.mean(input.dim() - 1), name)
 
 
-def _composed_ctc_loss():
-    from .ctc import ctc_loss as op
-
-    return op
-
-
 @overridable
 @autocasts(cpu="fp32")
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
     """Connectionist temporal classification (Graves et al. 2006): log_probs (T, N, C) or (T, C), targets (N, S) or
     their concatenation.
     """
-    op = getattr(tessera, "ctc_loss", None) or _composed_ctc_loss()
-    return op(log_probs, targets, input_lengths, target_lengths, blank, _Reduction.get_enum(reduction), zero_infinity)
+    how = _Reduction.get_enum(reduction)
+    return tessera.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, how, zero_infinity)

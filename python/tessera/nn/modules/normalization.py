@@ -23,9 +23,23 @@ class LocalResponseNorm(Module):
     """
 
 
-@layer("size, alpha=1e-4, beta=0.75, k=1", base="size, alpha, beta, k")
-class CrossMapLRN2d(LocalResponseNorm):
-    """Legacy name of LocalResponseNorm for (N, C, H, W)."""
+@layer("size, alpha=1e-4, beta=0.75, k=1", shows="size alpha= beta= k=")
+class CrossMapLRN2d(Module):
+    """LocalResponseNorm as programs of the past have it, for (N, C, H, W): of channels c - (size - 1) // 2 to
+    c + (size - 1) // 2, and the square of channel 0 stays in the sums of all channels behind it. Raises: ValueError
+    unless the input has four dimensions.
+    """
+
+    def forward(self, input):
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        half = (self.size - 1) // 2
+        squares = input.square().flatten(2).unsqueeze(1)  # (N, 1, C, H * W)
+        sums = F.avg_pool2d(F.pad(squares, (0, 0, half, half)), (2 * half + 1, 1), 1) * (2 * half + 1)
+        behind = input.size(1) - half - 1
+        if behind > 0:
+            sums = sums + F.pad(squares[:, :, :1].expand(-1, -1, behind, -1), (0, 0, half + 1, 0))
+        return input / (sums * (self.alpha / self.size) + self.k).pow(self.beta).view(input.shape)
 
 
 @layer(

@@ -28,9 +28,13 @@ def _generate_square_subsequent_mask(sz, device=None, dtype=None):
 
 
 def _is_causal(mask, told, size):
-    """Whether a mask is the causal one of this size: as the caller says, or by comparison."""
+    """Whether a mask is the causal one of this size: as the caller says, or by comparison, unless its numbers are not
+    known: then it is a mask as others.
+    """
     if told is not None or mask is None:
         return told is True
+    if mask.is_meta or tessera._C._fake_mode_of(mask) is not None:
+        return False
     dtype = mask.dtype if mask.is_floating_point() else None
     causal = _generate_square_subsequent_mask(size, device=mask.device, dtype=dtype)
     return mask.size() == causal.size() and bool((mask == causal).all())

@@ -1,6 +1,8 @@
 // Differentiation: variables, what made them, backward and grad.
 #pragma once
 
+#include <algorithm>
+
 #include "ATen/ATen.h"
 #include "autograd/engine.h"
 
@@ -77,6 +79,9 @@ inline variable_list grad(const variable_list& outputs, const variable_list& inp
                                              allow_unused));
 }
 
+inline bool any_variable_requires_grad(const variable_list& variables) {
+  return std::any_of(variables.begin(), variables.end(), [](const Variable& v) { return v.requires_grad(); });
+}
 inline Variable make_variable(const at::Tensor& data, bool requires_grad = false) {
   return data.detach().requires_grad_(requires_grad);
 }

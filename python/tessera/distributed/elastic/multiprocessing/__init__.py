@@ -1,33 +1,11 @@
 """The workers of one machine: functions or programs, with their output in files."""
 
-from tessera.distributed.elastic.multiprocessing.api import (
-    DefaultLogsSpecs,
-    LogsDest,
-    LogsSpecs,
-    MultiprocessContext,
-    PContext,
-    RunProcsResult,
-    SignalException,
-    Std,
-    SubprocessContext,
-    to_map,
-)
+from tessera.distributed.elastic.multiprocessing.api import *  # noqa: F403
+from tessera.distributed.elastic.multiprocessing.api import MultiprocessContext, SubprocessContext
+from tessera.distributed.elastic.multiprocessing.api import __all__ as _all
 from tessera.distributed.elastic.multiprocessing.errors import ProcessFailure
 
-__all__ = [
-    "DefaultLogsSpecs",
-    "LogsDest",
-    "LogsSpecs",
-    "MultiprocessContext",
-    "PContext",
-    "ProcessFailure",
-    "RunProcsResult",
-    "SignalException",
-    "Std",
-    "SubprocessContext",
-    "start_processes",
-    "to_map",
-]
+__all__ = sorted({*_all, "ProcessFailure", "start_processes"} - {"get_std_cm"})
 
 
 def start_processes(

@@ -3,12 +3,13 @@
 import contextlib
 import functools
 
-from tessera._lazy import require
+from tessera.distributed.tensor import _rules as rules
 from tessera.distributed.tensor._api import DTensor
 from tessera.distributed.tensor._operators import _State
+from tessera.distributed.tensor.experimental._attention import context_parallel
 from tessera.utils import _pytree
 
-__all__ = ["implicit_replication", "local_map", "register_sharding"]
+__all__ = ["context_parallel", "implicit_replication", "local_map", "register_sharding"]
 
 
 @contextlib.contextmanager
@@ -83,5 +84,27 @@ def local_map(
 
 
 def register_sharding(op):
-    """A rule for how an operator's results lie. Raises: NotImplementedError, so far: operators bring parts together."""
-    return require("distributed.tensor._rules", "register_sharding()").register(op)
+    """Decorator of a rule for how operators work on parts; it comes before the package's own.
+
+    Args:
+        op: OpOverload, or a list of them.
+
+    The function gets the operator's arguments, with objects that have `ndim`, `shape` and `placements` in place of
+    DTensors, and returns a list of what is possible along one dimension of a mesh: (placements of the results,
+    placements of the arguments, None for those that are no tensors). Of these the one is taken for which the least has
+    to be sent. Results are described by the operator's kernel for the device "meta".
+
+        >>> import tessera
+        >>> from tessera.distributed.tensor import Replicate, Shard
+        >>> from tessera.distributed.tensor.experimental import register_sharding
+        >>> @register_sharding(tessera.ops.aten.hardtanh.default)
+        ... def rule(x, *bounds):
+        ...     return [([p], [p, *(None for _ in bounds)]) for p in (Replicate(), *map(Shard, range(x.ndim)))]
+    """
+
+    def register(rule):
+        for one in op if isinstance(op, (list, tuple)) else (op,):
+            rules.registered[one] = rule
+        return rule
+
+    return register

@@ -1,2 +1,2 @@
 #pragma once
-#include "torch/library.h"
+#include "ATen/core/op_registration/op_registration.h"

@@ -1,0 +1,4 @@
+// Exported programs: loading and running.
+#pragma once
+
+#include "export/program.h"

@@ -1,0 +1,10 @@
+"""Layers that are computed together; `qat` and `quantized` have their forms for training and of integers."""
+
+from tessera._lazy import attach as _attach
+
+from .modules import *  # noqa: F403
+from .modules import _FusedModule
+from .modules import __all__ as _all
+
+__all__ = list(_all)
+__getattr__, __dir__ = _attach(__name__)

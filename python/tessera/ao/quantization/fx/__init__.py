@@ -1,0 +1,5 @@
+"""Quantization of graphs."""
+
+from tessera._lazy import attach as _attach
+
+__getattr__, __dir__ = _attach(__name__)

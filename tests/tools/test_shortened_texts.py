@@ -1,0 +1,61 @@
+"""Headers and stubs are shorter in the wheel, and say the same."""
+
+import ast
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import cpp_files  # noqa: E402
+import packed_text  # noqa: E402
+import wheel  # noqa: E402
+
+HEADER = b"""#pragma once
+namespace at {
+int Za();
+%s}
+""" % b"".join(
+    b"inline Tensor f%d(const Tensor& self, const Tensor& = {}, std::optional<int64_t> dim = std::nullopt, "
+    b'std::string_view mode = "a,  b") { return op::f%d.call(self, dim && a & b, - -x, 2.5e-3, \'"\'); }\n' % (i, i)
+    for i in range(60)
+)
+
+
+def test_a_packed_header_has_the_same_tokens():
+    packed = packed_text.packed(HEADER)
+    assert len(packed) < len(HEADER) / 4
+    assert packed.startswith(b"#pragma once\n#define ")
+    assert packed_text.unpacked_tokens(packed.decode()) == packed_text.tokens_of(HEADER.decode())
+    # No name of a macro stands in the header itself, and none is left behind it.
+    lines = packed.decode().splitlines()
+    defined = [line.split()[1] for line in lines if line.startswith("#define ")]
+    assert defined and "Za" not in defined
+    assert sorted(defined) == sorted(line.split()[1] for line in lines if line.startswith("#undef "))
+
+
+def test_what_compilers_do_not_read_leaves_headers(tmp_path):
+    header = tmp_path / "a.h"
+    header.write_text(
+        '// A comment.\n#define TWO (1 + 1)\nint f( int a, int b );  // sums, "a"\n'
+        'const char* url = "http://a, b";\n'
+        "const long million = 1'000, n; // it's\nchar c = ',', d = '\"'; // last\n"
+        "#define M(x) \\\n  g( x, \\\n     x )\n"
+    )
+    assert cpp_files.shortened(header).decode() == (
+        '#define TWO (1 + 1)\nint f(int a,int b);\nconst char* url = "http://a, b";\n'
+        "const long million = 1'000,n;\nchar c = ',',d = '\"';\n#define M(x) \\\ng(x, \\\nx)\n"
+    )
+
+
+def test_a_stub_without_blanks_is_the_same_stub():
+    stub = b"""# Generated.
+from typing import Optional, overload
+
+class _A:
+    @overload
+    def f(self, x: Optional[int] = None, *, mode: str = "a, b = c") -> int: ...
+    @overload
+    def f(self, x: float = -1.0, y: str = '  #') -> None: ...
+"""
+    short = wheel.shortened_stub(stub)
+    assert len(short) < len(stub) - 30
+    assert ast.dump(ast.parse(short)) == ast.dump(ast.parse(stub))
