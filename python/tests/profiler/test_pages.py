@@ -181,7 +181,7 @@ def training_step():
 
 
 def outermost(spans):
-    """(count, total in nanoseconds) of each name; a span inside of one of the same name and thread adds nothing to the total."""
+    """(count, nanoseconds) of each name; a span inside of one of the same name and thread adds none."""
     found, ends = {}, {}
     for name, thread, begin, length in sorted(spans, key=lambda span: (span[2], -span[3])):
         count, total = found.get(name, (0, 0))
