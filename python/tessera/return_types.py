@@ -12,6 +12,9 @@ class histogramdd(_collections.namedtuple("histogramdd", ("hist", "bin_edges")))
 
     __slots__ = ()
 
+    def __repr__(self):
+        return f"torch.return_types.histogramdd(\nhist={self.hist},\nbin_edges={self.bin_edges})"
+
 
 def _callable_of(name):
     """The operator function of that name; "linalg_qr" is the one of namespace linalg. None if there is none."""
