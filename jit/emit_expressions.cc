@@ -344,9 +344,19 @@ std::optional<Emitter::Condition> Emitter::identity_test(const Ast& e) {
   return c;
 }
 
-Emitter::Condition Emitter::isinstance_test(const Ast& e, const std::vector<TypePtr>& types, const Ast& object) {
+Emitter::Condition Emitter::isinstance_test(const Ast& e, const std::vector<TypePtr>& asked, const Ast& object) {
   Condition c;
   Val* v = expr(object);
+  std::vector<TypePtr> types;  // `list`, `dict` and `tuple` stand for those that the value may be
+  for (TypePtr t : asked) {
+    const bool is_word =
+        t->is(K::kTuple) ? t->elems.empty() : (t->is(K::kList) || t->is(K::kDict)) && t->elem()->is(K::kAny);
+    const size_t before = types.size();
+    if (is_word)
+      for (TypePtr m : members(v->type))
+        if (m->kind == t->kind) types.push_back(m);
+    if (types.size() == before) types.push_back(t);
+  }
   bool always = true, never = true;
   for (TypePtr m : members(v->type)) {
     bool in = false, maybe = m->is(K::kAny) || m->is(K::kInterface) || m->is(K::kNumber);
@@ -645,8 +655,9 @@ Val* Emitter::formatted(const Ast& e) {
       }
       continue;
     }
-    format += "{}";
-    args.push_back({e, "", expr(*k)});
+    const bool has_form = k->is(A::kFormatted) && !k->text.empty();  // {value!r:>5}
+    format += has_form ? str_cat("{", k->text, "}") : "{}";
+    args.push_back({e, "", expr(has_form ? (*k)[0] : *k)});
   }
   args[0] = {e, "", text(format, e)};
   return op("aten::format", std::move(args), e);

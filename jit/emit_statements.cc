@@ -213,7 +213,11 @@ Emitter::Exit Emitter::merge(Node* n, Frame& a, Frame& b, Exit ea, Exit eb, cons
     for (Frame* f : frames)
       if (const auto it = f->declared.find(name); it != f->declared.end()) declared = it->second;
     if (name == "$value" && function_.ret_annotated) declared = function_.ret;
-    if (declared) t = declared;
+    if (declared) {  // of an Optional or a Union what both branches leave of it
+      const bool is_wide = name != "$value" && (declared->is(K::kOptional) || declared->is(K::kUnion));
+      TypePtr left = is_wide && !t ? unify(v[0]->type, v[1]->type, true) : t;
+      t = is_wide && left && is_subtype(left, declared) ? left : declared;
+    }
     if (!t || (!declared && t->is(K::kOptional) && name == "$value" && !function_.ret_annotated &&
                !v[0]->type->is(K::kOptional) && !v[1]->type->is(K::kOptional))) {
       if (name == "$value")

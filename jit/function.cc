@@ -279,7 +279,8 @@ std::string Function::schema() const {
     s += str_cat(args[i].type->str(), " ", args[i].name);
     if (args[i].has_default) s += "=" + to_text(args[i].default_value, true);
   }
-  return s + ") -> " + (ret ? ret->str() : "?");
+  // One tuple, not several results.
+  return s + ") -> " + (!ret ? "?" : ret->is(K::kTuple) ? str_cat("(", ret->str(), ")") : ret->str());
 }
 
 Function* define(Unit& unit, const Ast& def, const std::string& qualified, IntrusivePtr<Resolver> resolver,

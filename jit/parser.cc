@@ -448,18 +448,28 @@ class Parser {
       put(i);
       Range r;
       r.source = &source_, r.begin = t.begin, r.end = t.end;
-      size_t depth = 1, j = i + 1;
+      size_t depth = 1, j = i + 1, end = 0;  // of the expression: where a conversion or a specification begins
       for (; j < s.size() && depth; ++j) {
-        if (s[j] == '{' || s[j] == '[' || s[j] == '(') ++depth;
+        if (s[j] == '{' || s[j] == '[' || s[j] == '(') {
+          if (end) throw UnsupportedError("Expressions in format specifications of f-strings aren't supported", r);
+          ++depth;
+        }
         if (s[j] == '}' || s[j] == ']' || s[j] == ')') --depth;
-        if (depth == 1 && (s[j] == ':' || (s[j] == '!' && s.substr(j, 2) != "!=")))
-          throw UnsupportedError("Conversion flags and format specifications of f-strings aren't supported", r);
+        if (depth == 1 && !end && (s[j] == ':' || (s[j] == '!' && s.substr(j, 2) != "!="))) end = j;
       }
       if (depth || s[i] == '}') fail(r, "a brace of this f-string has no other end");
-      Source& inner = source_.inner(s.substr(i + 1, j - i - 2), t.begin);
+      if (!end) end = j - 1;
+      Source& inner = source_.inner(s.substr(i + 1, end - i - 1), t.begin);
       if (!text->text.empty()) formatted->kids.push_back(finish(text));
       text = node(A::kString, t.begin);
-      formatted->kids.push_back(parse_expression(inner));
+      if (const std::string_view how = s.substr(end, j - 1 - end); how.empty() || how == "!s" || how == ":") {
+        formatted->kids.push_back(parse_expression(inner));
+      } else {
+        Ast* field = node(A::kFormatted, t.begin);
+        field->text = std::string(how);
+        field->kids.push_back(parse_expression(inner));
+        formatted->kids.push_back(finish(field));
+      }
       i = j, literal = j;
     }
     put(s.size());

@@ -1,7 +1,5 @@
 #include "jit/tracer.h"
 
-#include <atomic>
-
 #include "jit/operator.h"
 #include "jit/passes.h"
 #include "tensor/dispatch/runtime.h"
@@ -10,7 +8,6 @@ namespace tessera::jit {
 namespace {
 
 thread_local Tracer* t_active = nullptr;
-std::atomic<TraceWarning> g_warning = nullptr;
 constexpr uint64_t kBit = DispatchKeySet(DispatchKey::kTracer).bits();
 
 void fallback(void*, const OpHeader& op, DispatchKeySet keys, const Value* args, size_t n, Value* rets,
@@ -20,13 +17,19 @@ void fallback(void*, const OpHeader& op, DispatchKeySet keys, const Value* args,
   op.info->adapter->call(op, &below, args, rets);
 }
 
+// Methods that are other operators with their arguments turned round; archives have those.
+bool is_spelling(std::string_view name) {
+  return (name.starts_with("aten::__r") && name != "aten::__rshift__") || name == "aten::__floordiv__" ||
+         name == "aten::__matmul__";
+}
+
 const void* identity(const Value& v) {
   return v.is_tensor() ? static_cast<const void*>(v.tensor().impl()) : static_cast<const void*>(v.object());
 }
 
 }  // namespace
 
-void set_trace_warning(TraceWarning f) { g_warning = f; }
+constinit std::atomic<int> traces_under_way = 0;
 Tracer* Tracer::active() { return t_active; }
 
 Tracer::Tracer() : graph_(std::make_unique<Graph>()) {
@@ -44,9 +47,11 @@ Tracer::~Tracer() {
 void Tracer::start() {
   TESSERA_CHECK(!t_active, "a trace is under way on this thread already");
   t_active = this;
+  ++traces_under_way;
   thread_state.included |= kBit;
 }
 void Tracer::stop() {
+  if (t_active == this) --traces_under_way;
   t_active = nullptr;
   thread_state.included &= ~kBit;
 }
@@ -166,14 +171,78 @@ std::unique_ptr<Graph> Tracer::take() {
   return std::move(graph_);
 }
 
+Val* Tracer::op(const Operator* o, std::vector<Val*> in) {
+  Node* n = graph_->append(graph_->top, N::kOp, std::move(in));
+  n->op = o;
+  n->scope = scope;
+  return graph_->add_out(n, o->rets[0]);
+}
+// A tensor's value as a number of a type.
+Val* Tracer::number(const Tensor& source, TypePtr t) {
+  const char* name = t->is(K::kInt)     ? "aten::Int.Tensor"
+                     : t->is(K::kFloat) ? "aten::Float.Tensor"
+                     : t->is(K::kBool)  ? "aten::Bool.Tensor"
+                                        : "aten::ScalarImplicit";
+  return op(find_operator(name), {value_of(Value::of(source))});
+}
+Tensor Tracer::number_tensor(int64_t n, Val* val) {
+  static const Operator* to_tensor = find_operator("prim::NumToTensor.Scalar");
+  Val* made = op(to_tensor, {val});
+  const Pause pause;
+  Tensor t = empty_kernel(IntVector(), DType::kInt64);
+  *t.data<int64_t>() = n;
+  bind(Value::of(t), made);
+  return t;
+}
+bool Tracer::knows(const Tensor& t) const {
+  if (const auto it = known_.find(t.impl()); it != known_.end())
+    return !it->second->node || it->second->node->kind != N::kConstant;
+  return self_ && paths_.count(t.impl());
+}
+Tensor Tracer::size(const Tensor& t, int64_t dim) {
+  static const Operator* size = find_operator("aten::size.int");
+  const int64_t n = t.size(dim);
+  return number_tensor(n, op(size, {value_of(Value::of(t)), constant(Value::of(dim), int_type())}));
+}
+Tensor Tracer::numel(const Tensor& t) {
+  static const Operator* numel = find_operator("aten::numel");
+  return number_tensor(t.numel(), op(numel, {value_of(Value::of(t))}));
+}
+void Tracer::expect(const OpHeader& op, std::vector<NumberSource> sources) {
+  expected_ = &op;
+  awaited_ = std::move(sources);
+}
+const Tensor* Tracer::source(int argument, int element) const {
+  for (const NumberSource& s : sources_)
+    if (s.argument == argument && s.element == element) return &s.tensor;
+  return nullptr;
+}
+
+Val* Tracer::number_list(const std::vector<Value>& items, TypePtr t, int argument) {
+  std::vector<Val*> in;
+  TypePtr elem = t->is(K::kList) ? t->elem() : t;
+  for (const Value& x : items) {
+    const Tensor* from = source(argument, static_cast<int>(in.size()));
+    in.push_back(from ? number(*from, elem) : constant(x, elem));
+  }
+  return graph_->add_out(graph_->append(graph_->top, N::kList, std::move(in)), t);
+}
+
 // An argument as the registry's kernels have it.
-Val* Tracer::operand(const Value& v, TypePtr t) {
+Val* Tracer::operand(const Value& v, TypePtr t, int argument) {
   using Tag = Value::Tag;
   TypePtr inner = t->is(K::kOptional) ? t->elem() : t;
+  if (const Tensor* from = sources_.empty() ? nullptr : source(argument, -1); from && !v.is_tensor()) {
+    // One number for all elements: max_pool2d(x, n).
+    if (!inner->is(K::kList)) return number(*from, inner);
+    Val* n = number(*from, inner->elem());
+    const size_t count = v.tag() == Tag::kDoubleList ? v.double_list().size() : v.int_list().size();
+    return graph_->add_out(graph_->append(graph_->top, N::kList, std::vector<Val*>(count, n)), inner);
+  }
   const auto list = [&](auto span) {
-    std::vector<Val*> in;
-    for (const auto& x : span) in.push_back(constant(Value::of(x), inner->is(K::kList) ? inner->elem() : inner));
-    return graph_->add_out(graph_->append(graph_->top, N::kList, std::move(in)), inner);
+    std::vector<Value> items;
+    for (const auto& x : span) items.push_back(Value::of(x));
+    return number_list(items, inner, argument);
   };
   switch (v.tag()) {
     case Tag::kNone:
@@ -209,19 +278,20 @@ Val* Tracer::operand(const Value& v, TypePtr t) {
 
 void Tracer::record(const OpHeader& op, DispatchKeySet keys, const Value* args, size_t n, Value* rets,
                     size_t num_rets) {
+  if (is_spelling(op.name)) return op.info->adapter->call(op, &keys, args, rets);
   const std::string name = *op.overload ? str_cat(op.name, ".", op.overload) : op.name;
   const Operator* o = find_operator(name);
   const bool to_number =
       std::string_view(op.name) == "aten::item" || std::string_view(op.name) == "aten::_local_scalar_dense";
   std::vector<Val*> in;
+  if (expected_ == &op) sources_ = std::move(awaited_), expected_ = nullptr;
   if (o && !to_number)
-    for (size_t i = 0; i < n; ++i) in.push_back(operand(args[i], o->args[i].type));
+    for (size_t i = 0; i < n; ++i) in.push_back(operand(args[i], o->args[i].type, static_cast<int>(i)));
+  sources_.clear();
   {
     const Pause pause;
     op.info->adapter->call(op, &keys, args, rets);
   }
-  if (to_number)
-    if (TraceWarning f = g_warning.load()) f("number");
   if (!o || to_number) return;
   Node* node = graph_->append(graph_->top, N::kOp, std::move(in));
   node->op = o;
@@ -237,9 +307,22 @@ void Tracer::record(const OpHeader& op, DispatchKeySet keys, const Value* args, 
   }
 }
 
-Val* Tracer::call(Function& f, const std::vector<Value>& args, bool method) {
+Val* Tracer::call(Function& f, const std::vector<Value>& args, bool method, const std::vector<NumberSource>& sources) {
   std::vector<Val*> in;
-  for (const Value& v : args) in.push_back(value_of(v));
+  for (const Value& v : args) {
+    const int at = static_cast<int>(in.size());
+    sources_.clear();
+    for (const NumberSource& s : sources)
+      if (s.argument == at) sources_.push_back(s);
+    TypePtr t = f.args[in.size()].type, inner = t->is(K::kOptional) ? t->elem() : t;
+    if (sources_.empty())
+      in.push_back(value_of(v));
+    else if (!inner->is(K::kList))
+      in.push_back(number(sources_[0].tensor, inner));
+    else
+      in.push_back(number_list(as<List>(v).items, inner, at));
+  }
+  sources_.clear();
   Node* n = graph_->append(graph_->top, method ? N::kCallMethod : N::kCallFunction, std::move(in));
   n->name = f.name;
   n->function = &f;

@@ -1,15 +1,26 @@
 // Recording what operators a program calls, as a graph.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "jit/function.h"
+#include "tensor/core/tensor.h"
 #include "tensor/dispatch/op.h"
 
 namespace tessera::jit {
+
+// How many recordings are under way, on all threads.
+extern constinit std::atomic<int> traces_under_way;
+
+// A number among the arguments of a call that was read from a tensor: element of a list, or -1 for the argument itself.
+struct NumberSource {
+  int argument, element;
+  Tensor tensor;
+};
 
 // One recording; operators that this thread calls while it is active are nodes of its graph.
 class Tracer {
@@ -34,7 +45,14 @@ class Tracer {
   // What a call gave.
   void bind(const Value& v, Val* val);
   // A call of a compiled function.
-  Val* call(Function& f, const std::vector<Value>& args, bool method);
+  Val* call(Function& f, const std::vector<Value>& args, bool method, const std::vector<NumberSource>& sources);
+  // Sizes as int64 tensors without dimensions, so that what is computed with them is recorded.
+  Tensor number_tensor(int64_t n, Val* val);  // of an int in the graph
+  bool knows(const Tensor& t) const;          // it was computed, is an input, or the module's
+  Tensor size(const Tensor& t, int64_t dim);
+  Tensor numel(const Tensor& t);
+  // Where numbers of the next call of an operator come from.
+  void expect(const OpHeader& op, std::vector<NumberSource> sources);
   void record(const OpHeader& op, DispatchKeySet keys, const Value* args, size_t n, Value* rets, size_t num_rets);
   std::string scope;
 
@@ -48,7 +66,11 @@ class Tracer {
  private:
   Val* constant(const Value& v, TypePtr t);
   Val* at_path(const std::string& path);
-  Val* operand(const Value& v, TypePtr t);
+  Val* operand(const Value& v, TypePtr t, int argument);
+  Val* number(const Tensor& source, TypePtr t);
+  Val* number_list(const std::vector<Value>& items, TypePtr t, int argument);
+  Val* op(const Operator* o, std::vector<Val*> in);
+  const Tensor* source(int argument, int element) const;
 
   std::unique_ptr<Graph> graph_;
   Val* self_ = nullptr;
@@ -57,10 +79,11 @@ class Tracer {
   std::unordered_map<const void*, std::string> paths_;
   std::unordered_map<std::string, Val*> attributes_;
   std::vector<Value> alive_;  // so that no address is used again
+  const OpHeader* expected_ = nullptr;
+  std::vector<NumberSource> awaited_, sources_;  // of the call that is expected, of the one that is recorded
 };
 
-// What happens when a traced program turns a tensor into a number of the host.
-using TraceWarning = void (*)(const char* what);
-void set_trace_warning(TraceWarning f);
+// The recording of this thread, or null; costs a load where nobody records.
+inline Tracer* current_trace() { return traces_under_way.load(std::memory_order_relaxed) ? Tracer::active() : nullptr; }
 
 }  // namespace tessera::jit

@@ -143,6 +143,11 @@ std::string slice_of(S s, const Value* a) {
   for (int64_t i = clip(a[1], 0), e = clip(a[2], n); i < e; i += step) out += s[static_cast<size_t>(i)];
   return out;
 }
+// From the first such character on.
+S part_from(S s, char c) {
+  const size_t k = s.find(c);
+  return k == S::npos ? S() : s.substr(k);
+}
 int64_t parse_int(S s, int64_t base) {
   const S text = strip(s, " \t\n\r", true, true);
   std::string digits(text);
@@ -176,6 +181,98 @@ Value index_in(const Value* a, bool last) {
   TESSERA_CHECK_VALUE(k >= 0, "ValueError: substring not found");
   return Value::of(k);
 }
+// [[fill]align][sign][#][0][width][,][.precision][type], as Python's format() reads it.
+struct Form {
+  char fill = ' ', align = 0, sign = '-', type = 0;
+  bool alternate = false, comma = false;
+  int64_t width = 0, precision = -1;
+};
+Form read_form(S s) {
+  Form f;
+  size_t i = 0;
+  const auto is_align = [&](size_t k) { return k < s.size() && std::strchr("<>^=", s[k]); };
+  const auto number = [&] {
+    int64_t n = 0;
+    for (; i < s.size() && digit(s[i]); ++i) n = std::min<int64_t>(n * 10 + (s[i] - '0'), 4096);
+    return n;
+  };
+  if (is_align(1))
+    f.fill = s[0], f.align = s[1], i = 2;
+  else if (is_align(0))
+    f.align = s[0], i = 1;
+  if (i < s.size() && std::strchr("+- ", s[i])) f.sign = s[i++];
+  if (i < s.size() && s[i] == '#') f.alternate = true, ++i;
+  if (i < s.size() && s[i] == '0' && !f.align) f.fill = '0', f.align = '=', ++i;
+  f.width = number();
+  if (i < s.size() && s[i] == ',') f.comma = true, ++i;
+  if (i < s.size() && s[i] == '.') ++i, f.precision = std::min<int64_t>(number(), 100);
+  if (i < s.size()) f.type = s[i++];
+  TESSERA_CHECK_VALUE(i == s.size(), "Invalid format specifier '", s, "'");
+  return f;
+}
+// Thousands apart.
+std::string with_commas(std::string digits) {
+  const size_t end = std::min(digits.find_first_of(".eE%"), digits.size());
+  for (size_t k = end; k > 3; k -= 3) digits.insert(k - 3, ",");
+  return digits;
+}
+std::string in_base(uint64_t n, char type) {
+  const unsigned base = type == 'b' ? 2 : type == 'o' ? 8 : type == 'x' || type == 'X' ? 16 : 10;
+  std::string s;
+  do s.insert(s.begin(), (type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef")[n % base]);
+  while (n /= base);
+  return s;
+}
+// A number without its sign.
+std::string digits_of(const Value& v, const Form& f) {
+  std::string s;
+  if (v.tag() != Tag::kDouble && !(f.type && std::strchr("eEfFgG%", f.type))) {
+    TESSERA_CHECK_VALUE(!f.type || std::strchr("dboxXn", f.type), "Unknown format code '", f.type, "' for an int");
+    const uint64_t n = static_cast<uint64_t>(v.integer());
+    s = in_base(v.integer() < 0 ? 0 - n : n, f.type);
+    if (f.alternate && f.type && std::strchr("boxX", f.type)) s = str_cat("0", f.type, s);
+  } else {
+    const double d = std::abs(v.number());
+    if (!f.type && f.precision < 0) {
+      s = to_text(Value::of(d));
+    } else {
+      TESSERA_CHECK_VALUE(!f.type || std::strchr("eEfFgGn%", f.type), "Unknown format code '", f.type, "' for a float");
+      const char type = f.type == '%' ? 'f' : !f.type || f.type == 'n' ? 'g' : f.type;
+      char room[512];
+      const int size = std::snprintf(room, sizeof room, str_cat("%.*", type).c_str(),
+                                     static_cast<int>(f.precision < 0 ? 6 : f.precision), f.type == '%' ? d * 100 : d);
+      s.assign(room, std::min<size_t>(static_cast<size_t>(size), sizeof room - 1));
+      if (f.type == '%') s += '%';
+    }
+  }
+  return f.comma ? with_commas(std::move(s)) : s;
+}
+std::string formatted(const Value& given, bool repr, S spec) {
+  if (repr || spec.empty()) {
+    if (spec.empty()) return to_text(given, repr);
+    return formatted(Value::of(to_text(given, true)), false, spec);
+  }
+  const Form f = read_form(spec);
+  const bool is_scalar = given.is_tensor() && given.tensor().dim() == 0 && !given.tensor().is_complex();
+  const Value v = is_scalar ? Value::of(given.tensor().item_scalar()) : given;
+  const bool is_number = (v.tag() == Tag::kBool && f.type) || v.tag() == Tag::kInt || v.tag() == Tag::kDouble;
+  std::string sign, body;
+  if (is_number) {
+    const bool negative = v.tag() == Tag::kDouble ? std::signbit(v.number()) : v.tag() == Tag::kInt && v.integer() < 0;
+    sign = negative ? "-" : f.sign == '-' ? "" : std::string(1, f.sign);
+    body = digits_of(v.tag() == Tag::kBool ? Value::of(int64_t{v.boolean()}) : v, f);
+  } else {
+    TESSERA_CHECK_VALUE((!f.type || f.type == 's') && f.align != '=', "Unknown format code '", spec,
+                        "' for a value of type ", type_of(v)->annotation());
+    body = to_text(v);
+    if (f.precision >= 0) body.resize(std::min(body.size(), static_cast<size_t>(f.precision)));
+  }
+  const int64_t size = static_cast<int64_t>(sign.size() + body.size()), lack = std::max<int64_t>(f.width - size, 0);
+  const char align = f.align ? f.align : is_number ? '>' : '<';
+  const int64_t left = align == '<' ? 0 : align == '^' ? lack / 2 : lack;
+  const std::string before(static_cast<size_t>(left), f.fill), after(static_cast<size_t>(lack - left), f.fill);
+  return align == '=' ? sign + before + body : before + sign + body + after;
+}
 // "{} and {}".format(...)
 void format(const Value* a, size_t n, Value* r, const Operator&) {
   const S f = a[0].string();
@@ -194,11 +291,14 @@ void format(const Value* a, size_t n, Value* r, const Operator&) {
     const size_t e = f.find('}', at);
     TESSERA_CHECK_VALUE(e != S::npos, "expected '}' before end of string");
     const S field = f.substr(at + 1, e - at - 1);
-    TESSERA_CHECK(field.empty() || std::all_of(field.begin(), field.end(), digit),
-                  "format(): only {} and {0} are known, got {", field, "}");
-    const size_t k = field.empty() ? used++ : 1 + static_cast<size_t>(parse_int(field, 10));
+    const S spec = part_from(field, ':'), head = field.substr(0, field.size() - spec.size());
+    const S conversion = part_from(head, '!'), place = head.substr(0, head.size() - conversion.size());
+    TESSERA_CHECK(std::all_of(place.begin(), place.end(), digit) &&
+                      (conversion.empty() || conversion == "!r" || conversion == "!s"),
+                  "format(): only {}, {0}, !r, !s and specifications like {:>5} are known, got {", field, "}");
+    const size_t k = place.empty() ? used++ : 1 + static_cast<size_t>(parse_int(place, 10));
     TESSERA_CHECK(k < n, "Too few arguments for format string: ", f);
-    out += to_text(a[k]);
+    out += formatted(a[k], conversion == "!r", spec.substr(spec.empty() ? 0 : 1));
     at = e + 1;
   }
   r[0] = Value::of(std::move(out));

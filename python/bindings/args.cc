@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "python/bindings/convert/storage.h"
+#include "python/bindings/jit/traced.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"
 
@@ -358,7 +359,26 @@ bool ParsePlan::parse(PyObject* const* args, Py_ssize_t num_positional, PyObject
     std::memcpy(static_cast<void*>(&values[i]), static_cast<const void*>(&defaults_[static_cast<size_t>(i)]),
                 sizeof(Value));
   }
+  if (jit::Tracer* trace = jit::current_trace()) [[unlikely]]
+    note_sources(*trace, {args, static_cast<size_t>(num_positional)}, static_cast<size_t>(used), kwnames);
   return true;
+}
+
+// Tells a recording which tensors the numbers of a call were; `used`: positional arguments that are no varargs.
+void ParsePlan::note_sources(jit::Tracer& trace, std::span<PyObject* const> args, size_t used,
+                             PyObject* kwnames) const {
+  std::vector<jit::NumberSource> sources;
+  const auto add = [&](int i, PyObject* o) {
+    const ParamKind kind = params_[static_cast<size_t>(i)].kind;
+    if (kind != ParamKind::kTensor && kind != ParamKind::kTensorList) add_sources(i, o, &sources);
+  };
+  for (size_t i = 0; i < used; ++i) add(static_cast<int>(i), args[i]);
+  for (size_t i = used; i < args.size(); ++i)
+    if (is_tensor(args[i])) sources.push_back({num_positional_ - 1, static_cast<int>(i - used), unwrap(args[i])});
+  for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k)
+    if (const int i = find(PyTuple_GET_ITEM(kwnames, k)); i >= 0)
+      add(i, args.data()[args.size() + static_cast<size_t>(k)]);
+  trace.expect(*info_->op, std::move(sources));
 }
 
 bool ParsePlan::parse_keywords(PyObject* const* values_given, PyObject* kwnames, Value* values, uint64_t* given,

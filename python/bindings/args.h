@@ -2,12 +2,16 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "python/bindings/common.h"
 #include "tensor/dispatch/registry.h"
 #include "tensor/dispatch/schema.h"
 
+namespace tessera::jit {
+class Tracer;
+}
 namespace tessera::python {
 
 inline constexpr int kMaxArgs = 32;
@@ -74,6 +78,7 @@ class ParsePlan {
 
  private:
   int find(PyObject* name) const;
+  void note_sources(jit::Tracer& trace, std::span<PyObject* const> args, size_t used, PyObject* kwnames) const;
   bool parse_keywords(PyObject* const* values_given, PyObject* kwnames, Value* values, uint64_t* given,
                       bool* extra_requires_grad, bool outs_by_name) const;
 

@@ -130,6 +130,10 @@ const OpInfo* NamedOp::find(size_t num_args, size_t num_results) {
   info_.store(info, std::memory_order_release);
   return info;
 }
+const OpHeader& NamedOp::header(size_t num_args) {
+  const OpInfo* info = info_.load(std::memory_order_acquire);
+  return *(info ? info : find(num_args, 1))->op;
+}
 void NamedOp::call(Value* args, size_t num_args, Value* results, size_t num_results) {
   const OpInfo* info = info_.load(std::memory_order_acquire);
   if (!info) [[unlikely]]

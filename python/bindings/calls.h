@@ -61,6 +61,7 @@ class NamedOp {
     return result.take_tensor();
   }
   void call(Value* args, size_t num_args, Value* results, size_t num_results);
+  const OpHeader& header(size_t num_args);  // of one with a single result
 
  private:
   const OpInfo* find(size_t num_args, size_t num_results);

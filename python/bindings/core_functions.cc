@@ -12,6 +12,7 @@
 #include "nn/attention_choice.h"
 #include "python/bindings/args.h"
 #include "python/bindings/calls.h"
+#include "python/bindings/jit/traced.h"
 #include "python/bindings/types.h"
 #include "tensor/core/rare/device_alias.h"
 #include "tensor/core/parallel.h"
@@ -93,7 +94,11 @@ PyObject* py_is_inference(PyObject*, CallArgs call) {
 PyObject* py_is_signed(PyObject*, CallArgs call) {
   return to_python(is_signed(only_tensor<"is_signed">(call).dtype()));
 }
-PyObject* py_numel(PyObject*, CallArgs call) { return PyLong_FromLongLong(only_tensor<"numel">(call).numel()); }
+PyObject* py_numel(PyObject*, CallArgs call) {
+  const Tensor& t = only_tensor<"numel">(call);
+  jit::Tracer* trace = jit::current_trace();
+  return trace ? traced_numel(*trace, t) : PyLong_FromLongLong(t.numel());
+}
 PyObject* py_is_same_size(PyObject*, CallArgs call) {
   PyObject* a[2];
   read_args({"is_same_size", {"input", "other"}, 2, 2}, call, a);

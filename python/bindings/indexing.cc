@@ -6,6 +6,7 @@
 #include "python/bindings/args.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/convert/create.h"
+#include "python/bindings/jit/traced.h"
 #include "python/bindings/library/fake.h"
 #include "python/bindings/types.h"
 #include "tensor/core/transforms.h"
@@ -42,8 +43,9 @@ Tensor select_first(const Tensor& t, int64_t i) {
   TESSERA_CHECK_INDEX(n > 0,
                       "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to "
                       "convert a 0-dim tensor to a number");
+  const int64_t given = i;
   i = wrap_index(i, t.sizes()[0], 0);
-  if (!is_plain(t)) return g_select(t, int64_t{0}, i);
+  if (!is_plain(t)) return g_select(t, int64_t{0}, given);
   return make_view(t, t.sizes().subspan(1), t.strides().subspan(1), t.storage_offset() + i * t.strides()[0]);
 }
 
@@ -64,11 +66,11 @@ class Walk {
   int64_t size(int64_t d) const { return plain_ ? sizes_[d] : t_.size(d); }
 
   // shown: the dimension of the original tensor, for messages.
-  void select(int64_t d, int64_t i, int64_t shown) {
-    i = wrap_index(i, size(d), shown);
+  void select(int64_t d, int64_t given, int64_t shown) {
+    const int64_t i = wrap_index(given, size(d), shown);
     changed_ = true;
     if (!plain_) {
-      t_ = g_select(t_, d, i);
+      t_ = g_select(t_, d, given);
       return;
     }
     offset_ += i * strides_[d];
@@ -88,6 +90,27 @@ class Walk {
     offset_ += start * strides_[d];
     sizes_[d] = length;
     strides_[d] *= step;
+  }
+  // As it was written, so that the recording fits other sizes.
+  void traced_slice(jit::Tracer& trace, int64_t d, PyObject* item) {
+    Py_ssize_t start, stop, step;
+    check(PySlice_Unpack(item, &start, &stop, &step));
+    TESSERA_CHECK_VALUE(step > 0, "step must be greater than zero");
+    const auto* parts = reinterpret_cast<const PySliceObject*>(item);
+    std::vector<jit::NumberSource> sources;
+    for (int i = 0; PyObject * part : {parts->start, parts->stop, parts->step}) {
+      if (is_tensor(part)) sources.push_back({2 + i, -1, unwrap(part)});
+      ++i;
+    }
+    if (sources.empty() && start == 0 && stop == PY_SSIZE_T_MAX && step == 1) return;
+    changed_ = true;
+    trace.expect(g_slice.header(5), std::move(sources));
+    t_ = g_slice(t_, d, std::optional<int64_t>(start), std::optional<int64_t>(stop), int64_t{step});
+  }
+  // An index that a tensor of the recording has.
+  void traced_select(jit::Tracer& trace, int64_t d, const Tensor& index, int64_t shown) {
+    trace.expect(g_select.header(3), {{2, -1, index}});
+    select(d, index.item_scalar().to_int(), shown);
   }
   void unsqueeze(int64_t d) {
     changed_ = true;
@@ -216,6 +239,8 @@ void apply_truth(Parsed& p, int64_t* dim, bool b) {
 }
 void apply_slice(Parsed& p, int64_t* dim, PyObject* item) {
   TESSERA_CHECK_INDEX(p.walk.dim() > 0, "slice() cannot be applied to a 0-dim tensor.");
+  if (jit::Tracer* trace = jit::current_trace()) [[unlikely]]
+    return p.walk.traced_slice(*trace, (*dim)++, item);
   Py_ssize_t start, stop, step;
   check(PySlice_Unpack(item, &start, &stop, &step));
   TESSERA_CHECK_VALUE(step > 0, "step must be greater than zero");
@@ -227,6 +252,8 @@ void apply_tensor(Parsed& p, int64_t* dim, const Tensor& t, int64_t shown) {
   // One that is being vmapped over is a number for each element.
   if (t.dim() == 0 && is_integral(t.dtype(), true) && !t.is_meta() && !is_transformed(t)) {
     if (t.dtype() == DType::kBool || t.dtype() == DType::kUInt8) return apply_truth(p, dim, t.item_scalar().to_bool());
+    if (jit::Tracer* trace = jit::current_trace()) [[unlikely]]
+      return p.walk.traced_select(*trace, *dim, t, shown);
     return p.walk.select(*dim, t.item_scalar().to_int(), shown);
   }
   TESSERA_CHECK_INDEX(t.dtype() == DType::kInt64 || t.dtype() == DType::kInt32 || t.dtype() == DType::kBool ||
@@ -338,14 +365,12 @@ void store_advanced(const Tensor& self, Parsed& p, PyObject* value) {
   Tensor v;
   if (number_of(value, &number)) {
     v = empty_tensor({}, {}, self.dtype(), self.device());
+    const jit::Tracer::Pause constant;
     if (!self.is_meta()) g_fill(v, number);
   } else if (is_tensor(value)) {
     v = unwrap(value);
-    if (v.dim() == 0 && (v.dtype() != self.dtype() || !(v.device() == self.device())) && !v.requires_grad()) {
-      Tensor cast = empty_tensor({}, {}, self.dtype(), self.device());
-      g_copy(cast, v, false);
-      v = cast;
-    }
+    if (v.dim() == 0 && (v.dtype() != self.dtype() || !(v.device() == self.device())) && !v.requires_grad())
+      v = converted(v, self.dtype(), self.device());
     int64_t skip_to = v.dim();
     while (skip_to > 0 && v.sizes()[static_cast<size_t>(v.dim() - skip_to)] == 1) --skip_to;
     v = without_leading_ones(v, skip_to);

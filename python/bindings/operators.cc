@@ -9,6 +9,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "python/bindings/jit/traced.h"
 #include "python/bindings/library/fake.h"
 #include "python/bindings/convert/tensor_convert.h"
 #include "python/bindings/convert/names.h"
@@ -663,6 +664,7 @@ int truth(PyObject* self) {
   int r = -1;
   guarded_int([&] {
     const Tensor& t = unwrap(self);
+    warn_if_traced("value", "a Python boolean");
     if (is_exact_tensor(self) && t.numel() == 1 && t.is_cpu()) {
       r = t.item_scalar().to_bool();
       return;
@@ -686,6 +688,7 @@ Scalar item_of(PyObject* self, const char* what) {
 }
 PyObject* to_long(PyObject* self) {
   return guarded([&]() -> PyObject* {
+    warn_if_traced("value", "a Python integer");
     const Scalar s = item_of(self, "int64_t");
     if (s.is_floating_point() || s.is_complex()) return PyLong_FromDouble(s.to_double());
     return s.kind() == Scalar::Kind::kUInt ? PyLong_FromUnsignedLongLong(static_cast<uint64_t>(s.to_int()))
@@ -693,7 +696,10 @@ PyObject* to_long(PyObject* self) {
   });
 }
 PyObject* to_float(PyObject* self) {
-  return guarded([&] { return PyFloat_FromDouble(item_of(self, "double").to_double()); });
+  return guarded([&] {
+    warn_if_traced("value", "a Python float");
+    return PyFloat_FromDouble(item_of(self, "double").to_double());
+  });
 }
 PyObject* to_index(PyObject* self) {
   return guarded([&]() -> PyObject* {

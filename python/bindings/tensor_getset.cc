@@ -5,6 +5,7 @@
 #include "python/bindings/convert/names.h"
 #include "python/bindings/autograd/autograd.h"
 #include "python/bindings/calls.h"
+#include "python/bindings/jit/traced.h"
 #include "python/bindings/library/fake.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"
@@ -48,6 +49,8 @@ int set_attribute(PyObject* self, PyObject* value, void* closure) {
 // --- what the tensor is ---
 PyObject* get_shape(const Tensor& t) {
   if (PyObject* symbolic = symbolic_shape_of(*t.impl())) return ask_symbolic_shape(symbolic, "size", nullptr);
+  if (jit::Tracer* trace = jit::current_trace()) [[unlikely]]
+    return traced_shape(*trace, t);
   return wrap_size(t.sizes());
 }
 PyObject* get_dtype(const Tensor& t) { return wrap(t.dtype()); }
@@ -132,7 +135,10 @@ PyObject* get_version(const Tensor& t) {
   return PyLong_FromUnsignedLong(t.impl()->has_version() ? t.version() : 0);
 }
 PyObject* get_base(const Tensor& t) { return wrap_or_none(t.view_base()); }
+NamedOp g_detach("aten::detach");
 PyObject* get_data(const Tensor& t) {
+  if (jit::current_trace()) [[unlikely]]
+    return wrap(g_detach(t));
   Tensor r(t.impl()->shallow_copy(false));
   return wrap(std::move(r));
 }

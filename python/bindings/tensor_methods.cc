@@ -9,6 +9,7 @@
 #include "python/bindings/core_functions.h"
 #include "python/bindings/convert/create.h"
 #include "python/bindings/convert/dlpack.h"
+#include "python/bindings/jit/traced.h"
 #include "python/bindings/convert/numpy.h"
 #include "python/bindings/convert/storage.h"
 #include "tensor/core/layouts/sparse.h"
@@ -46,12 +47,15 @@ PyObject* py_size(PyObject* self, CallArgs call) {
     read_args({"size", {"dim"}, 1, 0}, call, dim);
     return ask_symbolic_shape(symbolic, "size", dim[0]);
   }
-  if (call.n == 0 && !call.kwnames) return wrap_size(t.sizes());
+  jit::Tracer* trace = jit::current_trace();
+  if (call.n == 0 && !call.kwnames) return trace ? traced_shape(*trace, t) : wrap_size(t.sizes());
   PyObject* a[1];
   read_args({"size", {"dim"}, 1, 0}, call, a);
-  if (!a[0] || a[0] == Py_None) return wrap_size(t.sizes());
+  if (!a[0] || a[0] == Py_None) return trace ? traced_shape(*trace, t) : wrap_size(t.sizes());
   const int64_t d = dim_arg("size", t, a[0]);
   TESSERA_CHECK_INDEX(t.dim() > 0, "Dimension specified as ", d, " but tensor has no dimensions");
+  if (trace) [[unlikely]]
+    return traced_size(*trace, t, d);
   return PyLong_FromLongLong(t.size(d));
 }
 void check_has_strides(const Tensor& t, const char* what) {
@@ -83,6 +87,8 @@ PyObject* py_numel(PyObject* self, CallArgs call) {
   no_args("numel", call);
   if (PyObject* symbolic = symbolic_shape_of(*unwrap(self).impl()))
     return ask_symbolic_shape(symbolic, "numel", nullptr);
+  if (jit::Tracer* trace = jit::current_trace()) [[unlikely]]
+    return traced_numel(*trace, unwrap(self));
   return PyLong_FromLongLong(unwrap(self).numel());
 }
 PyObject* py_element_size(PyObject* self, CallArgs call) {
@@ -223,6 +229,7 @@ Scalar item_of(const Tensor& t) {
 PyObject* py_item(PyObject* self, CallArgs call) {
   no_args("item", call);
   const Tensor& t = unwrap(self);
+  warn_if_traced("value", "a Python number");
   if (!t.keys().has(DispatchKey::kPython)) return scalar_object(item_of(t));
   WantSymbol number(find_op("aten::_local_scalar_dense")->op);
   Ref plain = Ref::steal(check(scalar_object(item_of(t))));
@@ -232,6 +239,7 @@ PyObject* py_item(PyObject* self, CallArgs call) {
 
 PyObject* py_complex(PyObject* self, CallArgs call) {
   no_args("__complex__", call);
+  warn_if_traced("value", "a Python complex number");
   const std::complex<double> c = item_of(unwrap(self)).to_complex();
   return PyComplex_FromDoubles(c.real(), c.imag());
 }
@@ -274,6 +282,7 @@ PyObject* list_of(const T* data, IntList sizes, IntList strides) {
 }
 PyObject* py_tolist(PyObject* self, CallArgs call) {
   no_args("tolist", call);
+  warn_if_traced("value", "a Python list");
   Tensor t = unwrap(self);
   TESSERA_CHECK_NOT_IMPLEMENTED(!t.is_meta(), "Cannot copy out of meta tensor; no data!");
   NoGradGuard no_grad;
@@ -293,6 +302,7 @@ PyObject* py_numpy(PyObject* self, CallArgs call) {
   PyObject* a[1];
   read_args({"numpy", {"force"}, 0, 0}, call, a);
   const bool force = bool_arg("numpy", "force", a[0], false);
+  warn_if_traced("value", "a NumPy array");
   if (force && !unwrap(self).is_cpu()) return tensor_to_ndarray(converted(unwrap(self), std::nullopt, Device()), true);
   return tensor_to_ndarray(unwrap(self), force);
 }

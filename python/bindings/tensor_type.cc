@@ -6,6 +6,7 @@
 
 #include "python/bindings/convert/create.h"
 #include "python/bindings/indexing.h"
+#include "python/bindings/jit/traced.h"
 #include "python/bindings/library/fake.h"
 #include "python/bindings/library/library.h"
 #include "python/bindings/operators.h"
@@ -119,7 +120,10 @@ Py_ssize_t tensor_length(PyObject* self) {
     PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
     return -1;
   }
-  return t.sizes()[0];
+  int failed = 0;
+  if (jit::current_trace()) [[unlikely]]
+    failed = guarded_int([] { warn_of_trace("length", ""); });
+  return failed ? -1 : t.sizes()[0];
 }
 
 PyGetSetDef g_dict_getset[] = {{"__dict__", get_dict, PyObject_GenericSetDict, nullptr, nullptr},

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "python/bindings/jit/traced.h"
 #include "python/bindings/library/fake.h"
 #include "python/bindings/tensor_type.h"
 #include "tensor/core/device_hooks.h"
@@ -181,7 +182,7 @@ PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (!self) return nullptr;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self.get()); ++i) {
     PyObject* e = PyTuple_GET_ITEM(self.get(), i);
-    if (PyLong_Check(e) || is_symbolic_number(e) || is_symbol(e)) continue;
+    if (PyLong_Check(e) || is_symbolic_number(e) || is_symbol(e) || (is_tensor(e) && jit::current_trace())) continue;
     Ref index = Ref::steal(PyIndex_Check(e) ? PyNumber_Index(e) : nullptr);
     if (!index) {
       PyErr_Format(PyExc_TypeError, "torch.Size() takes an iterable of 'int' (item %zd is '%s')", i,

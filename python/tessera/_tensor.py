@@ -244,6 +244,8 @@ def __reversed__(self):
 def __iter__(self):
     if self.dim() == 0:
         raise TypeError("iteration over a 0-d tensor")
+    if tessera._C._jit.is_tracing():
+        tessera.jit._host.trace_warning("iteration", level=3)
     return iter(self.unbind(0))
 
 

@@ -10,6 +10,7 @@
 #include "python/bindings/convert/storage.h"
 #include "python/bindings/convert/tensor_convert.h"
 #include "python/bindings/convert/names.h"
+#include "python/bindings/jit/traced.h"
 #include "python/bindings/library/fake.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"
@@ -62,6 +63,7 @@ PyObject* py_tensor(PyObject*, CallArgs call) {
   const auto device = device_arg("tensor", a[2]);
   const bool requires_grad = bool_arg("tensor", "requires_grad", a[3], false);
   const bool pin = bool_arg("tensor", "pin_memory", a[4], false);
+  warn_if_traced("constant", "torch.tensor");
   if (is_tensor(a[0]))
     check(PyErr_WarnEx(PyExc_UserWarning,
                        "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
@@ -98,6 +100,7 @@ PyObject* py_as_tensor(PyObject*, CallArgs call) {
       return Py_NewRef(a[0]);
     return wrap(converted(t, dtype, device));
   }
+  warn_if_traced("constant", "torch.as_tensor");
   if (is_ndarray(a[0]))
     return wrap(lifted(
         device, [&](std::optional<Device> on) { return converted(tensor_from_ndarray(a[0], true), dtype, on); }));
@@ -109,6 +112,7 @@ PyObject* py_from_numpy(PyObject*, CallArgs call) {
   PyObject* a[1];
   read_args({"from_numpy", {"ndarray"}, 1, 1}, call, a);
   if (!is_ndarray(a[0])) throw TypeError(str_cat("expected np.ndarray (got ", Py_TYPE(a[0])->tp_name, ")"));
+  warn_if_traced("constant", "torch.from_numpy");
   return wrap(tensor_from_ndarray(a[0], true));
 }
 
@@ -343,6 +347,7 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, std::optiona
 
 PyObject* legacy_constructor(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject* device = device_keyword(kwargs);
+  warn_if_traced("constant", "torch.Tensor");
   Tensor t = legacy_tensor(default_dtype(), true, args, device);
   return wrap_as(type, std::move(t));
 }

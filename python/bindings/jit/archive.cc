@@ -113,18 +113,11 @@ PyObject* py_source(PyObject*, PyObject* function) {
 
 thread_local std::unique_ptr<jit::Tracer> t_tracer;
 
-void warn_in_python(const char* what) {
-  GilAcquire gil;
-  Ref f = Ref::steal(jit_host("trace_warning"));
-  Ref r = Ref::steal(PyObject_CallFunction(f.get(), "s", what));
-  if (!r) throw PythonError();
-}
 PyObject* py_trace_begin(PyObject*, PyObject* args) {
   return jit_guarded([&] {
     PyObject *module, *paths;
     if (!PyArg_ParseTuple(args, "OO!", &module, &PyList_Type, &paths)) throw ErrorAlreadySet();
     TESSERA_CHECK(!jit::Tracer::active(), "a trace is under way on this thread already");
-    jit::set_trace_warning(warn_in_python);
     t_tracer = std::make_unique<jit::Tracer>();
     if (module != Py_None) {
       const Value& m = boxed<Value>(module);

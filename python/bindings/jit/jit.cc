@@ -9,6 +9,7 @@
 #include "python/bindings/calls.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/jit/methods.h"
+#include "python/bindings/jit/traced.h"
 #include "python/bindings/operators.h"
 #include "python/bindings/tensor_type.h"
 
@@ -278,8 +279,26 @@ PyMethodDef g_function_methods[] = {{"compile", function_compile, METH_NOARGS, n
                       "' but instead found type '", Py_TYPE(o)->tp_name, "'.\nPosition: ", at,
                       "\nValue: ", text_of(repr.get()), "\nDeclaration: ", f.schema()));
 }
+// An argument of a call that is recorded: tensors stand for numbers there, and `sources` gets them.
+bool traced_argument(PyObject* o, TypePtr t, int at, std::vector<jit::NumberSource>* sources, Value* out) {
+  const size_t before = sources->size();
+  TypePtr inner = t->is(K::kOptional) ? t->elem() : t;
+  const auto is_number = [](TypePtr x) { return x->is(K::kInt) || x->is(K::kFloat) || x->is(K::kNumber); };
+  if (is_number(inner) || (inner->is(K::kList) && is_number(inner->elem()))) add_sources(at, o, sources);
+  if (sources->size() == before) return jit_from_python(o, t, out);
+  const auto plain = [](PyObject* e) {
+    return is_tensor(e) ? to_python(Value::of(unwrap(e).item_scalar())) : Py_NewRef(e);
+  };
+  if (is_tensor(o)) return jit_from_python(Ref::steal(plain(o)).get(), inner, out);
+  const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+  Ref list = Ref::steal(check(PyList_New(n)));
+  for (Py_ssize_t i = 0; i < n; ++i) PyList_SET_ITEM(list.get(), i, check(plain(PySequence_Fast_GET_ITEM(o, i))));
+  return jit_from_python(list.get(), inner, out);
+}
 PyObject* call_function(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   return jit_guarded([&] {
+    jit::Tracer* tracer = jit::current_trace();
+    std::vector<jit::NumberSource> sources;
     F& me = boxed<F>(self);
     Function& f = *me.function;
     const bool bound = !me.self.is_none();
@@ -316,7 +335,8 @@ PyObject* call_function(PyObject* self, PyObject* const* args, size_t nargsf, Py
         continue;
       }
       Value v;
-      if (!jit_from_python(o, p.type, &v)) misfit(f, p, i - bound, o);
+      if (tracer ? !traced_argument(o, p.type, static_cast<int>(i), &sources, &v) : !jit_from_python(o, p.type, &v))
+        misfit(f, p, i - bound, o);
       in.push_back(std::move(v));
     }
     TESSERA_CHECK(used == given_names, "Unknown keyword argument for operator '", f.name, "'. Schema: ", f.schema());
@@ -324,12 +344,13 @@ PyObject* call_function(PyObject* self, PyObject* const* args, size_t nargsf, Py
     Value result;
     if (f.host) {
       result = f.host->call(in.data(), in.size(), f.ret);
-    } else if (jit::Tracer* tracer = jit::Tracer::active()) {
-      jit::Val* v = tracer->call(f, in, bound);
+    } else if (tracer) {
+      jit::Val* v = tracer->call(f, in, bound, sources);
       {
         const jit::Tracer::Pause pause;
         result = jit::call(f, std::move(in));
       }
+      if (f.ret->is(K::kInt)) return wrap(tracer->number_tensor(result.integer(), v));
       tracer->bind(result, v);
     } else {
       GilRelease free;

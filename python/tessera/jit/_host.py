@@ -68,20 +68,27 @@ def enum_item_of(kind, name):
     return cls[name]
 
 
-def trace_warning(what):
-    """A traced program turned a tensor into a number of Python."""
+_TRACE_WARNINGS = {
+    "value": "Converting a tensor to {} might cause the trace to be incorrect. We can't record the data flow of "
+    "Python values, so this value will be treated as a constant in the future. This means that the trace might not "
+    "generalize to other inputs!",
+    "length": "Using len to get tensor shape might cause the trace to be incorrect. Recommended usage would be "
+    "tensor.shape[0]. Passing a tensor of different shape might lead to errors or silently give incorrect results.",
+    "iteration": "Iterating over a tensor might cause the trace to be incorrect. Passing a tensor of different shape "
+    "won't change the number of iterations executed (and might lead to errors or silently give incorrect results).",
+    "constant": "{} results are registered as constants in the trace. You can safely ignore this warning if you use "
+    "this function to create tensors out of constant variables that would be the same every time you call this "
+    "function. In any other case, this might cause the trace to be incorrect.",
+}
+
+
+def trace_warning(kind, what="", level=2):
+    """A traced program does what its trace repeats with the numbers of the example."""
     import warnings
 
     from ._marks import TracerWarning
 
-    warnings.warn(
-        f"Converting a tensor to a Python {what} might cause the trace to be incorrect. We can't record "
-        "the data flow of "
-        "Python values, so this value will be treated as a constant in the future. This means that the trace might not "
-        "generalize to other inputs!",
-        TracerWarning,
-        stacklevel=2,
-    )
+    warnings.warn(_TRACE_WARNINGS[kind].format(what), TracerWarning, stacklevel=level)
 
 
 def tensor_text(tensor):

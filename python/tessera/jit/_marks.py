@@ -23,7 +23,7 @@ class TracerWarning(Warning):
         """Ignores those that the library itself causes."""
         import warnings
 
-        warnings.filterwarnings("ignore", category=TracerWarning, module=r"(torch|tessera)(\.|$)")
+        warnings.filterwarnings("ignore", category=TracerWarning, module=r"(torch|tessera)\.(?!jit)")
 
 
 class ScriptWarning(Warning):

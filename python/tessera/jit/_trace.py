@@ -12,6 +12,8 @@ from ._marks import TracerWarning
 from ._modules import ConcreteType, RecursiveScriptModule, ScriptModule, _instance
 from ._types import type_of_value
 
+TracerWarning.ignore_lib_warnings()
+
 
 class TracingCheckError(Exception):
     """Two traces of a program differ, or it computes other numbers than the trace."""

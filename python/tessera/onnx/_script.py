@@ -46,6 +46,19 @@ def _schema(text):
     return FunctionSchema(text)
 
 
+_OF_SIZES = {"add": "add", "sub": "sub", "mul": "mul", "floor_divide": "floordiv", "remainder": "remainder"}
+
+
+class _Size(Cell):
+    """A number that the program has as a tensor without dimensions: a size of a trace, or what was made of such."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, value, number):
+        super().__init__(value)
+        self.number = number
+
+
 class _Block:
     """A block of a graph: its nodes as pairs (node, blocks inside of it), names of its inputs and of its results."""
 
@@ -166,7 +179,24 @@ class Scripts:
         returned = [str(r.type) for r in schema.returns]
         if not any("Tensor" in t for t in returned) or not self._tensors(args):
             return self._of_numbers(name, args)
+        if name in _OF_SIZES and all(isinstance(a, (_Size, int)) for a in args[:2]) and args[2:] in ([], [1]):
+            numbers = [a.number if isinstance(a, _Size) else a for a in args[:2]]
+            return self._size_tensor(self._of_numbers(_OF_SIZES[name], numbers))
+        sizes = [a for a in args if isinstance(a, _Size)]
+        if sizes and not any(isinstance(a.number, Value) for a in sizes) and len(returned) == 1:
+            plain = [tessera.tensor(a.number) if isinstance(a, _Size) else a for a in args]
+            if not any(isinstance(a, (Cell, list)) for a in plain):
+                return self._known(kind, schema, plain)
         return self._operator(kind, schema, args)
+
+    def _known(self, kind, schema, args):
+        """What an operator makes of numbers that are known."""
+        named = {a.name: v for a, v in zip(schema.arguments, args)}
+        for a in schema.arguments:
+            if isinstance(named.get(a.name), int) and "ScalarType" in str(a.type):
+                named[a.name] = getattr(tessera, _DTYPES[named[a.name]])
+        made = self._op(kind, schema)(**named)
+        return _Size(self._constant(made).read(), made.item())
 
     def _tensors(self, tree):
         if isinstance(tree, (list, tuple)):
@@ -311,14 +341,16 @@ class Scripts:
     _prim_unchecked_cast = _prim_unchecked_unwrap_optional = _prim_Guard = _prim_data = _same
 
     def _prim_NumToTensor(self, node, args):
-        value = read(args[0])
-        if not isinstance(value, Value):
-            return self._constant(tessera.tensor(value))
+        return self._size_tensor(read(args[0]))
+
+    def _size_tensor(self, number):
+        if not isinstance(number, Value):
+            return _Size(self._constant(tessera.tensor(number)).read(), number)
         with self.mode:
-            fake = tessera.empty((), dtype=value.dtype)
-        made = self.graph.Identity(value)
+            fake = tessera.empty((), dtype=number.dtype)
+        made = self.graph.Identity(number)
         made.val = fake
-        return Cell(made)
+        return _Size(made, number)
 
     def _prim_dtype(self, node, args):
         return _DTYPES.index(str(read(args[0]).dtype).rpartition(".")[2])
@@ -467,10 +499,25 @@ class Scripts:
 
     _aten_as_tensor = _aten_tensor
 
+    def _aten_narrow(self, x, dim, start, length):
+        if not isinstance(start, _Size):
+            return NotImplemented
+        schema = _schema("aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)")
+        return self._operator("aten::narrow", schema, [x, dim, start.number, length])
+
     def _aten_Int(self, x):
+        if isinstance(x, _Size):
+            return x.number
         return self._aten_item(x) if isinstance(x, Cell) else NotImplemented
 
-    _aten_Float = _aten_Bool = _aten_IntImplicit = _aten_FloatImplicit = _aten_ScalarImplicit = _aten_Int
+    def _aten_Float(self, x):
+        return float(x.number) if isinstance(x, _Size) and isinstance(x.number, int) else self._aten_Bool(x)
+
+    _aten_IntImplicit = _aten_ScalarImplicit = _aten_Int
+    _aten_FloatImplicit = _aten_Float
+
+    def _aten_Bool(self, x):
+        return self._aten_item(x) if isinstance(x, Cell) else NotImplemented
 
 
 def _while(count):

@@ -273,3 +273,75 @@ def test_graphs_and_text_show_the_program():
     f = tessera.jit.script(optional)
     assert "prim::If" in str(f.graph) and "def optional(x: Optional[int]" in f.code
     assert f.schema == "optional(int? x, Tensor? y) -> int"
+
+
+@tessera.jit.script
+def first_of_tuple(x: Union[int, Tuple[int, int]]) -> int:
+    return x[1] if isinstance(x, tuple) else x
+
+
+@tessera.jit.script
+def first_of_list(x: Union[int, List[int]]) -> int:
+    if isinstance(x, list):
+        return x[0]
+    return x
+
+
+@tessera.jit.script
+def first_of_dict(x: Union[int, Dict[str, int]]) -> int:
+    if isinstance(x, dict):
+        return x["a"]
+    else:
+        return x
+
+
+@tessera.jit.script
+def both_halves(x: Union[Tensor, Tuple[Tensor, Tensor]]):
+    if isinstance(x, tuple):
+        a, b = x
+    else:
+        a, b = x, x
+    return a + b
+
+
+@tessera.jit.script
+def settled(up: bool) -> Tensor:
+    x: Optional[Tensor] = None
+    if up:
+        x = tessera.ones(2)
+    else:
+        x = tessera.zeros(2)
+    return x + 1
+
+
+@tessera.jit.script
+def fields(s: str, i: int, x: float) -> List[str]:
+    return [
+        f"{s!r} {s!s} {i}",
+        f"{x:.2f}|{x:8.3f}|{x:+.1e}|{x:<6}|{x:.0%}",
+        f"{i:5d}|{i:<4}|{i:^5}|{i:05}|{i:x}|{i:#b}|{i * 100000:,}",
+        f"{s:>4}|{s:*^5}|{s:.1}|{-i:=+5}|{{}}",
+    ]
+
+
+def test_isinstance_of_bare_containers():
+    for program in (first_of_tuple, first_of_list, first_of_dict, both_halves, settled, fields):
+        assert program.graph
+    assert first_of_tuple((3, 4)) == 4 and first_of_list([1, 2]) == 1 and first_of_dict({"a": 5}) == 5
+    assert first_of_tuple(7) == first_of_list(7) == first_of_dict(7) == 7
+    one = tessera.ones(2)
+    assert both_halves(one).tolist() == both_halves((one, one)).tolist() == [2, 2]
+
+
+def test_optional_that_both_branches_settle():
+    assert settled(True).tolist() == [2, 2] and settled(False).tolist() == [1, 1]
+
+
+def test_conversions_and_specifications_of_format_strings():
+    s, i, x = "ab", 42, 3.14159
+    assert fields(s, i, x) == [
+        f"{s!r} {s!s} {i}",
+        f"{x:.2f}|{x:8.3f}|{x:+.1e}|{x:<6}|{x:.0%}",
+        f"{i:5d}|{i:<4}|{i:^5}|{i:05}|{i:x}|{i:#b}|{i * 100000:,}",
+        f"{s:>4}|{s:*^5}|{s:.1}|{-i:=+5}|{{}}",
+    ]

@@ -88,8 +88,14 @@ def _target_size(input, size, scale_factor, recompute):
             )
     else:
         scale_factor = [scale_factor] * n
-    size = [math.floor(float(input.size(i + 2)) * s) for i, s in enumerate(scale_factor)]
+    size = [_scaled(input.size(i + 2), s) for i, s in enumerate(scale_factor)]
     return size, [None] * n if recompute else [1.0 / s for s in scale_factor]
+
+
+def _scaled(size, factor):
+    if isinstance(size, tessera.Tensor):  # of a trace
+        return (size.double() * factor).floor().long()
+    return math.floor(float(size) * factor)
 
 
 _MODES = {
