@@ -8,6 +8,9 @@
 #include "tensor/dispatch/registry.h"
 #include "tensor/dispatch/schema.h"
 
+namespace tessera::jit {
+struct Type;
+}
 namespace tessera::python {
 
 inline constexpr int kMaxArgs = 32;
@@ -46,6 +49,7 @@ struct Param {
   int64_t list_size = -1;          // int[2]: one int stands for both
   Value default_value;
   const SchemaArgument* schema = nullptr;
+  const jit::Type* type = nullptr;  // of an object: what scripts have it as
 };
 
 // One overload, ready to parse calls. `method`: the first parameter is the object itself.
