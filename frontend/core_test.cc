@@ -99,3 +99,40 @@ TEST(Frontend, OperatorsOfOnesOwn) {
             "core_test::inferred(Tensor _0, float _1, int? _2) -> Tensor");
   EXPECT_FALSE(dispatcher.findSchema({"core_test::absent", ""}).has_value());
 }
+
+namespace {
+struct Scaled : c10::OperatorKernel {
+  explicit Scaled(double by = 1) : by_(by) {}
+  torch::Tensor operator()(const torch::Tensor& t) const { return t * by_; }
+  double by_;
+};
+const auto g_registered =
+    torch::RegisterOperators()
+        .op("core_test_old::shifted(Tensor t, float by=0.5, *, int? times=None) -> Tensor", &shifted)
+        .op("core_test_old::inferred", &shifted)
+        .op("core_test_old::scaled(Tensor t) -> Tensor",
+            torch::RegisterOperators::options()
+                .kernel<Scaled>(c10::DispatchKey::CPU, 3.0)
+                .kernel(c10::DispatchKey::Meta, [](const torch::Tensor& t) { return t.sum(); }))
+        .op(torch::RegisterOperators::options()
+                .schema("core_test_old::static_kernel(Tensor t, float b, int? n) -> Tensor")
+                .catchAllKernel<decltype(shifted), &shifted>());
+}  // namespace
+
+TEST(Frontend, RegisterOperatorsDefinesAsLibraryBlocksDo) {
+  const auto& dispatcher = c10::Dispatcher::singleton();
+  const auto t = torch::ones({2});
+  const auto shifted_op = dispatcher.findSchemaOrThrow("core_test_old::shifted", "");
+  EXPECT_TRUE(torch::equal(shifted_op.typed<decltype(shifted)>().call(t, 2.0, 3), t + 6));
+  EXPECT_EQ(c10::str(dispatcher.findSchemaOrThrow("core_test_old::inferred", "").schema()),
+            "core_test_old::inferred(Tensor _0, float _1, int? _2) -> Tensor");
+  const auto scaled =
+      dispatcher.findSchemaOrThrow("core_test_old::scaled", "").typed<torch::Tensor(const torch::Tensor&)>();
+  EXPECT_TRUE(torch::equal(scaled.call(t), t * 3));
+  EXPECT_EQ(scaled.call(t.to(torch::kMeta)).dim(), 0);
+  const auto fixed = dispatcher.findSchemaOrThrow("core_test_old::static_kernel", "");
+  EXPECT_TRUE(torch::equal(fixed.typed<decltype(shifted)>().call(t, 1.0, std::nullopt), t + 1));
+  torch::RegisterOperators more;
+  EXPECT_THROW(more.op("no_namespace(Tensor t) -> Tensor", &shifted), c10::Error);
+  EXPECT_THROW(more.op("core_test_old::nothing"), c10::Error);
+}

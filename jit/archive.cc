@@ -5,6 +5,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "jit/classes/custom_class.h"
 #include "jit/source_printer.h"
 #include "jit/sugar.h"
 #include "jit/unpickler.h"
@@ -18,6 +19,7 @@ using serialization::ZipReader;
 using serialization::ZipWriter;
 
 class Importer;
+constexpr char kRegistered[] = "__torch__.torch.classes.";
 
 // Names in an archive's code: torch.NAME, ops.NS.NAME, __torch__.QUALIFIED, CONSTANTS.cN. It belongs to the unit, the
 // importer to the loading; all code is compiled before that ends.
@@ -57,6 +59,11 @@ class Importer final : public PickleHooks {
   TypePtr type(const std::string& qualified) override {
     if (const auto it = tuples_.find(qualified); it != tuples_.end()) return it->second;
     if (ClassDef* d = unit_.find_class(qualified)) return d->type;
+    if (ClassDef* d = custom::find(qualified)) return d->type;
+    TESSERA_CHECK(
+        !qualified.starts_with(kRegistered) || qualified.find('.', sizeof kRegistered - 1) == std::string::npos,
+        "the archive uses the class ", qualified,
+        ", which is not registered: load the library that registers it first");
     const Ast* a = definition(qualified);
     if (!a || !a->is(A::kClass)) return nullptr;
     ClassDef* d = define_class(unit_, *a, qualified, resolver_);

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "jit/archive.h"
+#include "jit/classes/custom_class.h"
 #include "jit/interpreter.h"
 #include "jit/object.h"
 #include "jit/sugar.h"
@@ -141,7 +142,10 @@ struct PlainHooks final : PickleHooks {
   serialization::ZipReader& zip;
   std::unordered_map<std::string, Storage> known;
   explicit PlainHooks(serialization::ZipReader& z) : zip(z) {}
-  TypePtr type(const std::string&) override { return nullptr; }
+  TypePtr type(const std::string& qualified) override {
+    const ClassDef* d = custom::find(qualified);
+    return d ? d->type : nullptr;
+  }
   TypePtr parse_type(const std::string& text) override { return parse_type_text(text); }
   Storage storage(const std::string& key, DType dtype, int64_t numel) override {
     int64_t bytes;
@@ -161,6 +165,11 @@ struct PlainHooks final : PickleHooks {
 
 Datum datum_of(const Value& v) { return open(v, 0); }
 Value value_of(const Datum& d) { return close(d, 0); }
+Value value_of(const Datum& d, std::string_view schema_type) {
+  Value v = close(d, 0);
+  settle(v, from_schema(parse_schema_type(schema_type)));
+  return v;
+}
 
 DataArchive::Entry* DataArchive::find(const std::string& name) {
   for (Entry& e : entries)

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct Datum {
 Datum datum_of(const Value& v);
 // TypeError for a `type` that does not fit.
 Value value_of(const Datum& d);
+// As a type of a schema has it ("Dict(str, Tensor)"): empty containers are of that type, too.
+Value value_of(const Datum& d, std::string_view schema_type);
 
 struct DataArchive {
   enum class Role : uint8_t { kAttribute, kParameter, kBuffer };

@@ -255,7 +255,7 @@ Val* Emitter::call_function(Function& f, std::vector<Argument> args, const Range
   if (!match(formals, false, args, true, where, &in, &vars, &why))
     throw CompileError(str_cat("\n\n", f.schema(), ":\n", why, "\n:\n", where.excerpt()));
   Node* n;
-  if (f.host) {
+  if (f.host && !f.is_native) {
     n = node(N::kHostCall, std::move(in), where);
     n->host = f.host;
     n->name = f.name;
@@ -437,6 +437,7 @@ Sugar Emitter::construct(TypePtr t, const Ast& e, TypePtr hint) {
   if (t->is(K::kClass)) {
     if (t->def->is_module) fail(e, "modules cannot be made in TorchScript");
     Function* init = t->def->method("__init__");
+    if (t->def->is_native && !init) fail(e, str_cat("'", t->annotation(), "' has no constructor for scripts"));
     if (init && t->def->building) init->ensure_graph();
     Val* object = node_value(N::kCreate, {}, t, where);
     if (init) call_function(*init, arguments(e), where, object);
@@ -508,6 +509,7 @@ std::vector<TypePtr> Emitter::types_of_argument(const Ast& e) {
   if (e.is(A::kName) && e.text == "dict") return {dict_of(any_type(), any_type())};
   if (e.is(A::kName) && e.text == "tuple") return {tuple_of({})};
   if (e.is(A::kCall)) return {none_type()};  // type(None)
+  if (e.is(A::kAttr) && e.text == "__class__") return {expr(e[0])->type};
   return {annotation(e)};
 }
 Val* Emitter::isinstance_call(const Ast& e) {

@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "jit/classes/custom_class.h"
 #include "jit/emitter.h"
 #include "jit/interpreter.h"
 #include "jit/passes.h"
@@ -179,6 +180,7 @@ TypePtr type_of_annotation(const Ast& a, Resolver* resolver, Unit& unit) {
       break;
   }
   const std::string text = a.source->text().substr(a.begin, a.end - a.begin);
+  if (const ClassDef* registered = custom::find(text)) return registered->type;
   fail(a, str_cat("Unknown type name '", text, "'"));
 }
 

@@ -47,6 +47,8 @@ struct Function {
   bool is_init = false;
   std::string refused;            // what calling it raises: an unused one
   IntrusivePtr<HostObject> host;  // stays with the host: an ignored one
+  bool is_native = false;         // `host` is C++ that is registered wherever the program runs
+  std::string doc;
   std::vector<Param> args;
   TypePtr ret = nullptr;  // null: found by compiling
   bool ret_annotated = false;

@@ -670,6 +670,10 @@ std::unique_ptr<Code> generate(std::unique_ptr<Graph> g) {
 std::unique_ptr<Code> compile_code(Function& f) { return generate(copy_graph(f.ensure_graph())); }
 
 Value run(Function& f, const Value* args, size_t n) {
+  if (f.is_native) {
+    TESSERA_CHECK(f.args.size() == n, f.qualified, "() takes ", f.args.size(), " arguments, got ", n);
+    return f.host->call(args, n, f.ret);
+  }
   const Code& code = f.code();
   TESSERA_CHECK(code.args == n, f.name, "() takes ", code.args, " arguments, got ", n);
   return execute(code, args);

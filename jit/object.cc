@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "jit/interpreter.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::jit {
@@ -328,6 +329,17 @@ bool is_instance(const Value& v, TypePtr t) {
   return is_subtype(own, t);
 }
 
+namespace {
+// By its state: what C++ holds has no copy of itself.
+Value copy_of_native(const Value& v, const ClassDef& def) {
+  Function *get = def.method("__getstate__"), *set = def.method("__setstate__");
+  TESSERA_CHECK(get && set, "Cannot copy an object of ", def.name, ": the class was registered without def_pickle");
+  Value args[] = {make_value<Instance>(def.type->def), deep_copy(run(*get, &v, 1))};
+  run(*set, args, 2);
+  return args[0];
+}
+}  // namespace
+
 Value deep_copy(const Value& v) {
   const Object* o = v.tag() == Tag::kObject ? object_of(v) : nullptr;
   if (v.is_tensor() && v.tensor().defined()) return Value::of(v.tensor().clone());
@@ -350,6 +362,7 @@ Value deep_copy(const Value& v) {
     }
     case ObjectKind::kInstance: {
       const auto* i = static_cast<const Instance*>(o);
+      if (i->def->is_native) return copy_of_native(v, *i->def);
       auto copy = make_intrusive<Instance>(i->def);
       copy->slots = copies(i->slots);
       return wrap(copy);

@@ -7,6 +7,7 @@
 
 #include "jit/builtins/builtins.h"
 #include "jit/function.h"
+#include "tensor/dispatch/dynamic.h"
 
 namespace tessera::jit {
 namespace {
@@ -20,7 +21,15 @@ struct Entry {
 };
 struct Table {
   std::unordered_map<std::string, std::vector<Entry>> entries;
-  std::unordered_map<std::string, std::vector<const Operator*>> known;
+  // Overloads by name, with the state of the operators defined at run time that they were looked up in. Lists stay:
+  // others may be reading them.
+  struct Known {
+    uint64_t changes;
+    std::unique_ptr<const std::vector<const Operator*>> list;
+  };
+  std::unordered_map<std::string, Known> known;
+  std::vector<std::unique_ptr<const std::vector<const Operator*>>> outdated;
+  std::unordered_map<const void*, const Operator*> made;  // by entry, or by what an operator is
   std::recursive_mutex lock;
 };
 Table& table() {
@@ -116,8 +125,9 @@ const Operator* make_operator(const Entry& e) {
   op->name = s.name, op->overload = s.overload;
   op->info = e.info, op->builtin = e.builtin;
   op->vararg = s.is_vararg;
-  op->writes = s.is_mutable();
-  op->pure = e.info ? is_pure(s, e.info) : e.pure && !op->writes;
+  const bool unknown = e.info && !e.pure;
+  op->writes = s.is_mutable() || unknown;
+  op->pure = e.info ? !unknown && is_pure(s, e.info) : e.pure && !op->writes;
   for (const SchemaArgument& a : s.arguments) {
     OpArg x;
     x.name = a.name;
@@ -151,15 +161,27 @@ void set_operators(OpInfoList all) {
 const std::vector<const Operator*>& operators_named(const std::string& name) {
   Table& t = table();
   const std::lock_guard lock(t.lock);
-  auto [it, is_new] = t.known.try_emplace(name);
-  if (is_new) {
-    if (const auto e = t.entries.find(name); e != t.entries.end())
-      for (const Entry& entry : e->second) it->second.push_back(make_operator(entry));
-    // out= last, so that messages and searches meet the usual forms first
-    std::stable_partition(it->second.begin(), it->second.end(),
-                          [](const Operator* o) { return !o->info || !(o->info->op->flags & kIsOut); });
-  }
-  return it->second;
+  Table::Known& known = t.known[name];
+  const uint64_t changes = dynamic_op_changes();
+  if (known.list && known.changes == changes) return *known.list;
+  std::vector<const Operator*> list;
+  const auto add = [&](const void* key, const Entry& entry) {
+    const Operator*& op = t.made[key];
+    if (!op) op = make_operator(entry);
+    list.push_back(op);
+  };
+  if (const auto e = t.entries.find(name); e != t.entries.end())
+    for (const Entry& entry : e->second) add(&entry, entry);
+  for (const OpInfo* info : dynamic_overloads(name))
+    add(info, {info, nullptr, {}, nullptr, false});  // who knows what it does
+  // out= last, so that messages and searches meet the usual forms first
+  std::stable_partition(list.begin(), list.end(),
+                        [](const Operator* o) { return !o->info || !(o->info->op->flags & kIsOut); });
+  known.changes = changes;
+  if (known.list && *known.list == list) return *known.list;
+  if (known.list) t.outdated.push_back(std::move(known.list));
+  known.list = std::make_unique<const std::vector<const Operator*>>(std::move(list));
+  return *known.list;
 }
 const Operator* find_operator(std::string_view full_name) {
   const size_t dot = full_name.find('.', full_name.find("::"));
@@ -174,7 +196,9 @@ std::vector<std::string> operator_names() {
   const std::lock_guard lock(t.lock);
   std::vector<std::string> names;
   for (const auto& [name, e] : t.entries) names.push_back(name);
+  for (const OpInfo* info : dynamic_ops()) names.push_back(info->op->name);
   std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
@@ -236,8 +260,10 @@ void convert_list(const OpArg& a, Value* at, Lists& lists) {
       for (size_t i = 0; i < n; ++i) new (p + i) Scalar(items[i].scalar());
       return put(at, Value::borrow(std::span<const Scalar>(p, n)));
     }
-    default:
-      throw NotImplementedError(str_cat("an argument '", a.name, "' that is a list of this type"));
+    case TypeKind::kDimname:
+      throw NotImplementedError(str_cat("an argument '", a.name, "' that is a list of names of dimensions"));
+    default:  // of what kernels take as it is: strings, tuples, lists, objects of registered classes
+      return;
   }
 }
 

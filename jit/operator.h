@@ -34,7 +34,7 @@ struct Operator {
   Builtin builtin = nullptr;
   bool vararg = false;
   bool pure = true;     // no effect, nothing random, no alias that could be written
-  bool writes = false;  // an argument
+  bool writes = false;  // an argument, or nobody knows: operators that are defined at run time
   std::string schema;   // text
   int order = 0;
 

@@ -127,7 +127,7 @@ void inline_block(Block* b, int depth) {
   for (Node* n : old) {
     for (Block* inner : n->blocks) inline_block(inner, depth);
     const bool call = (n->kind == N::kCallFunction || n->kind == N::kCallMethod) && n->function && depth < 64 &&
-                      !n->function->qualified.starts_with("aten::");
+                      !n->function->is_native && !n->function->qualified.starts_with("aten::");
     if (!call) {
       b->nodes.push_back(n);
       continue;

@@ -401,9 +401,11 @@ class Writer {
 }  // namespace
 
 void SourceUses::add(TypePtr t) {
+  if (t->def && t->def->is_native) return;
   if (std::find(types.begin(), types.end(), t) == types.end()) types.push_back(t);
 }
 void SourceUses::add(Function* f) {
+  if (f->is_native) return;
   if (std::find(functions.begin(), functions.end(), f) == functions.end()) functions.push_back(f);
 }
 size_t SourceUses::add_constant(const Value& v) {

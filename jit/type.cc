@@ -1,7 +1,9 @@
 #include "jit/type.h"
 
 #include <algorithm>
+#include <mutex>
 
+#include "jit/classes/custom_class.h"
 #include "jit/function.h"
 
 namespace tessera::jit {
@@ -38,6 +40,8 @@ std::string joined(const std::vector<TypePtr>& types, std::string (Type::*text)(
 TypePtr intern(Type t, std::string key) {
   for (TypePtr e : t.elems)
     if (e->unit) t.unit = e->unit;
+  static auto* lock = new std::mutex;
+  const std::lock_guard locked(*lock);
   auto& table = (t.unit ? *t.unit : common_unit()).types;
   auto& found = table[std::move(key)];
   if (!found) found = std::make_unique<Type>(std::move(t));
@@ -255,6 +259,9 @@ TypePtr from_schema(const SchemaType& t) {
       return make_type(K::kFuture, std::move(elems));
     case TypeKind::kUnion:
       return union_of(std::move(elems));
+    case TypeKind::kClass:
+      if (const ClassDef* d = custom::find(t.name)) return d->type;
+      return any_type();
     default:
       return any_type();
   }

@@ -145,6 +145,7 @@ struct ClassDef {
   Unit* unit = nullptr;
   bool is_module = false;
   bool is_exception = false;
+  bool is_native = false;  // C++ registered it (classes/custom_class.h): no attributes, no source
   ModuleKind module_kind = ModuleKind::kPlain;
   std::vector<Attribute> attributes;  // an instance's slots
   std::vector<ConstantAttribute> constants;
@@ -154,7 +155,8 @@ struct ClassDef {
   std::vector<ConstantAttribute> items;     // of an enum, in order
   std::vector<Function*> hooks, pre_hooks;  // of a module's forward
   IntrusivePtr<RefCounted> host;            // what the host knows it by
-  bool building = false;                    // __init__ is compiled: attributes may be added
+  std::string doc;
+  bool building = false;  // __init__ is compiled: attributes may be added
 
   int slot(std::string_view attribute) const;  // or -1
   Function* method(std::string_view name) const;

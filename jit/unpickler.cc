@@ -36,29 +36,6 @@ constexpr std::pair<const char*, DType> kStorages[] = {{"FloatStorage", DType::k
                                                        {"ComplexFloatStorage", DType::kComplex64},
                                                        {"ComplexDoubleStorage", DType::kComplex128}};
 
-// Empty containers and those of mixed contents get the types that the attribute has.
-void settle(Value& v, TypePtr t, int depth) {
-  TESSERA_CHECK(depth < kMaxDepth, "the archive's data are nested too deeply");
-  if (t->is(K::kOptional)) t = t->elem();
-  if (t->is(K::kFloat) && v.tag() == Value::Tag::kInt) v = Value::of(static_cast<double>(v.integer()));
-  Object* o = v.tag() == Value::Tag::kObject ? object_of(v) : nullptr;
-  if (!o) return;
-  if (o->kind == ObjectKind::kList && t->is(K::kList)) {
-    auto& l = static_cast<List&>(*o);
-    l.elem = t->elem();
-    for (Value& e : l.items) settle(e, t->elem(), depth + 1);
-  } else if (o->kind == ObjectKind::kDict && t->is(K::kDict)) {
-    auto& d = static_cast<Dict&>(*o);
-    d.key = t->elem(0), d.value = t->elem(1);
-    for (auto& [k, e] : d.items) settle(e, t->elem(1), depth + 1);
-  } else if (o->kind == ObjectKind::kTuple && t->is(K::kTuple) &&
-             static_cast<Tuple*>(o)->items.size() == t->elems.size()) {
-    auto& x = static_cast<Tuple&>(*o);
-    x.type = t;
-    for (size_t i = 0; i < x.items.size(); ++i) settle(x.items[i], t->elems[i], depth + 1);
-  }
-}
-
 class Unpickler {
  public:
   Unpickler(std::span<const uint8_t> data, PickleHooks& hooks) : data_(data), hooks_(hooks) {}
@@ -574,6 +551,28 @@ class Pickler {
 };
 
 }  // namespace
+
+void settle(Value& v, TypePtr t, int depth) {
+  TESSERA_CHECK(depth < kMaxDepth, "the archive's data are nested too deeply");
+  if (t->is(K::kOptional)) t = t->elem();
+  if (t->is(K::kFloat) && v.tag() == Value::Tag::kInt) v = Value::of(static_cast<double>(v.integer()));
+  Object* o = v.tag() == Value::Tag::kObject ? object_of(v) : nullptr;
+  if (!o) return;
+  if (o->kind == ObjectKind::kList && t->is(K::kList)) {
+    auto& l = static_cast<List&>(*o);
+    l.elem = t->elem();
+    for (Value& e : l.items) settle(e, t->elem(), depth + 1);
+  } else if (o->kind == ObjectKind::kDict && t->is(K::kDict)) {
+    auto& d = static_cast<Dict&>(*o);
+    d.key = t->elem(0), d.value = t->elem(1);
+    for (auto& [k, e] : d.items) settle(e, t->elem(1), depth + 1);
+  } else if (o->kind == ObjectKind::kTuple && t->is(K::kTuple) &&
+             static_cast<Tuple*>(o)->items.size() == t->elems.size()) {
+    auto& x = static_cast<Tuple&>(*o);
+    x.type = t;
+    for (size_t i = 0; i < x.items.size(); ++i) settle(x.items[i], t->elems[i], depth + 1);
+  }
+}
 
 Value unpickle(std::span<const uint8_t> data, PickleHooks& hooks) { return Unpickler(data, hooks).run(); }
 std::string pickle(const Value& v, std::vector<Storage>* storages) { return Pickler(storages).run(v); }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "python/bindings/convert/storage.h"
+#include "python/bindings/jit/jit.h"
 #include "python/bindings/jit/traced.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"
@@ -186,6 +187,7 @@ ParsePlan::ParsePlan(const OpInfo& info) : info_(&info), schema_(parse_schema(in
     p.schema = &a;
     const SchemaType& type = a.type.without_optional();
     p.kind = kind_of(type);
+    if (p.kind == ParamKind::kObject) p.type = jit::from_schema(a.type);
     p.optional = a.type.is_optional();
     p.optional_elements = type.is_list() && type.elements[0].is_optional();
     p.kwarg_only = a.kwarg_only;
@@ -707,7 +709,7 @@ bool convert_arg(const Param& p, PyObject* o, Value* out) {
       *out = Value::borrow(unwrap_generator(o));
       return true;
     case ParamKind::kObject:
-      break;
+      return jit_from_python(o, p.type, out);
   }
   return false;
 }
@@ -773,9 +775,8 @@ PyObject* to_python(const Value& v) {
     case T::kGenerator:
       return v.generator().defined() ? wrap(v.generator()) : none();
     default:
-      break;
+      return jit_to_python(v);
   }
-  throw TypeError("a value of this kind has no Python form");
 }
 
 Value to_value(PyObject* o) {
@@ -813,7 +814,7 @@ Value to_value(PyObject* o, const SchemaType& type) {
     p.optional_elements = type.without_optional().elements[0].is_optional();
   }
   Value v;
-  if (p.kind == ParamKind::kObject) return to_value(o);
+  if (p.kind == ParamKind::kObject) p.type = jit::from_schema(type);
   if (!convert_arg(p, o, &v))
     throw TypeError(str_cat("expected a value of type ", type.str(), ", got ", Py_TYPE(o)->tp_name));
   if (p.kind == ParamKind::kTensor && !v.is_none()) return Value::of(Tensor(v.tensor()));  // owned

@@ -11,6 +11,7 @@
 
 namespace tessera::jit {
 class Tracer;
+struct Type;
 }
 namespace tessera::python {
 
@@ -50,6 +51,7 @@ struct Param {
   int64_t list_size = -1;          // int[2]: one int stands for both
   Value default_value;
   const SchemaArgument* schema = nullptr;
+  const jit::Type* type = nullptr;  // of an object: what scripts have it as
 };
 
 // One overload, ready to parse calls. `method`: the first parameter is the object itself.

@@ -36,6 +36,7 @@ _C.__getattr__, _ = _attach(
         "PyTorchFileWriter": ":tessera._archive_files",
         "ScriptFunction": ":tessera.jit",
         "ScriptModule": ":tessera.jit",
+        "ScriptObject": ":tessera.jit._objects",
         "Tag": ":tessera._ops",
         "Type": ":tessera._C._types",
         "Value": ":tessera._C._types",
@@ -173,6 +174,8 @@ _lazy_names = {
     "Storage": "storage FloatStorage",
     "ThroughputBenchmark": "utils.throughput_benchmark",
     "ops": "_ops",
+    "classes": "_root.classes",
+    "ScriptObject": "jit._objects",
     "__all__": "_api _public_names",
 }
 for _name in _functional_names:

@@ -1,5 +1,6 @@
 #include "tensor/dispatch/dynamic.h"
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -80,6 +81,7 @@ struct State {
   std::vector<Waiting> waiting;
   std::vector<Registration> kept;
   const OpInfo* (*find_linked)(std::string_view) = nullptr;
+  std::atomic<uint64_t> changes{0};
 };
 State& state() {
   static auto* s = new State;
@@ -140,6 +142,7 @@ const OpInfo& define_op(FunctionSchema schema, const std::string& tags, const ch
       waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(i));
     }
   }
+  ++state().changes;
   for (Waiting& w : kernels) register_kernel_by_name(w.name, w.key, std::move(w.kernel));
   if (g_dynamic_op_hooks.on_change) g_dynamic_op_hooks.on_change(op->info_data, true);
   return op->info_data;
@@ -155,6 +158,7 @@ void undefine_op(std::string_view qualified_name) {
     op->alive = false;
     state().ops.erase(it);
   }
+  ++state().changes;
   if (g_dynamic_op_hooks.on_change) g_dynamic_op_hooks.on_change(op->info_data, false);
 }
 
@@ -169,6 +173,15 @@ std::vector<const OpInfo*> dynamic_ops() {
   for (const auto& [name, op] : state().ops) all.push_back(&op->info_data);
   return all;
 }
+
+std::vector<const OpInfo*> dynamic_overloads(std::string_view name) {
+  std::lock_guard lock(state().mutex);
+  std::vector<const OpInfo*> all;
+  for (auto it = state().ops.lower_bound(name); it != state().ops.end() && it->first.starts_with(name); ++it)
+    if (it->first.size() == name.size() || it->first[name.size()] == '.') all.push_back(&it->second->info_data);
+  return all;
+}
+uint64_t dynamic_op_changes() { return state().changes; }
 
 void set_linked_ops(const OpInfo* (*find)(std::string_view)) { state().find_linked = find; }
 const OpInfo* find_registered_op(std::string_view qualified_name) {

@@ -27,6 +27,8 @@ const OpInfo& define_op(FunctionSchema schema, const std::string& tags, const ch
 void undefine_op(std::string_view qualified_name);
 const OpInfo* find_dynamic_op(std::string_view qualified_name);  // "ns::name.overload", or null
 std::vector<const OpInfo*> dynamic_ops();
+std::vector<const OpInfo*> dynamic_overloads(std::string_view name);  // of "ns::name"
+uint64_t dynamic_op_changes();  // how often one has come or gone: what was looked up before may be out of date
 
 // The operators that are linked, for lookups by name; set by who links their registries.
 void set_linked_ops(const OpInfo* (*find)(std::string_view qualified_name));

@@ -1,9 +1,10 @@
-// Operators of one's own: TORCH_LIBRARY, TORCH_LIBRARY_FRAGMENT, TORCH_LIBRARY_IMPL.
+// Operators and classes of one's own: TORCH_LIBRARY, TORCH_LIBRARY_FRAGMENT, TORCH_LIBRARY_IMPL.
 #pragma once
 
 #include <functional>
 
 #include "ATen/core/dispatch/Dispatcher.h"
+#include "torch/custom_class.h"
 
 namespace c10 {
 enum class AliasAnalysisKind { INTERNAL_SPECIAL_CASE, CONSERVATIVE, FROM_SCHEMA, PURE_FUNCTION };
@@ -204,8 +205,12 @@ class Library {
     kept_.push_back(tessera::register_fallback(c10::to_key(*key), kernel.kernel()));
     return *this;
   }
+  // A class of this namespace: torch/custom_class.h.
   template <class Class>
-  auto class_(const std::string& name);
+  ::torch::class_<Class> class_(const std::string& name, std::string doc = "") {
+    TORCH_CHECK(kind_ != IMPL, "class_(): classes are registered in TORCH_LIBRARY and TORCH_LIBRARY_FRAGMENT blocks");
+    return ::torch::class_<Class>(ns_, name, std::move(doc));
+  }
   Library& set_python_module(const char*, const char* = "") { return *this; }
   Library& impl_abstract_pystub(const char*, const char* = "") { return *this; }
 

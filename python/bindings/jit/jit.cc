@@ -1,6 +1,7 @@
 // The module tessera._C._jit.
 #include "python/bindings/jit/jit.h"
 
+#include "jit/classes/custom_class.h"
 #include "jit/operator.h"
 #include "jit/passes.h"
 #include "jit/print.h"
@@ -342,7 +343,7 @@ PyObject* call_function(PyObject* self, PyObject* const* args, size_t nargsf, Py
     TESSERA_CHECK(used == given_names, "Unknown keyword argument for operator '", f.name, "'. Schema: ", f.schema());
     if (!f.refused.empty()) throw jit::RunError(f.refused, f.refused, true);
     Value result;
-    if (f.host) {
+    if (f.host && !f.is_native) {
       result = f.host->call(in.data(), in.size(), f.ret);
     } else if (tracer) {
       jit::Val* v = tracer->call(f, in, bound, sources);
@@ -445,6 +446,16 @@ PyObject* class_methods(PyObject* self, void*) {
     return list.release();
   });
 }
+PyObject* class_statics(PyObject* self, void*) {
+  return jit_guarded([&] {
+    Ref list = Ref::steal(check(PyList_New(0)));
+    for (Function* f : def(self).statics) check(PyList_Append(list.get(), Ref::steal(wrap_function(f)).get()));
+    return list.release();
+  });
+}
+PyObject* class_doc(PyObject* self, void*) {
+  return jit_guarded([&] { return string(def(self).doc); });
+}
 PyObject* class_set_kind(PyObject* self, PyObject* kind) {
   return jit_guarded([&] {
     def(self).module_kind = static_cast<jit::ModuleKind>(PyLong_AsLong(kind));
@@ -470,6 +481,8 @@ PyGetSetDef g_class_getters[] = {{"type", class_type, nullptr, nullptr, nullptr}
                                  {"attributes", class_attributes, nullptr, nullptr, nullptr},
                                  {"constants", class_constants, nullptr, nullptr, nullptr},
                                  {"methods", class_methods, nullptr, nullptr, nullptr},
+                                 {"statics", class_statics, nullptr, nullptr, nullptr},
+                                 {"doc", class_doc, nullptr, nullptr, nullptr},
                                  {"host", class_host, nullptr, nullptr, nullptr},
                                  {"is_module", class_is_module, nullptr, nullptr, nullptr},
                                  {nullptr, nullptr, nullptr, nullptr, nullptr}};
@@ -505,6 +518,12 @@ PyObject* object_set(PyObject* self, PyObject* args) {
     jit::Instance& i = instance(self);
     const std::string n = text_of(name);
     const jit::Attribute* a = i.def->attribute(n);
+    if (const jit::Property* p = a ? nullptr : i.def->property(n)) {
+      TESSERA_CHECK(p->setter, "can't set attribute: '", n, "' of ", i.def->name, " has no setter");
+      Ref set = Ref::steal(wrap_function(p->setter, boxed<Value>(self)));
+      Ref::steal(check(PyObject_CallOneArg(set.get(), value)));
+      return none();
+    }
     TESSERA_CHECK(a, "'", i.def->name, "' object has no attribute '", n, "'");
     Value v;
     if (value == Py_None && a->type->is(K::kTensor))
@@ -666,6 +685,20 @@ PyObject* py_op_names(PyObject*, PyObject*) {
   });
 }
 
+PyObject* py_registered_class(PyObject*, PyObject* name) {
+  return jit_guarded([&]() -> PyObject* {
+    jit::ClassDef* d = jit::custom::find(text_of(name));
+    return d ? wrap_class(d) : none();
+  });
+}
+PyObject* py_registered_classes(PyObject*, PyObject*) {
+  return jit_guarded([&] {
+    Ref list = Ref::steal(check(PyList_New(0)));
+    for (const std::string& n : jit::custom::names()) check(PyList_Append(list.get(), to_python_string(n).get()));
+    return list.release();
+  });
+}
+
 struct LibraryResolver final : jit::Resolver {
   bool resolve(const std::string& name, const jit::Range&, Sugar* out) override {
     if (name == "torch") return *out = Sugar(Sugar::kNamespace, "torch"), true;
@@ -758,6 +791,9 @@ std::vector<PyMethodDef> jit_functions() {
   return {{"define", py_define, METH_VARARGS, "Declares a function of a source; it is compiled when it is needed."},
           {"new_class", py_new_class, METH_VARARGS, "A class, module, interface or enum without members."},
           {"make_type", jit_make_type, METH_VARARGS, "A type by its name and the types in it."},
+          {"registered_class", py_registered_class, METH_O,
+           "The class that C++ registered under a qualified name, or None."},
+          {"registered_classes", py_registered_classes, METH_NOARGS, "The names of all classes that C++ registered."},
           {"type_of_tensor", jit_type_of_tensor, METH_O, "The type of a tensor, with its dtype, sizes and device."},
           {"parse_ir", py_parse_ir, METH_O, "The graph that a text describes."},
           {"function_of_graph", py_function_of_graph, METH_VARARGS, "A function that runs a copy of a graph."},

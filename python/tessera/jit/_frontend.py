@@ -18,6 +18,7 @@ from tessera._C import _jit
 
 from ._errors import NotSupportedError
 from ._marks import FunctionModifiers
+from ._objects import ScriptClass
 from ._types import UnknownType, is_named_tuple, simple, type_of, type_of_value
 
 _jit.start()
@@ -132,7 +133,7 @@ def lookup_in(fn):
         if hasattr(builtins, name):
             return getattr(builtins, name)
         for annotation in getattr(fn, "__annotations__", {}).values():  # a class that is local to a function
-            if getattr(annotation, "__name__", None) == name and inspect.isclass(annotation):
+            if getattr(annotation, "__name__", None) == name and isinstance(annotation, (type, ScriptClass)):
                 return annotation
         return _nothing
 
@@ -168,6 +169,8 @@ def classify(obj):
     special = _specials().get(id(obj))
     if special:
         return ("special", special[1])
+    if isinstance(obj, ScriptClass):
+        return ("type", obj._type())
     if obj is None or isinstance(obj, (bool, int, float, complex, str)) and not isinstance(obj, enum.Enum):
         return ("constant", obj, type_of_value(obj))
     if isinstance(obj, types.ModuleType):

@@ -6,7 +6,8 @@ import tessera
 
 from ._errors import Error, UnsupportedNodeError  # noqa: F401
 from ._frontend import PYTHON_CLASSES, attribute, class_type  # noqa: F401
-from ._modules import ScriptModule, ScriptObject, wrapped  # noqa: F401
+from ._modules import ScriptModule, wrapped  # noqa: F401
+from ._objects import ScriptObject
 from ._types import simple
 from ._types import type_of_value as _type_of_value
 

@@ -24,6 +24,7 @@ from ._frontend import (
     source_of,
 )
 from ._marks import Attribute, FunctionModifiers, _overloads
+from ._objects import wrapped_object
 from ._types import UnknownType, simple, type_of, type_of_value
 
 _KINDS = {"ModuleList": 1, "Sequential": 2, "ModuleDict": 3, "ParameterList": 4, "ParameterDict": 5}
@@ -363,24 +364,6 @@ class ScriptMethod:
         return self._made
 
 
-class ScriptObject:
-    """An instance of a class of a program, in Python."""
-
-    def __init__(self, c):
-        self.__dict__["_c"] = c
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self._c.get(name)
-
-    def __setattr__(self, name, value):
-        self._c.set(name, value)
-
-    def _type(self):
-        return self._c.class_.type
-
-
 class ScriptModule(Module):
     """A module whose methods are compiled. Its state is shared with what programs see: attributes, parameters and
     buffers read and write the same values.
@@ -695,7 +678,7 @@ def wrapped(c):
     """The Python object of an instance: a module or an object."""
     if c.class_.is_module:
         return RecursiveScriptModule(c, None)
-    return ScriptObject(c)
+    return wrapped_object(c)
 
 
 def script_module(module):

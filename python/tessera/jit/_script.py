@@ -13,7 +13,8 @@ from tessera.nn import Module
 
 from ._frontend import ScriptFunction, add_member, class_type, compile_class, lookup_in
 from ._marks import FunctionModifiers
-from ._modules import RecursiveScriptModule, ScriptModule, ScriptObject, script_module  # noqa: F401
+from ._modules import RecursiveScriptModule, ScriptModule, script_module  # noqa: F401
+from ._objects import ScriptObject, wrapped_object
 
 
 def _decorates_a_module(fn, frames_up):
@@ -76,7 +77,7 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
     made = kind.class_.new()
     for name, *_ in kind.class_.attributes:
         made.set(name, getattr(obj, name))
-    return ScriptObject(made)
+    return wrapped_object(made)
 
 
 def _class(cls):

@@ -8,6 +8,8 @@ import typing
 import tessera
 from tessera._C import _jit
 
+from ._objects import ScriptClass, ScriptObject
+
 _SIMPLE = {
     int: "int",
     float: "float",
@@ -66,6 +68,8 @@ def type_of(annotation, names=None, known_class=None):
 def _type_of(annotation, names, known_class):
     if isinstance(annotation, _jit.Type):
         return annotation
+    if isinstance(annotation, ScriptClass):
+        return annotation._type()
     if isinstance(annotation, str):
         return _jit.parse_type(annotation, names or (lambda name: None))
     if annotation in (typing.List, typing.Dict, typing.Tuple, typing.Optional, list, dict, tuple):
@@ -101,6 +105,8 @@ def type_of_value(value, known_class=None):
     """The type that a value has by itself; that of `[]` is List[Tensor]. None where there is none."""
     if isinstance(value, tessera.Tensor):
         return simple("Tensor")
+    if isinstance(value, ScriptObject):
+        return value._type()
     for kind in (bool, int, float, complex, str, type(None)):
         if isinstance(value, kind) and not isinstance(value, enum.Enum):
             return simple(_SIMPLE[kind])

@@ -101,6 +101,14 @@ def test_the_language_is_never_older_than_the_headers():
     assert _toolchain.standard_flags(["-std=c++23"]) == []
 
 
+def test_what_is_compiled_for_openmp_is_linked_with_its_library():
+    assert _toolchain.link_flags(["-O2", "-fopenmp"], ["-lx"]) == ["-lx", "-fopenmp"]
+    assert _toolchain.link_flags(["-fopenmp"], ["-fopenmp", "-lx"]) == ["-fopenmp", "-lx"]
+    assert _toolchain.link_flags(["-O2"], ["-fopenmp"]) == ["-fopenmp"] and _toolchain.link_flags([], []) == []
+    steps = _jit._steps("m", ["/s/a.cpp"], (["-fopenmp"], [], []), [], "/b", "/b/m.so", False, False)
+    assert "-fopenmp" in steps[-1].command
+
+
 def test_devices_to_compile_for(monkeypatch):
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0; Hopper 9.0a")
     assert _toolchain._get_cuda_arch_flags() == [

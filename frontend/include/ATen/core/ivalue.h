@@ -3,6 +3,7 @@
 
 #include <map>
 #include <unordered_map>
+#include <unordered_set>  // sources of others take it for granted
 #include <variant>
 
 #include "ATen/core/Formatting.h"

@@ -2,7 +2,7 @@
 // files are those of TorchScript modules without methods.
 #pragma once
 
-#include <ATen/core/ivalue.h>
+#include <ATen/core/ivalue_objects.h>
 #include <torch/types.h>
 
 #include <functional>
@@ -13,8 +13,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "jit/data.h"
 
 namespace torch::jit {
 struct CompilationUnit {};  // archives need none, but accept one
@@ -44,92 +42,8 @@ struct CallbackSource final : tessera::serialization::Source {
   }
 };
 
-// Values in the front end's form and in that of archives.
-inline tj::Datum to_datum(const IValue& v) {
-  using tessera::Value;
-  tj::Datum d;
-  const auto each = [&](tj::Datum::Kind kind, const auto& items) {
-    d.kind = kind;
-    for (const IValue& item : items) d.items.push_back(to_datum(item));
-  };
-  if (v.isTensor())
-    d.value = Value::of(static_cast<const tessera::Tensor&>(v.toTensor()));
-  else if (v.isBool())
-    d.value = Value::of(v.toBool());
-  else if (v.isInt())
-    d.value = Value::of(v.toInt());
-  else if (v.isDouble())
-    d.value = Value::of(v.toDouble());
-  else if (v.isComplexDouble())
-    d.value = Value::of(v.toComplexDouble());
-  else if (v.isString())
-    d.value = Value::of(v.toStringRef());
-  else if (v.isDevice())
-    d.value = Value::of(static_cast<tessera::Device>(v.toDevice()));
-  else if (v.isTuple())
-    each(tj::Datum::Kind::kTuple, v.toTupleRef().elements());
-  else if (v.isObject())
-    d.value = Value::object(v.toObject());
-  else if (v.isGenericDict()) {
-    d.kind = tj::Datum::Kind::kDict;
-    for (const auto& e : v.toGenericDict()) {
-      d.items.push_back(to_datum(e.key()));
-      d.items.push_back(to_datum(e.value()));
-    }
-  } else if (v.isList()) {
-    each(tj::Datum::Kind::kList, v.toListRef());
-    d.type = v.isIntList()             ? "List[int]"
-             : v.isDoubleList()        ? "List[float]"
-             : v.isBoolList()          ? "List[bool]"
-             : v.isTensorList()        ? "List[Tensor]"
-             : v.isComplexDoubleList() ? "List[complex]"
-                                       : "";
-  } else {
-    TORCH_CHECK_NOT_IMPLEMENTED(v.isNone(), "a value of kind ", v.tagKind(), " in an archive");
-  }
-  return d;
-}
-inline IValue to_ivalue(const tj::Datum& d) {
-  using Tag = tessera::Value::Tag;
-  if (d.kind == tj::Datum::Kind::kScalar) {
-    switch (d.value.tag()) {
-      case Tag::kBool:
-        return d.value.boolean();
-      case Tag::kInt:
-        return d.value.integer();
-      case Tag::kDouble:
-        return d.value.number();
-      case Tag::kComplex:
-        return d.value.scalar().to_complex();
-      case Tag::kString:
-        return std::string(d.value.string());
-      case Tag::kDevice:
-        return Device(d.value.device());
-      case Tag::kTensor:
-        return Tensor(d.value.tensor());
-      case Tag::kObject:
-        return tessera::IntrusivePtr<tessera::RefCounted>::share(d.value.object());
-      case Tag::kNone:
-        return {};
-      default:
-        TORCH_CHECK_NOT_IMPLEMENTED(false, "a value of an archive that the front end does not have");
-    }
-  }
-  std::vector<IValue> items;
-  for (const tj::Datum& item : d.items) items.push_back(to_ivalue(item));
-  if (d.kind == tj::Datum::Kind::kTuple) return c10::ivalue::Tuple::create(std::move(items));
-  if (d.kind == tj::Datum::Kind::kDict) {
-    c10::Dict<IValue, IValue> dict;
-    for (size_t i = 0; i < items.size(); i += 2) dict.insert(items[i], items[i + 1]);
-    return IValue(dict);
-  }
-  const IValue list(items);
-  if (d.type == "List[int]") return list.toIntVector();
-  if (d.type == "List[float]") return list.toDoubleVector();
-  if (d.type == "List[bool]") return list.toBoolList();
-  if (d.type == "List[Tensor]") return list.toTensorVector();
-  return list;
-}
+using c10::objects::to_datum;
+using c10::objects::to_ivalue;
 
 }  // namespace detail
 

@@ -248,7 +248,8 @@ def _steps(name, paths, flags, include, folder, target, with_cuda, is_standalone
             command = [*compiler, *common, "-fPIC", *cflags, *_toolchain.standard_flags(cflags)]
         steps.append(_build.Step(output, [path], [*command, "-c", path, "-o", output], output + ".d"))
     objects = [step.output for step in steps]
-    link = [*compiler, *objects] + ([] if is_standalone else [_toolchain.SHARED_FLAG]) + ldflags
+    link = [*compiler, *objects] + ([] if is_standalone else [_toolchain.SHARED_FLAG])
+    link += _toolchain.link_flags(cflags, ldflags)
     for path in _toolchain.library_paths("cuda" if with_cuda else "cpu"):
         link += ["-L" + path, "-Wl,-rpath," + path]
     link += ["-ltessera"] + (["-lcudart"] if with_cuda else [])

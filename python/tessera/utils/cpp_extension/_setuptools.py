@@ -100,6 +100,9 @@ class BuildExtension(build_ext):
 
     def build_extension(self, ext):
         self._building = ext
+        flags = ext.extra_compile_args
+        flags = flags.get("cxx", ()) if isinstance(flags, dict) else flags
+        ext.extra_link_args = _toolchain.link_flags(flags or (), ext.extra_link_args or ())
         super().build_extension(ext)
 
     def get_ext_filename(self, ext_name):

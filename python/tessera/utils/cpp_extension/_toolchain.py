@@ -173,6 +173,14 @@ def standard_flags(given):
     return [] if any(_NEWER_STANDARD.match(flag) and not flag.endswith("20") for flag in given) else [STANDARD]
 
 
+def link_flags(compiled_with, given):
+    """The linker's flags: those given, and `-fopenmp` where the sources were compiled with it, since they need its
+    library.
+    """
+    needed = "-fopenmp" in compiled_with and "-fopenmp" not in given
+    return [*given, "-fopenmp"] if needed else list(given)
+
+
 def _get_cuda_arch_flags(cflags=None):
     """nvcc's flags for the devices to compile for: those that the given flags name already (none are added), those of
     TORCH_CUDA_ARCH_LIST ("8.0;9.0+PTX", "Ampere"), or those in this machine.

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "ATen/core/function_schema.h"
+#include "ATen/core/ivalue_objects.h"
 #include "tensor/dispatch/dynamic.h"
 
 namespace c10 {
@@ -17,6 +18,22 @@ namespace boxing {
 using tessera::Value;
 template <class T>
 inline constexpr bool unsupported = false;
+// Lists that the dispatcher carries as such. All others, tuples in lists and dicts are objects, as scripts have them.
+template <class E>
+inline constexpr bool plain_element =
+    std::is_base_of_v<tessera::Tensor, E> || std::is_same_v<E, std::optional<at::Tensor>> || std::is_arithmetic_v<E> ||
+    std::is_same_v<E, Scalar>;
+template <class T>
+inline constexpr bool is_view = false;
+template <class E>
+inline constexpr bool is_view<ArrayRef<E>> = true;
+template <class T>
+constexpr bool is_object() {
+  if constexpr (detail::list_of<T>::value)
+    return !plain_element<typename detail::list_of<T>::type>;
+  else
+    return detail::dict_of<T>::value || detail::is_tuple<T> || std::is_same_v<T, IValue>;
+}
 
 // What one argument of type T is made of. The value lives as long as the call.
 template <class T>
@@ -64,6 +81,9 @@ decltype(auto) unbox(const Value& v) {
     return at::Generator(v.generator());
   } else if constexpr (std::is_same_v<U, Storage>) {
     return Storage(v.storage());
+  } else if constexpr (is_object<U>()) {
+    static_assert(!is_view<U>, "a list of this type is made for the call: take it as std::vector or c10::List");
+    return objects::from_object(v).template to<U>();
   } else if constexpr (detail::list_of<U>::value) {
     using E = typename detail::list_of<U>::type;
     constexpr bool view = std::is_same_v<U, ArrayRef<E>>;
@@ -99,7 +119,9 @@ decltype(auto) unbox(const Value& v) {
     }
   } else if constexpr (requires { typename U::element_type; }) {
     using E = typename U::element_type;
-    return U(tessera::IntrusivePtr<E>::share(dynamic_cast<E*>(v.object())));
+    E* object = dynamic_cast<E*>(tessera::jit::custom::held(v.object()));
+    TORCH_CHECK(object || v.is_none(), "expected an object of another class: of the C++ type ", typeid(E).name());
+    return U(tessera::IntrusivePtr<E>::share(object));
   } else {
     static_assert(unsupported<T>, "no schema has an argument of this type");
   }
@@ -150,6 +172,8 @@ Value box(const T& x) {
     return Value::of(tessera::Generator(x));
   else if constexpr (std::is_same_v<T, Storage>)
     return Value::of(x.impl());
+  else if constexpr (is_object<T>())
+    return objects::to_object(x);
   else if constexpr (detail::list_of<T>::value) {
     using E = typename detail::list_of<T>::type;
     if constexpr (std::is_same_v<E, at::Tensor> || std::is_same_v<E, std::optional<at::Tensor>>) {
@@ -171,7 +195,7 @@ Value box(const T& x) {
       return Value::scalars(std::vector<tessera::Scalar>(x.begin(), x.end()));
     }
   } else {
-    return Value::object(tessera::IntrusivePtr<tessera::RefCounted>(x));
+    return tessera::jit::custom::wrap(tessera::IntrusivePtr<tessera::RefCounted>(x), &typeid(typename T::element_type));
   }
 }
 
@@ -214,7 +238,7 @@ inline IValue to_ivalue(const Value& v) {
     case T::kStorage:
       return Storage(v.storage());
     case T::kObject:
-      return tessera::IntrusivePtr<tessera::RefCounted>::share(v.object());
+      return objects::from_object(v);
     default:
       return {};
   }
@@ -236,8 +260,12 @@ inline Value to_value(const IValue& v, const tessera::SchemaType& declared) {
   if (v.isDevice()) return box(v.toDevice());
   if (v.isGenerator()) return box(v.toGenerator());
   if (v.isStorage()) return box(v.toStorage());
-  if (v.isObject()) return Value::object(v.toObject());
-  TORCH_CHECK(v.isList() && type.is_list(), "an argument of type ", declared.str(), " cannot be a ", v.tagKind());
+  const auto object = [&] { return tessera::jit::value_of(objects::to_datum(v), type.str_without_alias()); };
+  if (v.isObject()) return tessera::jit::custom::wrap(v.toObject());
+  if (v.isTuple() || v.isGenericDict()) return object();
+  TORCH_CHECK(v.isList() && (type.is_list() || type.is(K::kAny)), "an argument of type ", declared.str(),
+              " cannot be a ", v.tagKind());
+  if (!type.is_list()) return object();
   switch (type.elements[0].without_optional().kind) {
     case K::kTensor:
       return box(v.toOptionalTensorVector());
@@ -247,50 +275,15 @@ inline Value to_value(const IValue& v, const tessera::SchemaType& declared) {
       return box(v.toVector<Scalar>());
     case K::kBool:
       return box(v.toVector<bool>());
-    default:
+    case K::kInt:
+    case K::kSymInt:
       return box(v.toIntVector());
+    default:
+      return object();
   }
 }
 
-// "Tensor", "int?", "float[]": the type's name in a schema.
-template <class T>
-std::string schema_name() {
-  using U = std::remove_cvref_t<T>;
-  if constexpr (std::is_base_of_v<tessera::Tensor, U>)
-    return "Tensor";
-  else if constexpr (detail::is_optional<U>)
-    return schema_name<typename U::value_type>() + "?";
-  else if constexpr (std::is_same_v<U, OptionalIntArrayRef>)
-    return "int[]?";
-  else if constexpr (std::is_same_v<U, bool>)
-    return "bool";
-  else if constexpr (std::is_same_v<U, ScalarType>)
-    return "ScalarType";
-  else if constexpr (std::is_same_v<U, Layout>)
-    return "Layout";
-  else if constexpr (std::is_same_v<U, MemoryFormat>)
-    return "MemoryFormat";
-  else if constexpr (std::is_integral_v<U>)
-    return "int";
-  else if constexpr (std::is_floating_point_v<U>)
-    return "float";
-  else if constexpr (std::is_same_v<U, std::complex<double>>)
-    return "complex";
-  else if constexpr (std::is_same_v<U, Scalar>)
-    return "Scalar";
-  else if constexpr (std::is_convertible_v<const U&, std::string_view>)
-    return "str";
-  else if constexpr (std::is_same_v<U, Device>)
-    return "Device";
-  else if constexpr (std::is_same_v<U, at::Generator>)
-    return "Generator";
-  else if constexpr (std::is_same_v<U, Storage>)
-    return "Storage";
-  else if constexpr (detail::list_of<U>::value)
-    return schema_name<typename detail::list_of<U>::type>() + "[]";
-  else
-    return "Any";
-}
+using objects::schema_name;
 
 template <class F>
 struct signature : signature<decltype(&F::operator())> {};

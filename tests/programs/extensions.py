@@ -1,0 +1,163 @@
+"""Other people's C++ extensions, CPU sources, unmodified: built, checked with numbers, and their own tests.
+
+    python tests/programs/extensions.py CHECKOUTS [NAME ...] [--work FOLDER] [--no-tests]
+
+CHECKOUTS holds the repositories, each in a folder of its name (`EXTENSIONS` says which commits the table in README.md
+is about). They are copied to FOLDER (a temporary one) and built there by `tessera.utils.cpp_extension.load`, with the
+flags of their own setup.py; each library in a process of its own. Then `extension_checks.py` compares what the package
+computes with plain formulas, and its own tests run, all by `python -m tessera`, which is `torch` to them. Needs
+pybind11, and for the tests what they import (pytest, numpy, scipy, expecttest).
+
+Prints a row for each: libraries built of how many, check, own tests passed of how many (skipped ones are not counted).
+"""
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+BUILD = (
+    "import sys; from tessera.utils import cpp_extension as e; name, folder, module, include, flags, *sources = "
+    "sys.argv[1:]; e.load(name, sources, extra_cflags=flags.split(), extra_include_paths=include.split(), "
+    "build_directory=folder, is_python_module=bool(module))"
+)
+
+
+@dataclasses.dataclass
+class Extension:
+    repository: str
+    commit: str
+    package: str
+    flags: str = "-O3"
+    is_module: bool = False  # Python modules, not libraries of operators
+    sources: tuple = ()  # glob patterns of the main sources
+    include: tuple = ()
+    tests: tuple = ("test",)
+    needs: dict = dataclasses.field(default_factory=dict)  # folder in the checkout -> repository that belongs there
+
+    def libraries(self, root):
+        """[(name, folder, sources)]."""
+        for path in sorted(p for pattern in self.sources for p in root.glob(pattern)):
+            if self.is_module:
+                name = "_C" if path.stem == "muladd" else path.stem
+                folder = path.parent.parent if path.parent.name == "csrc" else path.parent
+                yield name, folder, [path]
+            else:
+                beside = path.parent / "cpu" / f"{path.stem}_cpu.cpp"
+                yield f"_{path.stem}_cpu", root / self.package, [path] + [beside] * beside.exists()
+
+
+def _rusty(name, commit, package, **more):
+    more.setdefault("include", ("csrc",))
+    flags = "-O3 -Wno-sign-compare -DWITH_PYTHON -DAT_PARALLEL_OPENMP -fopenmp"
+    return Extension("rusty1s/" + name, commit, package, flags, sources=("csrc/*.cpp",), **more)
+
+
+EXTENSIONS = {
+    "fast-transformers": Extension(
+        "idiap/fast-transformers",
+        "2ad36b97e64cb93862937bd21fcc9568d989561f",
+        "fast_transformers",
+        "-fopenmp -ffast-math",
+        is_module=True,
+        sources=("fast_transformers/**/*_cpu.cpp",),
+        tests=("tests",),
+    ),
+    "pytorch_scatter": _rusty("pytorch_scatter", "648dda3cf964731ffb4de11eafc445a83133eda4", "torch_scatter"),
+    "pytorch_spline_conv": _rusty(
+        "pytorch_spline_conv", "050f58a430e41f6beda90fe9ea5a348c0b8831a7", "torch_spline_conv"
+    ),
+    "pytorch_cluster": _rusty("pytorch_cluster", "3d1d9e3967c77c757a68d8aad37d0171e93018e2", "torch_cluster"),
+    "pytorch_sparse": _rusty(
+        "pytorch_sparse",
+        "91feaa5e28a2eb4ba983a9007d046112dbc92d97",
+        "torch_sparse",
+        include=("csrc", "third_party/parallel-hashmap"),
+        needs={"third_party/parallel-hashmap": "greg7mdp/parallel-hashmap"},
+    ),
+    "extension-cpp": Extension(
+        "pytorch/extension-cpp",
+        "0ec4969c7bc8e15a8456e5eb9d9ca0a7ec15bc95",
+        "extension_cpp",
+        "-O3 -fdiagnostics-color=always -DPy_LIMITED_API=0x03090000",
+        is_module=True,
+        sources=("extension_cpp/csrc/*.cpp",),
+    ),
+}
+
+
+def prepared(name, extension, checkouts, work):
+    """A copy of a checkout with what belongs into it."""
+    root = work / name
+    shutil.copytree(checkouts / name, root, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".git"))
+    for folder, repository in extension.needs.items():
+        shutil.copytree(checkouts / repository.partition("/")[2], root / folder, dirs_exist_ok=True)
+    return root
+
+
+def build(extension, root):
+    """(libraries built, of how many, first error)."""
+    done, all_of, error = 0, 0, None
+    for name, folder, sources in extension.libraries(root):
+        include = " ".join(str(root / path) for path in extension.include)
+        module = "module" if extension.is_module else ""
+        words = [name, str(folder), module, include, extension.flags, *map(str, sources)]
+        made = subprocess.run([sys.executable, "-c", BUILD, *words], capture_output=True, text=True)
+        all_of += 1
+        done += made.returncode == 0
+        if made.returncode and error is None:
+            lines = [line for line in made.stderr.splitlines() if "rror" in line]
+            error = f"{name}: {(lines or made.stderr.splitlines() or ['no message'])[0].strip()}"
+    return done, all_of, error
+
+
+def by_tessera(root, *words):
+    """A finished `python -m tessera` in a folder, with the folders of all packages on the path."""
+    path = [str(folder) for folder in sorted(root.parent.iterdir()) if folder.is_dir()]
+    path += [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-m", "tessera", *words]
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+
+
+def own_tests(extension, root):
+    """(passed, of how many, names of those that did not pass)."""
+    words = ["-q", "-p", "no:cacheprovider", "-rfE", "--tb=no", "-o", "addopts="]
+    told = by_tessera(root, "-m", "pytest", *words, *extension.tests).stdout
+    count = {kind: int(n) for n, kind in re.findall(r"(\d+) (passed|failed|error)", told.rpartition("\n=")[2] or told)}
+    wrong = [line.partition(" - ")[0] for line in told.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return count.get("passed", 0), sum(count.values()), wrong
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    ap.add_argument("checkouts", type=pathlib.Path)
+    ap.add_argument("names", nargs="*", default=list(EXTENSIONS), metavar="NAME")
+    ap.add_argument("--work", type=pathlib.Path, help="where to build; what is there is used again")
+    ap.add_argument("--no-tests", action="store_true", help="builds and checks alone")
+    opts = ap.parse_args()
+    work = (opts.work or pathlib.Path(tempfile.mkdtemp())).resolve()
+    bad = 0
+    print("| extension | libraries built | check | own tests passed |\n|---|---|---|---|")
+    for name in opts.names:
+        extension = EXTENSIONS[name]
+        root = prepared(name, extension, opts.checkouts, work)
+        done, all_of, error = build(extension, root)
+        checked = by_tessera(root, str(HERE / "extension_checks.py"), name)
+        answer = (checked.stdout or checked.stderr).strip().rpartition("\n")[2]
+        passed, tests, wrong = (0, 0, []) if opts.no_tests else own_tests(extension, root)
+        print(f"| {name} | {done} of {all_of} | {answer} | {passed} of {tests} |", flush=True)
+        for line in [error] * (error is not None) + wrong:
+            print("  " + line, file=sys.stderr)
+        bad += done < all_of or checked.returncode != 0 or passed < tests
+    return bad > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
