@@ -12,7 +12,7 @@
 namespace tessera::jit {
 class Tracer;
 struct Type;
-}
+}  // namespace tessera::jit
 namespace tessera::python {
 
 inline constexpr int kMaxArgs = 32;
