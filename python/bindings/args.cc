@@ -236,6 +236,14 @@ std::string ParsePlan::signature() const {
   return s + ")";
 }
 
+namespace {
+// As Python code; lists as what a user would write: 0 for [0], () for [].
+std::string shown_default(const SchemaValue& v) {
+  if (v.kind != SchemaValue::Kind::kList || v.list.size() > 1) return v.str();
+  return v.list.empty() ? "()" : v.list[0].str();
+}
+}  // namespace
+
 std::string ParsePlan::python_signature(bool method, bool has_out) const {
   std::string s;
   bool star = false;
@@ -251,11 +259,11 @@ std::string ParsePlan::python_signature(bool method, bool has_out) const {
     const Param& p = params_[i];
     if (p.is_out || (method && p.schema->name == "self")) continue;
     const std::string name = PyUnicode_AsUTF8(p.name);
-    if (static_cast<int>(i) == varargs_position()) {
+    if (method && static_cast<int>(i) == varargs_position()) {
       add("*" + name, false);
       star = true;  // what follows is by name
     } else {
-      add(p.has_default ? str_cat(name, "=", p.schema->default_value->str()) : name, p.kwarg_only);
+      add(p.has_default ? str_cat(name, "=", shown_default(*p.schema->default_value)) : name, p.kwarg_only);
     }
   }
   if (has_out) add("out=None", true);

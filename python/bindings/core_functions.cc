@@ -278,7 +278,7 @@ PyObject* nonzero_of(const Tensor& t, bool as_tuple) {
 std::vector<PyMethodDef> core_functions() {
   return {function<"nonzero", py_nonzero>("nonzero(input, *, out=None, as_tuple=False) -> Tensor or tuple of Tensors"),
           function<"get_default_dtype", py_get_default_dtype>("get_default_dtype() -> torch.dtype"),
-          function<"set_default_dtype", py_set_default_dtype>("set_default_dtype(d): the dtype of Python floats."),
+          function<"set_default_dtype", py_set_default_dtype>("set_default_dtype(d)\n\nThe dtype of tensors made from Python floats."),
           function<"promote_types", py_promote_types>("promote_types(type1, type2) -> dtype"),
           function<"can_cast", py_can_cast>("can_cast(from_, to) -> bool"),
           function<"result_type", py_result_type>("result_type(tensor1, tensor2) -> dtype"),
@@ -297,8 +297,10 @@ std::vector<PyMethodDef> core_functions() {
           function<"_build_info", py_build_info>("_build_info() -> str"),
           function<"get_num_threads", py_get_num_threads>("get_num_threads() -> int"),
           function<"set_num_threads", py_set_num_threads>("set_num_threads(int)"),
-          function<"get_num_interop_threads", py_get_num_interop_threads>(),
-          function<"set_num_interop_threads", py_set_num_interop_threads>(),
+          function<"get_num_interop_threads", py_get_num_interop_threads>(
+              "get_num_interop_threads() -> int\n\nThreads that run forked tasks (torch.jit.fork)."),
+          function<"set_num_interop_threads", py_set_num_interop_threads>(
+              "set_num_interop_threads(int)\n\nThreads that run forked tasks; once, before the first of them."),
           function<"set_flush_denormal", py_set_flush_denormal>("set_flush_denormal(mode) -> bool"),
           function<"_increment_version", py_increment_version>(),
           function<"_set_warn_always", py_set_warn_always>(),

@@ -304,6 +304,14 @@ bool has_out_form(const ParsePlan& plan, const ParsePlan& out) {
     if (std::ranges::none_of(b, [&](const SchemaArgument& x) { return x.name == a[i].name; })) return false;
   return true;
 }
+// The name under which users find it: linalg.det for linalg_det of the module _C._linalg.
+std::string shown_name(OpFunction* f) {
+  const std::string name = PyUnicode_AsUTF8(f->name), module = f->module ? from_python_string(f->module) : "";
+  const size_t dot = module.rfind("._");
+  if (dot == std::string::npos) return name;
+  const std::string area = module.substr(dot + 2);
+  return name.starts_with(area + "_") ? str_cat(area, ".", name.substr(area.size() + 1)) : name;
+}
 PyObject* function_doc(PyObject* self, void*) {
   return guarded([&] {
     OpFunction* f = reinterpret_cast<OpFunction*>(self);
@@ -315,8 +323,7 @@ PyObject* function_doc(PyObject* self, void*) {
         return (other->info().op->flags & kIsOut) && other->plan().schema().name == name &&
                has_out_form(o->plan(), other->plan());
       });
-      doc += std::string(doc.empty() ? "" : "\n") + PyUnicode_AsUTF8(f->name) +
-             o->plan().python_signature(f->is_method, has_out);
+      doc += (doc.empty() ? "" : "\n") + shown_name(f) + o->plan().python_signature(f->is_method, has_out);
     }
     for (auto& o : *f->overloads)
       if (o->info().doc() && o->info().doc()[0]) {

@@ -582,46 +582,89 @@ std::vector<PyMethodDef> tensor_methods() {
   std::vector<PyMethodDef> r = {
       method<"size", py_size>("size(dim=None) -> torch.Size or int"),
       method<"stride", py_stride>("stride(dim=None) -> tuple or int"),
-      method<"dim", py_dim>(),
-      method<"ndimension", py_dim>(),
-      method<"numel", py_numel>(),
-      method<"nelement", py_numel>(),
-      method<"element_size", py_element_size>(),
-      method<"storage_offset", py_storage_offset>(),
-      method<"data_ptr", py_data_ptr>(),
-      method<"is_contiguous", py_is_contiguous>(),
-      method<"is_floating_point", py_flag<flag_floating>>(),
-      method<"is_complex", py_flag<flag_complex>>(),
-      method<"is_signed", py_flag<flag_signed>>(),
-      method<"is_conj", py_flag<flag_conj>>(),
-      method<"is_neg", py_flag<flag_neg>>(),
-      method<"is_inference", py_flag<flag_inference>>(),
+      method<"dim", py_dim>(
+          "dim() -> int: the number of dimensions."),
+      method<"ndimension", py_dim>(
+          "ndimension() -> int: dim() by another name."),
+      method<"numel", py_numel>(
+          "numel() -> int: the number of elements."),
+      method<"nelement", py_numel>(
+          "nelement() -> int: numel() by another name."),
+      method<"element_size", py_element_size>(
+          "element_size() -> int\n\nBytes of one element."),
+      method<"storage_offset", py_storage_offset>(
+          "storage_offset() -> int\n\nWhere the first element lies in the storage, in elements."),
+      method<"data_ptr", py_data_ptr>(
+          "data_ptr() -> int\n\nAddress of the first element; 0 where there is none."),
+      method<"is_contiguous", py_is_contiguous>(
+          "is_contiguous(memory_format=torch.contiguous_format) -> bool\n\nWhether the elements lie in memory in "
+          "the order of that format, without gaps."),
+      method<"is_floating_point", py_flag<flag_floating>>(
+          "is_floating_point() -> bool\n\nWhether the dtype is a real floating-point one."),
+      method<"is_complex", py_flag<flag_complex>>(
+          "is_complex() -> bool\n\nWhether the dtype is complex."),
+      method<"is_signed", py_flag<flag_signed>>(
+          "is_signed() -> bool\n\nWhether the dtype has negative numbers."),
+      method<"is_conj", py_flag<flag_conj>>(
+          "is_conj() -> bool\n\nWhether the conjugation of the elements is still to be done (resolve_conj does it)."),
+      method<"is_neg", py_flag<flag_neg>>(
+          "is_neg() -> bool\n\nWhether the negation of the elements is still to be done (resolve_neg does it)."),
+      method<"is_inference", py_flag<flag_inference>>(
+          "is_inference() -> bool\n\nWhether the tensor was made in inference mode."),
       method<"_is_view", py_flag<flag_view>>(),
-      method<"is_shared", py_flag<flag_shared>>(),
-      method<"has_names", py_flag<flag_names>>(),
-      method<"is_distributed", py_flag<flag_false>>(),
+      method<"is_shared", py_flag<flag_shared>>(
+          "is_shared() -> bool\n\nWhether other processes can have the memory, too; true on CUDA devices."),
+      method<"has_names", py_flag<flag_names>>(
+          "has_names() -> bool\n\nWhether a dimension has a name."),
+      method<"is_distributed", py_flag<flag_false>>(
+          "is_distributed() -> bool\n\nFalse: a tensor's data are of one process."),
       method<"_is_zerotensor", py_flag<flag_false>>(),
-      method<"get_device", py_get_device>(),
+      method<"get_device", py_get_device>(
+          "get_device() -> int\n\nThe index of the tensor's CUDA device; -1 for the CPU."),
       method<"_use_count", py_use_count>(),
-      method<"dim_order", py_dim_order>(),
-      method<"is_set_to", py_is_set_to>(),
-      method<"is_same_size", py_is_same_size>(),
+      method<"dim_order", py_dim_order>(
+          "dim_order(*, ambiguity_check=False) -> tuple\n\nThe dimensions from the one with the largest stride to "
+          "the one with the smallest.\nambiguity_check: RuntimeError where more than one order fits; a list of "
+          "memory formats: only among these."),
+      method<"is_set_to", py_is_set_to>(
+          "is_set_to(tensor) -> bool\n\nWhether both are the same view of the same storage."),
+      method<"is_same_size", py_is_same_size>(
+          "is_same_size(other) -> bool\n\nWhether both have the same shape."),
       method<"_has_compatible_shallow_copy_type", py_compatible>(),
       method<"nonzero", py_nonzero>("nonzero(*, as_tuple=False) -> Tensor or tuple of Tensors"),
       method<"__complex__", py_complex>(),
       method<"item", py_item>("item() -> number"),
       method<"tolist", py_tolist>("tolist() -> list or number"),
       method<"numpy", py_numpy>("numpy(*, force=False) -> numpy.ndarray on the same memory"),
-      method<"apply_", py_apply>(),
-      method<"map_", py_map>(),
-      method<"untyped_storage", py_untyped_storage>(),
-      method<"share_memory_", py_share_memory>(),
-      method<"is_pinned", py_is_pinned>(),
-      method<"pin_memory", py_pin_memory>(),
-      method<"record_stream", py_record_stream>(),
-      method<"set_", py_set>(),
-      method<"requires_grad_", py_requires_grad>(),
-      method<"as_subclass", py_as_subclass>(),
+      method<"apply_", py_apply>(
+          "apply_(callable) -> Tensor\n\nEach element becomes callable(element), one after the other in Python; CPU "
+          "tensors only, no derivative."),
+      method<"map_", py_map>(
+          "map_(tensor, callable) -> Tensor\n\nEach element a becomes callable(a, b), b the element of `tensor` "
+          "(broadcast) there; CPU tensors only, no derivative."),
+      method<"untyped_storage", py_untyped_storage>(
+          "untyped_storage() -> torch.UntypedStorage\n\nThe memory under the tensor, as bytes."),
+      method<"share_memory_", py_share_memory>(
+          "share_memory_() -> Tensor\n\nMoves the storage into memory that other processes can have; nothing to do "
+          "on CUDA devices."),
+      method<"is_pinned", py_is_pinned>(
+          "is_pinned(device=None) -> bool\n\nWhether the memory is page-locked, so that devices copy it by "
+          "themselves."),
+      method<"pin_memory", py_pin_memory>(
+          "pin_memory() -> Tensor\n\nA copy in page-locked memory; itself where it lies there. CPU tensors only."),
+      method<"record_stream", py_record_stream>(
+          "record_stream(stream)\n\nThe memory is not given anew, once freed, before `stream` has done what it has "
+          "to do now."),
+      method<"set_", py_set>(
+          "set_(source=None, storage_offset=0, size=None, stride=None) -> Tensor\n\nThe tensor becomes a view of "
+          "`source`, a tensor or a storage; without one, an empty tensor. storage_offset and stride\nare in "
+          "elements; without a size the whole storage in one dimension."),
+      method<"requires_grad_", py_requires_grad>(
+          "requires_grad_(requires_grad=True) -> Tensor\n\nWhether autograd shall record what is done with this "
+          "tensor, in place. Floating and complex leaves only."),
+      method<"as_subclass", py_as_subclass>(
+          "as_subclass(cls) -> Tensor\n\nThe same data as an object of `cls`, a subclass of Tensor; derivatives "
+          "flow through."),
       method<"_to_dlpack", py_dlpack_capsule>(),
       method<"_dlpack_device", py_dlpack_numbers>(),
   };
