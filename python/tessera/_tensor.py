@@ -3,6 +3,8 @@ not define itself.
 """
 
 import functools
+import math
+import warnings
 
 import tessera
 from tessera._linalg_utils import removed
@@ -339,6 +341,7 @@ def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None
 
 
 def reinforce(self, reward):
+    """Removed: RuntimeError that names its successor."""
     raise RuntimeError("reinforce() was removed.  Use torch.distributions instead.")
 
 
@@ -407,6 +410,83 @@ def xpu(self, device=None, non_blocking=False, memory_format=tessera.preserve_fo
     return self.to(target, non_blocking=non_blocking, memory_format=memory_format)
 
 
+def ipu(self, device=None, non_blocking=False, memory_format=tessera.preserve_format):
+    """A copy on an IPU. RuntimeError where there is none."""
+    target = tessera.device("ipu" if device is None else device)
+    return self.to(target, non_blocking=non_blocking, memory_format=memory_format)
+
+
+def mtia(self, device=None, non_blocking=False, memory_format=tessera.preserve_format):
+    """A copy on an MTIA device. RuntimeError where there is none."""
+    target = tessera.device("mtia" if device is None else device)
+    return self.to(target, non_blocking=non_blocking, memory_format=memory_format)
+
+
+def new(self, *args, device=None):
+    """An uninitialized tensor of the sizes that are given, a tensor with the values of a sequence, or one over the
+    memory of a storage or of a tensor of the same dtype: of this tensor's dtype, on its device. Older than new_empty
+    and new_tensor, which say which of these is meant.
+
+    Raises: TypeError for anything else, or another dtype; RuntimeError for another type of device.
+    """
+    target = self.device if device is None else tessera.device(device)
+    if target.type != self.device.type:
+        raise RuntimeError(
+            f"legacy constructor expects device type: {self.device.type} but device type: {target.type} was passed"
+        )
+    if len(args) == 1 and isinstance(args[0], tessera.Tensor) and args[0].dtype is self.dtype:
+        if args[0].device != target:
+            raise RuntimeError(f"new(): expected a tensor on {target}, but got one on {args[0].device}")
+        return args[0].view_as(args[0])
+    return _C._legacy_tensor(self.dtype, args, {}).to(target)
+
+
+def map2_(self, x, y, callable):
+    """Each element a becomes callable(a, b, c), b and c the elements of `x` and `y` (broadcast) there; CPU tensors
+    only, no derivative.
+
+    Raises: RuntimeError for other dtypes than this tensor's, for a device, or while it requires a gradient.
+    """
+    for name, other in (("x", x), ("y", y)):
+        if not isinstance(other, tessera.Tensor) or other.dtype is not self.dtype:
+            raise RuntimeError(f"map2_: expected {name} to be a tensor of {self.dtype}, but got {type(other).__name__}")
+    if not self.is_cpu or self.requires_grad:
+        raise RuntimeError(
+            f"map2_: expected a CPU tensor that requires no gradient, but got one on {self.device}"
+            f"{', requires_grad=True' if self.requires_grad else ''}"
+        )
+    second = iter(y.expand_as(self).flatten().tolist())
+    return self.map_(x.expand_as(self), lambda a, b: callable(a, b, next(second)))
+
+
+def _resized(self, sizes, name):
+    warnings.warn(f"non-inplace {name} is deprecated: use reshape", stacklevel=3)
+    count = math.prod(sizes)
+    if count != self.numel():
+        raise RuntimeError(
+            f"requested {name} to {'x'.join(map(str, sizes))} ({count} elements in total), but the given tensor has a "
+            f"size of {'x'.join(map(str, self.shape))} ({self.numel()} elements): the number of elements must stay"
+        )
+    return self.reshape(sizes)
+
+
+def resize(self, *sizes):
+    """reshape by an older name, with as many elements as there are. RuntimeError for another number of them."""
+    given = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+    return _resized(self, tuple(given), "resize")
+
+
+def resize_as(self, tensor):
+    """reshape_as by an older name. RuntimeError for another number of elements."""
+    return _resized(self, tuple(tensor.shape), "resize_as")
+
+
+def _volatile(self):
+    """False: what it stood for is no_grad() now."""
+    warnings.warn("volatile was removed: it is False always. Use no_grad() where nothing shall be recorded")
+    return False
+
+
 def _of_quantized(name, what):
     def method(self):
         raise RuntimeError(f"{name}() is for quantized tensors, but got one of dtype {self.dtype}")
@@ -430,6 +510,12 @@ _METHODS = (
     dequantize,
     to_mkldnn,
     xpu,
+    ipu,
+    mtia,
+    new,
+    map2_,
+    resize,
+    resize_as,
     __repr__,
     __format__,
     __reduce_ex__,
@@ -549,5 +635,7 @@ def install(cls):
         cls.__torch_function__ = classmethod(_torch_function)
     if "__cuda_array_interface__" not in own:
         cls.__cuda_array_interface__ = property(_cuda_array_interface)
+    if "volatile" not in own:
+        cls.volatile = property(_volatile)
     if "__array_priority__" not in own:
         cls.__array_priority__ = 1000  # NumPy leaves `array * tensor` to the tensor

@@ -49,6 +49,11 @@ class tensortype(type):
             return args[0].view_as(args[0])
         return _C._legacy_tensor(cls.dtype, args, kwargs).to(device)
 
+    def __getattr__(cls, name):
+        if name.startswith("__") or not hasattr(tessera.Tensor, name):
+            raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
+        return getattr(tessera.Tensor, name)  # the methods of its instances
+
     @property
     def layout(cls):
         return tessera.strided

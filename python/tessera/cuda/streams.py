@@ -61,10 +61,6 @@ class Stream(tessera.Stream):  # type: ignore[valid-type, misc]
         """Later work of the stream waits for the event."""
         event.wait(self)
 
-    def wait_stream(self, stream):
-        """Later work of the stream waits for all that `stream` holds now."""
-        self.wait_event(stream.record_event())
-
     def record_event(self, event=None):
         """Records an event, a new one by default, and returns it."""
         event = Event() if event is None else event
