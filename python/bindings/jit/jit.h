@@ -41,6 +41,8 @@ bool jit_from_python(PyObject* o, jit::TypePtr t, Value* out);
 PyObject* jit_to_python(const Value& v);
 // A function of tessera.jit._host.
 PyObject* jit_host(const char* name);
+// The Python object behind what programs leave to the host. Borrowed.
+PyObject* python_of_host(const jit::HostObject& host);
 // What Python told about a name: (kind, ...).
 bool sugar_from_python(PyObject* told, jit::Sugar* out);
 

@@ -302,9 +302,7 @@ const Node& host_node(PyObject* self) {
   return n;
 }
 PyObject* node_pyobj(PyObject* self, Given) {
-  Ref f = Ref::steal(jit_host("python_function"));
-  Ref name = to_python_string(host_node(self).name);
-  return PyObject_CallOneArg(f.get(), name.get());
+  return Py_NewRef(python_of_host(*host_node(self).host));
 }
 PyObject* node_pyname(PyObject* self, Given) { return string(host_node(self).name); }
 PyObject* node_cconv(PyObject* self, Given) { return string(std::string(host_node(self).in.size(), 'd')); }

@@ -4,8 +4,10 @@ import types
 
 import tessera
 
+from ._aliases import AliasDb, dump_aliases  # noqa: F401
 from ._errors import Error, UnsupportedNodeError  # noqa: F401
 from ._frontend import PYTHON_CLASSES, attribute, class_type  # noqa: F401
+from ._graphs import InsertPoint, Use, attribute_value  # noqa: F401
 from ._modules import ScriptModule, wrapped  # noqa: F401
 from ._objects import ScriptObject
 from ._types import simple
