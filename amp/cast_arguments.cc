@@ -48,20 +48,31 @@ bool is_castable(const Tensor& t, DeviceType device) {
   return is_on(t, device) && t.is_floating_point() && t.dtype() != DType::kFloat64;
 }
 
+void CastArguments::cast_list(Arguments arguments, size_t i, DeviceType device, DType dtype) {
+  if (!lists_) lists_.emplace();
+  List& copy = lists_->emplace_back();
+  for (const Tensor& t : arguments.tensors(i)) copy.made.push_back(cast_for(t, device, dtype));
+  copy.list = copy.made;
+  if (arguments.get_if<Tensor>(i))
+    arguments.at[i] = copy.made.data();
+  else if (arguments.get_if<TensorList>(i))
+    arguments.at[i] = &copy.list;
+  else
+    arguments.at[i] = &copy.optional_list.emplace(copy.list);
+}
+
 void CastArguments::cast(Arguments arguments, DeviceType device, DType dtype) {
   const auto differs = [&](const Tensor& t) { return is_castable(t, device) && t.dtype() != dtype; };
   for (size_t i = 0; i < arguments.count; ++i) {
     const TensorList given = arguments.tensors(i);
     if (std::none_of(given.begin(), given.end(), differs)) continue;
-    List& copy = lists_.emplace_back();
-    for (const Tensor& t : given) copy.made.push_back(cast_for(t, device, dtype));
-    copy.list = copy.made;
-    if (arguments.get_if<Tensor>(i))
-      arguments.at[i] = copy.made.data();
-    else if (arguments.get_if<TensorList>(i))
-      arguments.at[i] = &copy.list;
-    else
-      arguments.at[i] = &copy.optional_list.emplace(copy.list);
+    if (num_singles_ == kSingles || !arguments.get_if<Tensor>(i)) {
+      cast_list(arguments, i, device, dtype);
+      continue;
+    }
+    Tensor& copy = singles_[num_singles_++];
+    copy = cast_for(given[0], device, dtype);
+    arguments.at[i] = &copy;
   }
 }
 

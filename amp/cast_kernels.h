@@ -45,10 +45,14 @@ class CastArguments {
     std::optional<TensorList> optional_list{};
   };
   void cast(tessera::internal::Arguments arguments, DeviceType device, DType dtype);
+  void cast_list(tessera::internal::Arguments arguments, size_t i, DeviceType device, DType dtype);
 
+  static constexpr size_t kSingles = 4;
   DispatchKeySet keys_;
   std::optional<ExcludeKeys> off_;  // what the operator calls gets what it asks for
-  std::deque<List> lists_;
+  Tensor singles_[kSingles];        // copies of arguments that are a tensor; further ones are lists of one
+  size_t num_singles_ = 0;
+  std::optional<std::deque<List>> lists_;
   std::optional<DType> dtype_given_;
 };
 

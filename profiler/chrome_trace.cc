@@ -1,8 +1,12 @@
 // The trace event format (Chrome's, which Perfetto reads as well).
 #include <unistd.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <set>
 
 #include "profiler/session.h"
 
@@ -11,6 +15,7 @@ namespace {
 
 class Writer {
  public:
+  explicit Writer(int64_t base_ns) : base_(base_ns) {}
   std::string text;
 
   void string(std::string_view s) {
@@ -33,9 +38,12 @@ class Writer {
   void number(int64_t n) { text += std::to_string(n); }
   void microseconds(int64_t ns) {
     char t[40];
-    std::snprintf(t, sizeof t, "%" PRId64 ".%03d", ns / 1000, static_cast<int>(ns % 1000));
+    std::snprintf(t, sizeof t, "%s%" PRId64 ".%03d", ns < 0 ? "-" : "", std::abs(ns) / 1000,
+                  static_cast<int>(std::abs(ns) % 1000));
     text += t;
   }
+  // After the trace's base: a reader's double keeps the nanoseconds of that, not of a time since 1970.
+  void time(int64_t ns) { microseconds(ns - base_); }
   void key(std::string_view name) {
     const char last = text.empty() ? '{' : text.back();
     if (last != '{') text += ',';
@@ -61,6 +69,9 @@ class Writer {
     }
     text += ']';
   }
+
+ private:
+  int64_t base_;
 };
 
 const char* category(Kind kind) {
@@ -131,7 +142,7 @@ void open(Writer& w, const char* phase, std::string_view name, const Place& at, 
   w.key("tid");
   w.number(at.thread);
   w.key("ts");
-  w.microseconds(ns);
+  w.time(ns);
 }
 
 std::string frames_around(const Recording& r, const Record& e) {
@@ -180,14 +191,16 @@ void write_event(Writer& w, const Recording& r, size_t i, const Place& at, bool 
   w.text += "}}";
 }
 
-// An arrow from the operator to the node that it made.
-void write_link(Writer& w, const Recording& r, size_t i, const Place& from, const Place& to, int64_t id) {
-  const Record& node = r.events[i];
-  const Record& made_by = r.events[static_cast<size_t>(node.forward)];
+struct End {
+  Place at;
+  int64_t ns;
+};
+// An arrow: from an operator to the node that it made, from a call to the device's work.
+void write_arrow(Writer& w, const char* what, const End& from, const End& to, int64_t id) {
   for (const bool begins : {true, false}) {
-    open(w, begins ? "s" : "f", "fwdbwd", begins ? from : to, begins ? made_by.start_ns : node.start_ns);
+    open(w, begins ? "s" : "f", what, begins ? from.at : to.at, begins ? from.ns : to.ns);
     w.key("cat");
-    w.string("fwdbwd");
+    w.string(what);
     w.key("id");
     w.number(id);
     if (!begins) {
@@ -196,6 +209,65 @@ void write_link(Writer& w, const Recording& r, size_t i, const Place& from, cons
     }
     w.text += '}';
   }
+}
+
+const char* category(DeviceActivity::Kind kind) {
+  switch (kind) {
+    case DeviceActivity::Kind::kKernel:
+      return "kernel";
+    case DeviceActivity::Kind::kCopy:
+      return "gpu_memcpy";
+    case DeviceActivity::Kind::kSet:
+      return "gpu_memset";
+    case DeviceActivity::Kind::kCall:
+      return "cuda_runtime";
+  }
+  return "";
+}
+
+void write_work(Writer& w, const DeviceRecord& d) {
+  w.key("device");
+  w.number(d.device);
+  w.key("context");
+  w.number(d.context);
+  w.key("stream");
+  w.number(d.place);
+  if (d.kind == DeviceActivity::Kind::kKernel) {
+    w.key("registers per thread");
+    w.number(d.registers);
+    w.key("shared memory");
+    w.number(d.shared_bytes);
+    w.key("grid");
+    w.numbers({d.grid[0], d.grid[1], d.grid[2]});
+    w.key("block");
+    w.numbers({d.block[0], d.block[1], d.block[2]});
+    return;
+  }
+  w.key("bytes");
+  w.number(d.bytes);
+  char rate[40];  // bytes in a nanosecond are gigabytes in a second
+  std::snprintf(rate, sizeof rate, "%.6g",
+                static_cast<double>(d.bytes) / static_cast<double>(std::max<int64_t>(d.duration_ns(), 1)));
+  w.key("memory bandwidth (GB/s)");
+  w.text += rate;
+}
+
+void write_device(Writer& w, const DeviceRecord& d, const Place& at) {
+  open(w, "X", d.name, at, d.start_ns);
+  w.key("dur");
+  w.microseconds(d.duration_ns());
+  w.key("cat");
+  w.string(category(d.kind));
+  w.key("args");
+  w.text += '{';
+  if (d.event >= 0) {
+    w.key("External id");
+    w.number(d.event + 1);
+  }
+  w.key("correlation");
+  w.number(d.correlation);
+  if (d.kind != DeviceActivity::Kind::kCall) write_work(w, d);
+  w.text += "}}";
 }
 
 void write_memory(Writer& w, const MemoryRecord& m, const Place& at) {
@@ -230,15 +302,44 @@ void write_label(Writer& w, const char* what, const char* member, std::string_vi
   w.text += "}}";
 }
 
+// A row for each stream, labels in front, arrows from the calls.
+void write_devices(Writer& w, const Recording& r, int64_t process) {
+  const auto place = [&](const DeviceRecord& d) {
+    return d.kind == DeviceActivity::Kind::kCall ? Place{process, d.place} : Place{d.device, d.place};
+  };
+  std::map<int32_t, std::set<int64_t>> streams;
+  std::map<uint32_t, const DeviceRecord*> calls;
+  for (const DeviceRecord& d : r.device) {
+    if (d.kind == DeviceActivity::Kind::kCall)
+      calls[d.correlation] = &d;
+    else
+      streams[d.device].insert(d.place);
+  }
+  for (const auto& [device, of_device] : streams) {
+    const std::string label = "GPU " + std::to_string(device);
+    write_label(w, "process_name", "name", "python", {device, 0}, r.start_ns);
+    write_label(w, "process_labels", "labels", label, {device, 0}, r.start_ns);
+    for (const int64_t stream : of_device)
+      write_label(w, "thread_name", "name", "stream " + std::to_string(stream), {device, stream}, r.start_ns);
+  }
+  for (const DeviceRecord& d : r.device) {
+    write_device(w, d, place(d));
+    if (d.kind == DeviceActivity::Kind::kCall) continue;
+    if (const auto call = calls.find(d.correlation); call != calls.end())
+      write_arrow(w, "ac2g", {place(*call->second), call->second->start_ns}, {place(d), d.start_ns}, d.correlation);
+  }
+}
+
 }  // namespace
 
 std::string Recording::chrome_trace(std::span<const std::string> fields, bool call_stacks) const {
-  Writer w;
+  Writer w(start_ns);
   w.text = "{";
   w.key("schemaVersion");
   w.number(1);
   for (const std::string& f : fields) w.text += ",\n" + f;
-  w.text += ",\n\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":0,\n\"traceEvents\":[";
+  w.text +=
+      ",\n\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":" + std::to_string(start_ns) + ",\n\"traceEvents\":[";
   const int64_t process = getpid();
   const auto place = [&](int32_t thread) { return Place{process, threads[static_cast<size_t>(thread)].system_id}; };
   write_label(w, "process_name", "name", "python", {process, 0}, start_ns);
@@ -249,10 +350,12 @@ std::string Recording::chrome_trace(std::span<const std::string> fields, bool ca
   int64_t links = 0;
   for (size_t i = 0; i < events.size(); ++i) {
     write_event(w, *this, i, place(events[i].thread), call_stacks);
-    if (events[i].kind == Kind::kNode && events[i].forward >= 0)
-      write_link(w, *this, i, place(events[static_cast<size_t>(events[i].forward)].thread), place(events[i].thread),
-                 ++links);
+    if (events[i].kind != Kind::kNode || events[i].forward < 0) continue;
+    const Record& made_by = events[static_cast<size_t>(events[i].forward)];
+    write_arrow(w, "fwdbwd", {place(made_by.thread), made_by.start_ns}, {place(events[i].thread), events[i].start_ns},
+                ++links);
   }
+  write_devices(w, *this, process);
   for (const MemoryRecord& m : memory) write_memory(w, m, place(m.thread));
   w.text += "\n]}\n";
   return std::move(w.text);

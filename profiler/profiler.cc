@@ -6,7 +6,9 @@
 #include "autograd/node.h"
 #include "autograd/observer.h"
 #include "profiler/session.h"
+#include "tensor/core/device_hooks.h"
 #include "tensor/core/memory/observer.h"
+#include "tensor/core/warning.h"
 #include "tensor/dispatch/runtime.h"
 
 namespace tessera::profiler {
@@ -15,7 +17,15 @@ namespace {
 constexpr uint64_t kProfilerBit = DispatchKeySet(DispatchKey::kProfiler).bits();
 
 // The session that records now, for threads in a hurry: its number above these bits, 0 if there is none.
-enum Flag : uint64_t { kShapes = 1, kMemory = 2, kModules = 4, kAllThreads = 8, kOperators = 16, kOn = 32 };
+enum Flag : uint64_t {
+  kShapes = 1,
+  kMemory = 2,
+  kModules = 4,
+  kAllThreads = 8,
+  kOperators = 16,
+  kOn = 32,
+  kOwners = 64
+};
 constexpr int kFlagBits = 8;
 constinit std::atomic<uint64_t> g_now{0};
 constinit std::atomic<int> g_emitting{0};  // threads that emit ranges
@@ -24,6 +34,8 @@ constinit std::atomic<int> g_emitting{0};  // threads that emit ranges
 std::mutex g_mutex;
 std::shared_ptr<Session> g_session;
 uint64_t g_number = 0;
+bool g_starting = false;                             // somebody is, without the lock
+std::atomic<const DeviceTracer*> g_tracer{nullptr};  // the last one that operators told of themselves
 
 struct Slot {
   Log* log;  // of session `number`
@@ -117,14 +129,20 @@ void record_operator(void*, const OpHeader& op, DispatchKeySet keys, const Value
   struct Ending {
     Log* log;
     Event* event;
+    const DeviceTracer* tracer;
     ~Ending() {
+      if (tracer) tracer->pop();
       if (log) log->end(event);
     }
-  } ending{log, nullptr};
+  } ending{log, nullptr, nullptr};
   if (log) {
     const int64_t* input = now & kShapes ? write_inputs(*log, args, n) : nullptr;
     ending.event = log->begin(Kind::kOperator, &op, 0, sequence);
     ending.event->input = input;
+    if (now & kOwners) {
+      ending.tracer = g_tracer.load(std::memory_order_relaxed);
+      ending.tracer->push(reinterpret_cast<uint64_t>(ending.event));
+    }
   }
   if (emitter) return emit_operator(emitter, op, below, sequence, args, n, rets);
   op.info->adapter->call(op, &below, args, rets);
@@ -205,6 +223,43 @@ void update_nodes(bool recording) {
   autograd::g_node_observer.store(recording || g_emitting.load() > 0 ? &kNodes : nullptr, std::memory_order_release);
 }
 
+// --- devices ------------------------------------------------------------------------------------------------------
+
+// Without the lock, and marked as starting.
+class Starting {
+ public:
+  explicit Starting(std::unique_lock<std::mutex>& lock) : lock_(lock) {
+    g_starting = true;
+    lock_.unlock();
+  }
+  ~Starting() {
+    lock_.lock();
+    g_starting = false;
+  }
+  Starting(const Starting&) = delete;
+
+ private:
+  std::unique_lock<std::mutex>& lock_;
+};
+
+const DeviceTracer* begin_tracing() {
+  const DeviceHooks& hooks = device_hooks(DeviceType::kCUDA);  // loads the library, if there is one
+  const DeviceTracer* tracer = hooks.allocate ? device_tracer(DeviceType::kCUDA) : nullptr;
+  const char* why = tracer ? tracer->start() : hooks.problem ? hooks.problem : "there is no CUDA device";
+  if (!why) return tracer;
+  warn_once(str_cat("The profiler does not record what CUDA devices do: ", why));
+  return nullptr;
+}
+void end_tracing(Session& session) {
+  if (!session.tracer) return;
+  const auto take = [](void* to, const DeviceActivity& a) {
+    auto& s = *static_cast<Session*>(to);
+    s.device.push_back(a);
+    s.device.back().name = s.device_names.emplace(a.name).first->c_str();
+  };
+  session.tracer->stop(session.start.monotonic_ns, session.start.wall_ns, take, &session);
+}
+
 uint64_t flags_of(const Options& o) {
   return (o.shapes ? kShapes : 0) | (o.memory ? kMemory : 0) | (o.modules ? kModules : 0) |
          (o.all_threads ? kAllThreads : 0) | (o.operators ? kOperators : 0);
@@ -217,18 +272,24 @@ Log* this_log() { return log_for(g_now.load(std::memory_order_acquire)); }
 
 void start(const Options& options) {
   install_fallback();
-  std::lock_guard lock(g_mutex);
-  TESSERA_CHECK(!g_session,
+  std::unique_lock lock(g_mutex);
+  TESSERA_CHECK(!g_session && !g_starting,
                 "A profiler is recording already; only one can at a time. Leave its `with` block (or call its "
                 "stop()) before the next one starts.");
   auto session = std::make_shared<Session>();
+  if (options.devices) {
+    const Starting starting(lock);  // what loads the library may call anything
+    session->tracer = begin_tracing();
+  }
+  if (session->tracer) g_tracer.store(session->tracer, std::memory_order_relaxed);
   session->options = options;
   session->number = ++g_number;
   session->memory_at_start = cpu_memory_stats().requested;
   session->start = now();
   g_session = session;
   t_slot.member = session->number;
-  g_now.store(session->number << kFlagBits | flags_of(options) | kOn, std::memory_order_release);
+  const uint64_t owners = session->tracer && options.owners ? kOwners : 0;
+  g_now.store(session->number << kFlagBits | flags_of(options) | owners | kOn, std::memory_order_release);
   if (options.memory) g_memory_observer.store(&kMemoryObserver, std::memory_order_release);
   update_nodes(options.operators);
   update_thread();
@@ -244,7 +305,7 @@ void set_enabled(bool on) {
 }
 
 Capture stop() {
-  std::lock_guard lock(g_mutex);
+  std::unique_lock lock(g_mutex);
   TESSERA_CHECK(g_session, "no profiler is recording: there is nothing to stop");
   std::shared_ptr<Session> session = std::exchange(g_session, nullptr);
   g_now.store(0, std::memory_order_release);
@@ -256,6 +317,8 @@ Capture stop() {
   std::erase_if(held().logs, [](const auto& l) { return !l->has_open(); });
   t_slot.log = nullptr;
   t_slot.number = 0;
+  lock.unlock();
+  end_tracing(*session);
   return Capture(std::move(session));
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "profiler/log.h"
+#include "tensor/core/rare/device_tracer.h"
 #include "tensor/dispatch/registry.h"
 
 namespace tessera::profiler {
@@ -27,6 +28,11 @@ struct Options {
   bool shapes = false;    // sizes, strides and dtypes of arguments, and the numbers among them
   bool memory = false;    // CPU memory that tensors take and give back
   bool modules = false;   // calls of nn.Module, which the binding reports
+  // What CUDA devices do; a warning says why where that cannot be.
+  bool devices = false;
+  // Operators tell the device's tracer of themselves. False: work is given to operators by the time at which it was
+  // asked for alone, which costs them less.
+  bool owners = true;
   // Other threads than the one that starts are recorded, too: for the operators in this list.
   bool all_threads = false;
   OpInfoList operators_of_all_threads = {};
@@ -54,6 +60,12 @@ struct MemoryRecord {
   int32_t event;  // -1: in none
   int32_t thread;
 };
+// Work of a device, or the call of its runtime that asked for it.
+struct DeviceRecord : DeviceActivity {
+  int32_t event = -1;   // that asked for it, -1: none
+  int32_t thread = -1;  // of calls; -1: one that was not recorded
+  int64_t duration_ns() const { return end_ns - start_ns; }
+};
 struct ThreadRecord {
   int64_t system_id;
   std::string name;
@@ -61,6 +73,7 @@ struct ThreadRecord {
 struct Average {
   std::string_view name;
   int64_t count = 0, total_ns = 0, self_ns = 0, memory = 0, self_memory = 0;
+  int64_t device_ns = 0, self_device_ns = 0;
 };
 
 class Recording {
@@ -68,6 +81,7 @@ class Recording {
   std::vector<ThreadRecord> threads;
   std::vector<Record> events;  // in the order of their beginnings, each after its parent
   std::vector<MemoryRecord> memory;
+  std::vector<DeviceRecord> device;  // in the order of their beginnings
   int64_t start_ns = 0, end_ns = 0;
 
   // By name, the one with the most time of its own first. Time of an event inside of one of the same name counts once.

@@ -63,6 +63,53 @@ void add_memory(Recording& r, int64_t at_start) {
     if (r.events[i].parent >= 0) r.events[static_cast<size_t>(r.events[i].parent)].memory += r.events[i].memory;
 }
 
+// The innermost event of a thread at some moment, by the events' times.
+class Inside {
+ public:
+  explicit Inside(const Recording& r) : r_(r), of_thread_(r.threads.size()) {
+    for (size_t i = 0; i < r.events.size(); ++i)
+      of_thread_[static_cast<size_t>(r.events[i].thread)].push_back(static_cast<int32_t>(i));
+  }
+  int32_t at(int32_t thread, int64_t time) const {
+    if (thread < 0) return -1;
+    const auto& list = of_thread_[static_cast<size_t>(thread)];
+    const auto after = std::upper_bound(list.begin(), list.end(), time, [&](int64_t t, int32_t i) {
+      return t < r_.events[static_cast<size_t>(i)].start_ns;
+    });
+    int32_t e = after == list.begin() ? -1 : *(after - 1);
+    while (e >= 0 && r_.events[static_cast<size_t>(e)].end_ns < time) e = r_.events[static_cast<size_t>(e)].parent;
+    return e;
+  }
+
+ private:
+  const Recording& r_;
+  std::vector<std::vector<int32_t>> of_thread_;
+};
+
+// Who asked for a device's work: the operator that had said so, else what its thread was doing at the call.
+void add_device(Recording& r, const std::vector<DeviceActivity>& all, const Places& places) {
+  const Inside inside(r);
+  std::unordered_map<int64_t, int32_t> threads;
+  for (size_t t = 0; t < r.threads.size(); ++t) threads.emplace(r.threads[t].system_id, static_cast<int32_t>(t));
+  std::unordered_map<uint32_t, int32_t> caller;  // by correlation
+  for (const DeviceActivity& a : all) {
+    DeviceRecord d{a};
+    if (const auto owner = places.find(reinterpret_cast<const Event*>(a.owner)); owner != places.end())
+      d.event = owner->second;
+    if (a.kind == DeviceActivity::Kind::kCall) {
+      if (const auto thread = threads.find(a.place); thread != threads.end()) d.thread = thread->second;
+      if (d.event < 0) d.event = inside.at(d.thread, a.start_ns);
+      caller.emplace(a.correlation, d.event);
+    }
+    r.device.push_back(d);
+    r.end_ns = std::max(r.end_ns, a.end_ns);
+  }
+  for (DeviceRecord& d : r.device)
+    if (const auto call = caller.find(d.correlation); d.event < 0 && call != caller.end()) d.event = call->second;
+  std::stable_sort(r.device.begin(), r.device.end(),
+                   [](const DeviceRecord& a, const DeviceRecord& b) { return a.start_ns < b.start_ns; });
+}
+
 std::string time_text(int64_t ns) {
   char text[32];
   const double v = static_cast<double>(ns);
@@ -114,6 +161,7 @@ Recording Capture::resolve() const {
     });
   link_backward(r);
   add_memory(r, session_->memory_at_start);
+  add_device(r, session_->device, places);
   return r;
 }
 
@@ -121,6 +169,11 @@ std::vector<Average> Recording::averages() const {
   std::vector<int64_t> inside(events.size(), 0);
   for (const Record& e : events)
     if (e.parent >= 0) inside[static_cast<size_t>(e.parent)] += e.duration_ns();
+  std::vector<int64_t> asked(events.size(), 0), asked_inside(events.size(), 0);  // of the device
+  for (const DeviceRecord& d : device)
+    if (d.event >= 0 && d.kind != DeviceActivity::Kind::kCall) asked[static_cast<size_t>(d.event)] += d.duration_ns();
+  for (size_t i = events.size(); i-- > 0;)
+    if (events[i].parent >= 0) asked_inside[static_cast<size_t>(events[i].parent)] += asked[i] + asked_inside[i];
   std::map<std::string_view, Average> by_name;
   for (size_t i = 0; i < events.size(); ++i) {
     const Record& e = events[i];
@@ -130,12 +183,14 @@ std::vector<Average> Recording::averages() const {
     ++a.count;
     a.self_ns += std::max<int64_t>(0, e.duration_ns() - inside[i]);
     a.self_memory += e.self_memory;
+    a.self_device_ns += asked[i];
     bool nested = false;
     for (int32_t p = e.parent; p >= 0 && !nested; p = events[static_cast<size_t>(p)].parent)
       nested = events[static_cast<size_t>(p)].name == e.name;
     if (nested) continue;
     a.total_ns += e.duration_ns();
     a.memory += e.memory;
+    a.device_ns += asked[i] + asked_inside[i];
   }
   std::vector<Average> all;
   for (auto& [name, a] : by_name) all.push_back(a);
@@ -146,24 +201,36 @@ std::vector<Average> Recording::averages() const {
 std::string Recording::table(size_t rows) const {
   const std::vector<Average> all = averages();
   size_t width = 4;
-  int64_t self = 0;
+  int64_t self = 0, self_device = 0;
   for (const Average& a : all) {
     width = std::max(width, a.name.size());
     self += a.self_ns;
+    self_device += a.self_device_ns;
   }
   std::string text;
   char line[512];
-  const auto add = [&](std::string_view name, auto... columns) {
-    std::snprintf(line, sizeof line, "%-*.*s%12s%12s%12s%10s\n", static_cast<int>(width), static_cast<int>(name.size()),
-                  name.data(), columns...);
+  const auto add = [&](std::string_view name, const std::vector<std::string>& columns) {
+    std::snprintf(line, sizeof line, "%-*.*s", static_cast<int>(width), static_cast<int>(name.size()), name.data());
     text += line;
+    for (const std::string& column : columns) {
+      std::snprintf(line, sizeof line, "%12s", column.c_str());
+      text += line;
+    }
+    text += '\n';
   };
   width = std::min<size_t>(width, 80);
-  add("Name", "Self CPU", "CPU total", "CPU avg", "Calls");
-  for (size_t i = 0; i < all.size() && i < rows; ++i)
-    add(all[i].name.substr(0, width), time_text(all[i].self_ns).c_str(), time_text(all[i].total_ns).c_str(),
-        time_text(all[i].total_ns / all[i].count).c_str(), std::to_string(all[i].count).c_str());
-  return text + "Self CPU time total: " + time_text(self) + "\n";
+  std::vector<std::string> titles = {"Self CPU", "CPU total", "CPU avg", "Calls"};
+  if (!device.empty()) titles.insert(titles.end(), {"Self CUDA", "CUDA total"});
+  add("Name", titles);
+  for (size_t i = 0; i < all.size() && i < rows; ++i) {
+    const Average& a = all[i];
+    std::vector<std::string> columns = {time_text(a.self_ns), time_text(a.total_ns), time_text(a.total_ns / a.count),
+                                        std::to_string(a.count)};
+    if (!device.empty()) columns.insert(columns.end(), {time_text(a.self_device_ns), time_text(a.device_ns)});
+    add(a.name.substr(0, width), columns);
+  }
+  text += "Self CPU time total: " + time_text(self) + "\n";
+  return device.empty() ? text : text + "Self CUDA time total: " + time_text(self_device) + "\n";
 }
 
 }  // namespace tessera::profiler

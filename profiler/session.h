@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "profiler/profiler.h"
@@ -15,6 +17,9 @@ class Session {
   Moment start{}, stop{};
   int64_t memory_at_start = 0;
   std::vector<std::shared_ptr<Log>> logs;
+  const DeviceTracer* tracer = nullptr;  // of devices, if they are recorded
+  std::vector<DeviceActivity> device;
+  std::unordered_set<std::string> device_names;  // which `device` points to
 };
 
 }  // namespace tessera::profiler

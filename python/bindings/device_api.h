@@ -19,6 +19,7 @@
 #include "nn/engine/pool.h"
 #include "optim/engine/engines.h"
 #include "tensor/core/device_hooks.h"
+#include "tensor/core/rare/device_tracer.h"
 #include "tensor/engine/device.h"
 #include "tensor/engine/functions.h"
 #include "tensor/engine/gemm.h"
@@ -42,7 +43,7 @@ using EngineTables =
 // What the capsule "tessera._C._device_api" points to. The library's copy of the core is not this one: it works below
 // the Tensor and reaches the core through this alone.
 struct DeviceApi {
-  static constexpr int kVersion = 6;
+  static constexpr int kVersion = 7;
   int version;
   EngineTables engines;
   DeviceTable* (*device)(DeviceType t);
@@ -50,6 +51,7 @@ struct DeviceApi {
   const Generator& (*default_generator)(Device d);
   // The constants by which elementwise ops are known, in the order of device_pointwise_ops.inc.
   std::span<const PointwiseOp* const> pointwise_ops;
+  void (*set_tracer)(DeviceType t, const DeviceTracer* tracer);
 };
 
 }  // namespace tessera::python

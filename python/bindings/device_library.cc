@@ -57,7 +57,8 @@ const PointwiseOp* const g_pointwise_ops[] = {
 };
 const DeviceApi g_api{DeviceApi::kVersion,    lookups(std::type_identity<EngineTables>()),
                       table_for<DeviceTable>, hooks_for,
-                      default_cuda_generator, g_pointwise_ops};
+                      default_cuda_generator, g_pointwise_ops,
+                      set_device_tracer};
 
 PyObject* py_default_cuda_generator(PyObject*, PyObject* index) {
   return guarded([&] {

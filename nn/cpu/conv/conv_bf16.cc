@@ -9,6 +9,7 @@
 
 #include "tensor/core/half.h"
 #include "tensor/core/parallel.h"
+#include "nn/cpu/conv/conv_bf16_taps.h"
 #include "nn/cpu/conv/conv_direct.h"
 #include "tensor/cpu/gemm/gemm_amx.h"
 #include "tensor/cpu/support/integer.h"
@@ -23,6 +24,7 @@ namespace {
 
 constexpr int64_t kImageElements = int64_t{1} << 19;  // of the images copied at once
 constexpr int64_t kPanelsBytes = int64_t{1} << 19;    // of the panels of positions packed at once
+constexpr int64_t kFewPositions = 128;                // of all images
 constexpr int64_t kStepChannels = kStepBytes / 2;
 
 // The bits of x rounded to bfloat16, as the lower halves of 16 numbers.
@@ -136,17 +138,24 @@ class Plan {
         positions_(in_place_ ? (c.size[1] - 1) * pixels_.padded.size[2] + c.size[2] : volume(c.size)),
         blocks_(ceil_div(c.out_channels, kPanelLines)),
         images_(max64(1, min64(c.images, kImageElements / image_))),
+        few_(!in_place_ && images_ == c.images && c.images * positions_ <= kFewPositions),
         group_(max64(1, kPanelsBytes / (steps_ * kPanelStepBytes))),
         copies_(images_ * image_ + kTilePositions * pixels_.pixel),  // tiles may read beyond the last position
         taps_(c.taps),
+        lying_(lying_taps(c)),
+        rows_(lying_),
         bias_(blocks_ * kPanelLines),
-        weights_(blocks_ * steps_ * kPanelStepBytes) {
+        weights_(few_ ? 0 : blocks_ * steps_ * kPanelStepBytes) {
     for (int64_t t = 0; t < c.taps; ++t) taps_[t] = pixels_.at(c.tap[t][0], c.tap[t][1], c.tap[t][2]);
     for (int64_t o = 0; o < blocks_ * kPanelLines; ++o)
       bias_[o] = c.bias && o < c.out_channels ? bfloat16_bits_to_float(c.bias[o]) : 0.0f;
   }
 
   void run() const {
+    if (few_) {
+      pixels_.copy(c_.x + c_.first_channel, c_.x_image, c_.images, copies_.get());
+      return run_few(c_.y);
+    }
     pack_weights();
     for (int64_t n = 0; n < c_.images; n += images_) {
       const int64_t count = min64(images_, c_.images - n);
@@ -170,15 +179,127 @@ class Plan {
   }
 
  private:
+  // The weights' taps where these lie beside each other, channel by channel or output by output; else 0.
+  static int64_t lying_taps(const DirectConv<uint16_t>& c) {
+    const int64_t taps = min64(c.w_out, c.w_channel);
+    bool beside = taps > 1 && taps <= TapRows::kMostTaps;
+    for (int64_t t = 0; t < c.taps; ++t) beside = beside && c.tap_w[t] >= 0 && c.tap_w[t] < taps;
+    return beside ? taps : 0;
+  }
+
+  // The block's 32 output channels by 32 input channels with all taps, whose memory is read but once.
+  void pack_lying(int64_t b, int64_t s, char* block) const {
+    constexpr int64_t kSquare = kPanelLines * kStepChannels;
+    const int64_t o = b * kPanelLines, i = s * kStepChannels, lines = min64(kPanelLines, c_.out_channels - o),
+                  channels = min64(kStepChannels, c_.in_channels - i);
+    const bool by_channel = c_.w_channel == lying_;  // else by output
+    const uint16_t* const from = c_.w + o * c_.w_out + i * c_.w_channel;
+    ScratchArray<uint16_t> turned(c_.taps * kSquare);
+    for (int64_t r = 0; r < (by_channel ? lines : channels); ++r)
+      rows_.split(from + r * (by_channel ? c_.w_out : c_.w_channel), by_channel ? channels : lines, c_.tap_w, c_.taps,
+                  turned.get() + r * kStepChannels, kSquare);
+    for (int64_t t = 0; t < c_.taps; ++t)
+      pack_panel_b(2, turned.get() + t * kSquare, by_channel ? kStepChannels : 1, by_channel ? 1 : kPanelLines, lines,
+                   channels, block + (t * channel_steps_ + s) * kPanelStepBytes);
+  }
+  // Part i of parts() of a block's weights.
+  int64_t parts() const { return lying_ ? channel_steps_ : c_.taps; }
+  void pack_part(int64_t b, int64_t i, char* block) const {
+    if (lying_) return pack_lying(b, i, block);
+    const int64_t o = b * kPanelLines;
+    pack_panel_b(2, c_.w + o * c_.w_out + c_.tap_w[i], c_.w_out, c_.w_channel, min64(kPanelLines, c_.out_channels - o),
+                 c_.in_channels, block + i * channel_steps_ * kPanelStepBytes);
+  }
+
   void pack_weights() const {
-    parallel_for(blocks_ * c_.taps, max64(1, 16384 / (pixels_.pixel * kPanelLines)), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t b = i / c_.taps, t = i % c_.taps, o = b * kPanelLines;
-        pack_panel_b(2, c_.w + o * c_.w_out + c_.tap_w[t], c_.w_out, c_.w_channel,
-                     min64(kPanelLines, c_.out_channels - o), c_.in_channels,
-                     weights_.get() + (b * steps_ + t * channel_steps_) * kPanelStepBytes);
+    const int64_t elements = pixels_.pixel * kPanelLines * c_.taps;
+    parallel_for(blocks_ * parts(), max64(1, 16384 * parts() / elements), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        pack_part(i / parts(), i % parts(), weights_.get() + i / parts() * steps_ * kPanelStepBytes);
+    });
+  }
+
+  // Whether a tap of a position lies in the image, not in its border.
+  bool is_inside(const int64_t (&position)[3], int64_t t) const {
+    for (int i = 0; i < 3; ++i) {
+      const int64_t at = position[i] * c_.step[i] + c_.tap[t][i] - c_.border.low[i];
+      if (at < 0 || at >= c_.in.size[i]) return false;
+    }
+    return true;
+  }
+
+  // Few positions of small images. Of each tap only those are multiplied where it meets the image, and each block's
+  // weights are packed and used at once, as they would not stay in the cache.
+  void run_few(uint16_t* y) const {
+    const int64_t all = c_.images * positions_, row = kPanelLines * kPanelLines;
+    ScratchArray<int64_t> places(all), rows(c_.taps * all),
+        counts(c_.taps + 1);  // of y; of each tap, and of those before
+    counts[0] = 0;
+    for (int64_t t = 0; t < c_.taps; ++t) {
+      counts[t + 1] = counts[t];
+      for (int64_t p = 0; p < all; ++p)
+        if (const Position at(c_, p % positions_); is_inside(at.place, t)) rows[counts[t + 1]++] = p;
+    }
+    int64_t panels = 0;
+    ScratchArray<int64_t> first(c_.taps);  // panel of each tap
+    for (int64_t t = 0; t < c_.taps; ++t) {
+      first[t] = panels;
+      panels += ceil_div(counts[t + 1] - counts[t], kPanelLines);
+    }
+    const int64_t panel = channel_steps_ * kPanelStepBytes;
+    ScratchArray<char> packed(panels * panel);
+    for (int64_t p = 0; p < all; ++p) {
+      const Position at(c_, p % positions_);
+      places[p] = p / positions_ * c_.y_image + at.place[0] * c_.y_step[0] + at.place[1] * c_.y_step[1] +
+                  at.place[2] * c_.y_step[2];
+    }
+    parallel_for(c_.taps, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t)
+        pack_rows(t, rows.get() + counts[t], counts[t + 1] - counts[t], packed.get() + first[t] * panel);
+    });
+    parallel_for(blocks_, 1, [&](int64_t begin, int64_t end) {
+      const TileScope tiles(level_);
+      ScratchArray<char> weights(steps_ * kPanelStepBytes);
+      ScratchArray<float> sums(ceil_div(all, kPanelLines) * row);
+      alignas(64) float part[kPanelLines * kPanelLines];
+      for (int64_t b = begin; b < end; ++b) {
+        const int64_t channels = min64(kPanelLines, c_.out_channels - b * kPanelLines);
+        for (int64_t i = 0; i < parts(); ++i) pack_part(b, i, weights.get());
+        std::memset(sums.get(), 0, static_cast<size_t>(all * kPanelLines) * sizeof(float));
+        for (int64_t t = 0; t < c_.taps; ++t)
+          for (int64_t r = counts[t], n; r < counts[t + 1]; r += n) {
+            n = min64(kPanelLines, counts[t + 1] - r);
+            block_(channel_steps_, packed.get() + (first[t] + (r - counts[t]) / kPanelLines) * panel,
+                   weights.get() + t * panel, n, channels, part, kPanelLines, false);
+            for (int64_t i = 0; i < n; ++i) add_row(part + i * kPanelLines, sums.get() + rows[r + i] * kPanelLines);
+          }
+        for (int64_t p = 0; p < all; p += kPanelLines)
+          store(sums.get() + p * kPanelLines, min64(kPanelLines, all - p), b * kPanelLines, channels, places.get() + p,
+                y);
       }
     });
+  }
+  struct Position {
+    Position(const DirectConv<uint16_t>& c, int64_t p)
+        : place{p / c.size[2] / c.size[1], p / c.size[2] % c.size[1], p % c.size[2]} {}
+    int64_t place[3];
+  };
+  __attribute__((target("avx512f"))) static void add_row(const float* from, float* to) {
+    for (int64_t i = 0; i < kPanelLines; i += 16)
+      _mm512_storeu_ps(to + i, _mm512_add_ps(_mm512_loadu_ps(to + i), _mm512_loadu_ps(from + i)));
+  }
+  // The places of one tap, by positions, as panels of their own.
+  void pack_rows(int64_t t, const int64_t* rows, int64_t count, char* panels) const {
+    for (int64_t r = 0; r < count; r += kPanelLines, panels += channel_steps_ * kPanelStepBytes)
+      for (int64_t i = 0; i < kPanelLines; ++i) {
+        const int64_t p = rows[r + i < count ? r + i : r];
+        const Position at(c_, p % positions_);
+        const uint16_t* const from =
+            copies_.get() + p / positions_ * image_ + taps_[t] +
+            pixels_.at(at.place[0] * c_.step[0], at.place[1] * c_.step[1], at.place[2] * c_.step[2]);
+        for (int64_t s = 0; s < channel_steps_; ++s)
+          copy_step(from + s * kStepChannels, panels + s * kPanelStepBytes + i * kStepBytes);
+      }
   }
 
   // Where windows move by one, the places of a copied image follow each other as the positions do, with a few between
@@ -282,9 +403,13 @@ class Plan {
   const PixelCopies pixels_;
   const int64_t channel_steps_, steps_, image_;
   const bool in_place_;
-  const int64_t positions_, blocks_, images_, group_;  // positions of an image
+  const int64_t positions_, blocks_, images_;  // positions of an image
+  const bool few_;
+  const int64_t group_;
   ScratchArray<uint16_t> copies_;
   ScratchArray<int64_t> taps_;
+  const int64_t lying_;
+  const TapRows rows_;
   ScratchArray<float> bias_;
   ScratchArray<char> weights_;
 };
@@ -292,7 +417,7 @@ class Plan {
 // The gradient of the weights of one group: for each tap and 32 input channels, the product of the gradients (output
 // channels by positions) and the input there (positions by channels). Positions are taken in runs that begin a step:
 // whole lines where they fill their steps well enough, so that the taps above each other share the input's panels; else
-// whole images.
+// whole images, and of small ones the whole batch.
 class WeightPlan {
  public:
   WeightPlan(const ConvGeometry& g, bool channels_last)
@@ -304,15 +429,23 @@ class WeightPlan {
         out_c_(g.out_channels / g.groups),
         positions_(volume(g.out_size)),
         by_lines_(suits_lines(g)),
-        run_(by_lines_ ? g.out_size[2] : positions_),
+        batch_(!by_lines_ && positions_ <= kSmallImage && positions_ % kStepChannels != 0),
+        run_(by_lines_ ? g.out_size[2]
+             : batch_  ? g.batch * positions_
+                       : positions_),
         run_steps_(ceil_div(run_, kStepChannels)),
-        runs_(positions_ / run_),
+        runs_(positions_ / min64(run_, positions_)),
         blocks_(ceil_div(out_c_, kPanelLines)),
         shared_(by_lines_ ? g.kernel[0] * g.kernel[1] : 1),
         pixels_({{g.in_size[0], g.in_size[1], g.in_size[2]}, channels_last ? g.in_channels : 1, channels_last},
                 border_of(g), in_c_),
         copies_(g.batch * pixels_.image),
-        panels_(blocks_ * g.batch * runs_ * run_steps_ * kPanelStepBytes) {}
+        panels_(blocks_ * steps() * kPanelStepBytes),
+        taps_(volume(g.kernel)),
+        joined_(!last_ && taps_ > 1 && taps_ <= TapRows::kMostTaps),
+        row_(pixels_.steps * kStepChannels),
+        by_channel_(joined_ && !by_lines_ && steps() <= kChunk),
+        by_tap_(joined_ && !by_channel_ ? taps_ * out_c_ * row_ : 0) {}
 
   void run(const uint16_t* dy, const uint16_t* x, uint16_t* dw) const {
     const int64_t tasks = volume(g_.kernel) / shared_;
@@ -321,16 +454,26 @@ class WeightPlan {
                    copies_.get());
       pack_gradients(dy + group * out_c_ * (last_ ? 1 : positions_));
       uint16_t* const to = dw + group * out_c_ * in_c_ * volume(g_.kernel);
+      if (by_channel_) {
+        const TapRows rows(taps_);
+        parallel_for(pixels_.steps, 1, [&](int64_t begin, int64_t end) {
+          const TileScope tiles(level_);
+          for (int64_t i = begin; i < end; ++i) channels_task(rows, i, to);
+        });
+        continue;
+      }
       parallel_for(tasks * pixels_.steps, 1, [&](int64_t begin, int64_t end) {
         const TileScope tiles(level_);
         for (int64_t i = begin; i < end; ++i)
           by_lines_ ? lines_task(i % tasks, i / tasks, to) : tap_task(i % tasks, i / tasks, to);
       });
+      if (joined_) join_all(to);
     }
   }
 
  private:
-  static constexpr int64_t kChunk = 16;  // steps of positions at once
+  static constexpr int64_t kChunk = 16;        // steps of positions at once
+  static constexpr int64_t kSmallImage = 256;  // positions
 
   static Border border_of(const ConvGeometry& g) {
     Border b;
@@ -346,11 +489,36 @@ class WeightPlan {
            4 * g.out_size[2] >= 3 * ceil_div(g.out_size[2], kStepChannels) * kStepChannels;
   }
 
-  int64_t steps() const { return g_.batch * runs_ * run_steps_; }
+  int64_t all_runs() const { return batch_ ? 1 : g_.batch * runs_; }
+  int64_t steps() const { return all_runs() * run_steps_; }
   // The gradients of block b from step s on.
   const char* gradients(int64_t b, int64_t s) const { return panels_.get() + (b * steps() + s) * kPanelStepBytes; }
+  // The whole batch as one run: of channels last it lies so.
+  void pack_batch(const uint16_t* dy) const {
+    parallel_for(blocks_ * run_steps_, 16, [&](int64_t begin, int64_t end) {
+      alignas(64) uint16_t lines[kPanelLines * kStepChannels];
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t o = i / run_steps_ * kPanelLines, p = i % run_steps_ * kStepChannels,
+                      n = min64(kStepChannels, run_ - p), count = min64(kPanelLines, out_c_ - o);
+        char* const to = panels_.get() + i * kPanelStepBytes;
+        if (last_) {
+          pack_panel_a(2, dy + p * g_.out_channels + o, 1, g_.out_channels, count, n, 0, to);
+          continue;
+        }
+        for (int64_t q = 0, m; q < n; q += m) {  // what lies in one image
+          const int64_t image = (p + q) / positions_, at = (p + q) % positions_;
+          m = min64(n - q, positions_ - at);
+          const uint16_t* const from = dy + (image * g_.out_channels + o) * positions_ + at;
+          for (int64_t r = 0; r < count; ++r)
+            std::memcpy(lines + r * kStepChannels + q, from + r * positions_, static_cast<size_t>(m) * 2);
+        }
+        pack_panel_a(2, lines, kStepChannels, 1, count, n, 0, to);
+      }
+    });
+  }
   void pack_gradients(const uint16_t* dy) const {
-    const int64_t runs = g_.batch * runs_;
+    if (batch_) return pack_batch(dy);
+    const int64_t runs = all_runs();
     parallel_for(blocks_ * runs, max64(1, 16384 / (run_ * kPanelLines)), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t r = i % runs, o = i / runs * kPanelLines, n = r / runs_, place = r % runs_ * run_;
@@ -362,11 +530,37 @@ class WeightPlan {
     });
   }
 
+  // All taps of some channels, where few steps of positions leave room for them.
+  void channels_task(const TapRows& rows, int64_t channel_step, uint16_t* dw) const {
+    constexpr int64_t kSquare = kPanelLines * kStepChannels;
+    const int64_t channel = channel_step * kStepChannels, channels = min64(kStepChannels, in_c_ - channel), n = steps();
+    ScratchArray<char> input(taps_ * n * kPanelStepBytes);
+    for (int64_t t = 0; t < taps_; ++t)
+      for (int64_t s = 0; s < n; ++s)
+        pack_positions(tap_image(t) + channel, s, input.get() + (t * n + s) * kPanelStepBytes);
+    ScratchArray<uint16_t> rounded(taps_ * kSquare);
+    alignas(64) float sums[kSquare];
+    for (int64_t b = 0; b < blocks_; ++b) {
+      const int64_t lines = min64(kPanelLines, out_c_ - b * kPanelLines);
+      for (int64_t t = 0; t < taps_; ++t) {
+        multiply(n, b, 0, input.get() + t * n * kPanelStepBytes, channel_step, sums, false);
+        for (int64_t o = 0; o < lines; ++o)
+          round_row(sums + o * kPanelLines, kStepChannels, rounded.get() + t * kSquare + o * kStepChannels);
+      }
+      for (int64_t o = 0; o < lines; ++o)
+        rows.join(rounded.get() + o * kStepChannels, kSquare, channels,
+                  dw + ((b * kPanelLines + o) * in_c_ + channel) * taps_);
+    }
+  }
+
+  // Where the copied images begin for a tap.
+  const uint16_t* tap_image(int64_t tap) const {
+    const int64_t w = tap % g_.kernel[2], h = tap / g_.kernel[2] % g_.kernel[1], e = tap / g_.kernel[2] / g_.kernel[1];
+    return copies_.get() + pixels_.at(e * g_.dilation[0], h * g_.dilation[1], w * g_.dilation[2]);
+  }
   // One tap; the input's panels are packed for it alone.
   void tap_task(int64_t tap, int64_t channel_step, uint16_t* dw) const {
-    const int64_t w = tap % g_.kernel[2], h = tap / g_.kernel[2] % g_.kernel[1], e = tap / g_.kernel[2] / g_.kernel[1];
-    const uint16_t* const x = copies_.get() + pixels_.at(e * g_.dilation[0], h * g_.dilation[1], w * g_.dilation[2]) +
-                              channel_step * kStepChannels;
+    const uint16_t* const x = tap_image(tap) + channel_step * kStepChannels;
     ScratchArray<char> input(kChunk * kPanelStepBytes);
     ScratchArray<float> sums(blocks_ * kPanelLines * kPanelLines);
     for (int64_t s = 0; s < steps(); s += kChunk) {
@@ -411,11 +605,28 @@ class WeightPlan {
   }
   void store(const float* sums, int64_t tap, int64_t channel_step, uint16_t* dw) const {
     const int64_t channel = channel_step * kStepChannels, channels = min64(kStepChannels, in_c_ - channel),
-                  taps = volume(g_.kernel);
-    const int64_t out = in_c_ * taps, in = last_ ? 1 : taps, first = channel * in + tap * (last_ ? in_c_ : 1);
-    for (int64_t o = 0; o < out_c_; ++o)
+                  out = in_c_ * taps_, in = last_ ? 1 : taps_;
+    uint16_t* const to =
+        joined_ ? by_tap_.get() + tap * out_c_ * row_ + channel : dw + channel * in + tap * (last_ ? in_c_ : 1);
+    const int64_t to_row = joined_ ? row_ : out;
+    for (int64_t o = 0; o < out_c_; ++o) {
+      if (joined_ || in == 1) {
+        round_row(sums + o * kPanelLines, joined_ ? kStepChannels : channels, to + o * to_row);
+        continue;
+      }
       for (int64_t c = 0; c < channels; ++c)
-        dw[o * out + first + c * in] = float_to_bfloat16_bits(sums[o * kPanelLines + c]);
+        to[o * to_row + c * in] = float_to_bfloat16_bits(sums[o * kPanelLines + c]);
+    }
+  }
+  // Taps beside each other, as the weights have them.
+  void join_all(uint16_t* dw) const {
+    const TapRows rows(taps_);
+    parallel_for(out_c_, max64(1, 16384 / (in_c_ * taps_)), [&](int64_t begin, int64_t end) {
+      for (int64_t o = begin; o < end; ++o)
+        for (int64_t c = 0; c < in_c_; c += kStepChannels)
+          rows.join(by_tap_.get() + o * row_ + c, out_c_ * row_, min64(kStepChannels, in_c_ - c),
+                    dw + (o * in_c_ + c) * taps_);
+    });
   }
 
   // Elements 0 to 15, and 16 to 31, of two vectors, taken in turn.
@@ -456,19 +667,21 @@ class WeightPlan {
   }
   // Step `step` of the images' positions.
   void pack_positions(const uint16_t* x, int64_t step, char* to) const {
-    const int64_t image = step / run_steps_, first = step % run_steps_ * kStepChannels;
-    int64_t w = first % g_.out_size[2], h = first / g_.out_size[2] % g_.out_size[1],
-            e = first / g_.out_size[2] / g_.out_size[1];
+    const int64_t first = step % run_steps_ * kStepChannels, place = first % positions_;
+    int64_t image = batch_ ? first / positions_ : step / run_steps_, w = place % g_.out_size[2],
+            h = place / g_.out_size[2] % g_.out_size[1], e = place / g_.out_size[2] / g_.out_size[1];
     const uint16_t* rows[kStepChannels];
     for (int64_t i = 0; i < kStepChannels; ++i) {
-      rows[i] = first + i < positions_
+      rows[i] = first + i < run_
                     ? x + image * pixels_.image + pixels_.at(e * g_.stride[0], h * g_.stride[1], w * g_.stride[2])
                     : kZero;
       if (++w < g_.out_size[2]) continue;
       w = 0;
       if (++h < g_.out_size[1]) continue;
       h = 0;
-      ++e;
+      if (++e < g_.out_size[0]) continue;
+      e = 0;
+      ++image;
     }
     pack_step(rows, to);
   }
@@ -478,12 +691,17 @@ class WeightPlan {
   const PanelLevel level_;
   const PanelBlock block_;
   const int64_t in_c_, out_c_, positions_;
-  const bool by_lines_;
+  const bool by_lines_, batch_;
   const int64_t run_, run_steps_, runs_, blocks_,
       shared_;  // positions of a run, their steps, runs of an image; blocks of output channels; taps that share panels
   const PixelCopies pixels_;
   ScratchArray<uint16_t> copies_;
   ScratchArray<char> panels_;
+  const int64_t taps_;
+  const bool joined_;  // the results go to by_tap_ first: [taps][out_c_][row_]
+  const int64_t row_;
+  const bool by_channel_;
+  ScratchArray<uint16_t> by_tap_;
 };
 
 }  // namespace

@@ -266,6 +266,14 @@ TEST(Conv, ReducedFloatsOnDotProducts) {
   // Lines that fill their steps.
   check<BFloat16>(geometry(2, 40, 36, 1, {4, 2, 1, 1, 1}, {9, 3, 1, 2, 2}, {27, 3, 1, 1, 1}));
   check<BFloat16>(geometry(3, 64, 40, 2, kOne, {6, 3, 1, 1, 1}, {63, 5, 2, 2, 1}), false);
+  // Small images: taps that miss the image, positions of several images in a step.
+  check<BFloat16>(geometry(8, 64, 70, 1, kOne, {2, 3, 1, 1, 1}, {2, 3, 1, 1, 1}));
+  check<BFloat16>(geometry(9, 33, 48, 1, kOne, {5, 3, 2, 1, 1}, {7, 3, 2, 1, 1}), false);
+  check<BFloat16>(geometry(5, 40, 40, 2, kOne, {3, 5, 1, 2, 1}, {5, 5, 1, 2, 1}));
+  check<BFloat16>(geometry(40, 16, 18, 1, {3, 2, 1, 1, 1}, {2, 2, 1, 0, 1}, {3, 2, 1, 1, 1}));
+  check<BFloat16>(geometry(32, 17, 16, 1, kOne, kOne, {3, 3, 1, 1, 2}));
+  // More taps than are turned at once.
+  check<BFloat16>(geometry(4, 16, 18, 1, kOne, {6, 6, 1, 3, 1}, {6, 5, 1, 2, 1}));
 }
 
 // (batch, channels, inner) to (batch, inner, channels), or back.

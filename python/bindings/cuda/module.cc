@@ -24,6 +24,7 @@
 #include "tensor/cuda/random/engines.h"
 #include "tensor/cuda/reduce/engines.h"
 #include "tensor/cuda/sort/engines.h"
+#include "tensor/cuda/libraries/trace.h"
 
 namespace tessera::python {
 namespace {
@@ -60,6 +61,7 @@ PyObject* py_connect(PyObject*, PyObject* args) {
     const auto& factor = *table_of<linalg::FactorEngines>(*api, DeviceType::kCPU);
     cuda::set_host_engines({eigen.run_eig, factor.run_ldl_factor, factor.run_ldl_solve});
     std::apply([](auto... table) { (cuda::connect(*table(kType)), ...); }, api->engines);
+    api->set_tracer(kType, &cuda::tracer());
     cuda::add_distribution_pointwise_tables();
     cuda::add_nn_pointwise_tables();
     cuda::add_special_pointwise_tables();

@@ -65,13 +65,15 @@ void forget_modules() {
   delete std::exchange(g_modules, nullptr);
 }
 
-// start(shapes, memory, modules, operators, all_threads, hidden_files or None)
+// start(shapes, memory, modules, operators, all_threads, devices, owners, hidden_files or None)
 PyObject* py_start(PyObject*, CallArgs call) {
-  PyObject* a[6];
-  read_args({"start", {"shapes", "memory", "modules", "operators", "all_threads", "hidden_files"}, 6, 6}, call, a);
+  PyObject* a[8];
+  read_args(
+      {"start", {"shapes", "memory", "modules", "operators", "all_threads", "devices", "owners", "hidden_files"}, 8, 8},
+      call, a);
   prof::Options o;
-  bool* const flags[] = {&o.shapes, &o.memory, &o.modules, &o.operators, &o.all_threads};
-  for (int i = 0; i < 5; ++i) {
+  bool* const flags[] = {&o.shapes, &o.memory, &o.modules, &o.operators, &o.all_threads, &o.devices, &o.owners};
+  for (int i = 0; i < 7; ++i) {
     const int truth = PyObject_IsTrue(a[i]);
     check(truth);
     *flags[i] = truth;
@@ -83,7 +85,7 @@ PyObject* py_start(PyObject*, CallArgs call) {
     g_modules = new Modules;
     g_modules_are_recorded.store(true);
   }
-  if (a[5] != Py_None) record_frames(a[5]);
+  if (a[7] != Py_None) record_frames(a[7]);
   return none();
 }
 
@@ -91,7 +93,12 @@ PyObject* py_stop(PyObject*, PyObject*) {
   return guarded([&] {
     std::shared_ptr<Frames> frames = end_frames();
     forget_modules();
-    return capsule_of<Captured, kCaptured>(std::make_unique<Captured>(Captured{prof::stop(), std::move(frames), {}}));
+    std::optional<prof::Capture> capture;
+    {
+      GilRelease unlocked;  // devices may have to be waited for
+      capture = prof::stop();
+    }
+    return capsule_of<Captured, kCaptured>(std::make_unique<Captured>(Captured{*capture, std::move(frames), {}}));
   });
 }
 
@@ -187,6 +194,20 @@ const char* kind_name(prof::Kind kind) {
   return "";
 }
 
+const char* kind_name(DeviceActivity::Kind kind) {
+  switch (kind) {
+    case DeviceActivity::Kind::kKernel:
+      return "kernel";
+    case DeviceActivity::Kind::kCopy:
+      return "copy";
+    case DeviceActivity::Kind::kSet:
+      return "set";
+    case DeviceActivity::Kind::kCall:
+      return "call";
+  }
+  return "";
+}
+
 using Texts = std::unordered_map<std::string_view, Ref>;
 PyObject* text(Texts& texts, std::string_view s) {
   Ref& made = texts[s];
@@ -203,9 +224,17 @@ Ref event(Texts& texts, const prof::Record& e) {
                           static_cast<long long>(e.memory), static_cast<long long>(e.self_memory))));
 }
 
+Ref device_record(Texts& texts, const prof::DeviceRecord& d) {
+  return Ref::steal(
+      check(Py_BuildValue("OOLLiiLIiL", text(texts, d.name), text(texts, kind_name(d.kind)),
+                          static_cast<long long>(d.start_ns), static_cast<long long>(d.end_ns), d.event, d.device,
+                          static_cast<long long>(d.place), d.correlation, d.thread, static_cast<long long>(d.bytes))));
+}
+
 // events(capture, namer): {"events": [(name, overload, kind, thread, parent, start_ns, end_ns, sequence, forward,
-// finished, inputs, memory, self_memory)], "memory": [(time_ns, bytes, total, address, event, thread)], "threads":
-// [(system_id, name)], "start_ns", "end_ns"}
+// finished, inputs, memory, self_memory)], "memory": [(time_ns, bytes, total, address, event, thread)], "device":
+// [(name, kind, start_ns, end_ns, event, device, place, correlation, thread, bytes)], "threads": [(system_id, name)],
+// "start_ns", "end_ns"}
 PyObject* py_events(PyObject*, CallArgs call) {
   PyObject* a[2];
   read_args({"events", {"capture", "namer"}, 2, 2}, call, a);
@@ -217,11 +246,12 @@ PyObject* py_events(PyObject*, CallArgs call) {
                                     static_cast<long long>(m.total), static_cast<unsigned long long>(m.address),
                                     m.event, m.thread));
   });
+  Ref device = list_from(r.device, [&](const prof::DeviceRecord& d) { return device_record(texts, d); });
   Ref threads = list_from(r.threads, [](const prof::ThreadRecord& t) {
     return Ref::steal(Py_BuildValue("Ls", static_cast<long long>(t.system_id), t.name.c_str()));
   });
-  return check(Py_BuildValue("{sOsOsOsLsL}", "events", events.get(), "memory", memory.get(), "threads", threads.get(),
-                             "start_ns", static_cast<long long>(r.start_ns), "end_ns",
+  return check(Py_BuildValue("{sOsOsOsOsLsL}", "events", events.get(), "memory", memory.get(), "device", device.get(),
+                             "threads", threads.get(), "start_ns", static_cast<long long>(r.start_ns), "end_ns",
                              static_cast<long long>(r.end_ns)));
 }
 

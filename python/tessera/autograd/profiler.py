@@ -7,6 +7,7 @@ import functools
 import uuid
 import warnings
 
+import tessera
 from tessera.autograd.profiler_util import (
     EventList,
     FunctionEvent,
@@ -48,7 +49,8 @@ class profile:
 
     Args:
         enabled: False: nothing happens.
-        use_cuda, use_device: kinds of devices whose work is to be timed; none can be here, which a warning says.
+        use_cuda, use_device: the kind of device whose work is recorded as well, "cuda"; a warning says if there is
+            none, or no CUPTI to record it with.
         record_shapes: events have the sizes of arguments (`input_shapes`) and the numbers among them.
         with_flops: events have estimates of floating point operations (`flops`).
         profile_memory: events have the CPU memory that was taken less what was given back.
@@ -86,8 +88,8 @@ class profile:
         self.entered = False
         if not enabled:
             return
-        if use_cuda or use_device is not None:
-            _refuse_device("cuda" if use_cuda else use_device)
+        if use_cuda:
+            use_device = "cuda"
         if not use_cpu and not use_kineto:
             raise AssertionError("Device-only events supported only with Kineto (use_kineto=True)")
         if experimental_config is not None and not isinstance(experimental_config, _ExperimentalConfig):
@@ -98,7 +100,7 @@ class profile:
             raise ValueError(
                 f"profile: post_processing_timeout_s must not be negative, got {post_processing_timeout_s}"
             )
-        self.use_device = None
+        self.use_device = _recorded_device(use_device)
         self.record_shapes = record_shapes or with_flops
         self.with_flops = with_flops
         self.profile_memory = profile_memory
@@ -127,6 +129,8 @@ class profile:
             "all_threads": more.profile_all_threads,
             "overloads": more.capture_overload_names,
             "metadata": more.expose_kineto_event_metadata,
+            "use_device": self.use_device,
+            "owners": not more.disable_external_correlation,
             "call_stacks": more.verbose and self.with_stack,
             "trace_id": self.trace_id,
         }
@@ -189,6 +193,7 @@ class profile:
             return last.events()
         events = EventList(
             (event for recording in self._recordings for event in recording.events()),
+            use_device=self.use_device,
             profile_memory=self.profile_memory,
             with_flops=self.with_flops,
         )
@@ -276,13 +281,20 @@ def write_text(path, text):
         file.write(text)
 
 
-def _refuse_device(device):
+def _recorded_device(device):
+    """The kind of device that is recorded: "cuda" or None. Warns if there is no such device. Raises: ValueError for a
+    kind that nobody knows.
+    """
     known = ("cuda", "xpu", "mtia", "hpu", "privateuseone")
+    if device is None:
+        return None
     if device not in known:
         raise ValueError(f"profile: use_device must be one of {known} or None, got {device!r}")
-    warnings.warn(
-        f"{device}: kernels of devices are not timed; the CPU's time of launching them is recorded", stacklevel=3
-    )
+    if device == "cuda" and tessera.cuda.is_available():
+        return device
+    what = "there is no such device" if device == "cuda" else "the work of such devices cannot be recorded"
+    warnings.warn(f"{device}: {what}; what the CPU does is recorded alone", stacklevel=3)
+    return None
 
 
 class _CollectionEvents:

@@ -7,7 +7,8 @@
 >>> {event.key: event.count for event in prof.key_averages()}["aten::mm"]
 2
 
-An operator pays nothing while nobody records, and about 0.1 us while somebody does.
+An operator pays nothing while nobody records, and about 0.1 us while somebody does. `prof.export_html(path)` writes a
+page that any browser shows, `python -m tessera.profiler view TRACE` makes one of a trace file.
 """
 
 from tessera._lazy import attach as _attach

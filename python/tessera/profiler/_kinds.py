@@ -60,7 +60,6 @@ class RecordScope(enum.Enum):
 _NEEDS_DEVICE = (
     "performance_events",
     "enable_cuda_sync_events",
-    "disable_external_correlation",
     "adjust_profiler_step",
     "adjust_timestamps",
     "custom_profiler_config",
@@ -77,10 +76,12 @@ class _ExperimentalConfig:
         record_python_gc_info: collections of Python's garbage are events "Python GC, generation 0".
         expose_kineto_event_metadata: events have `metadata_json`.
         trace_only: no events in Python, only the trace.
-        performance_events, enable_cuda_sync_events, disable_external_correlation, adjust_profiler_step,
-            custom_profiler_config, adjust_timestamps: of device tracing.
+        disable_external_correlation: operators do not tell CUPTI of themselves, which costs them some tenths of a
+            microsecond; a device's work is given to operators by the time of the call that asked for it.
+        performance_events, enable_cuda_sync_events, adjust_profiler_step, custom_profiler_config, adjust_timestamps:
+            further options of the tracing of devices.
 
-    Raises: NotImplementedError for an option of device tracing, which this version does not have.
+    Raises: NotImplementedError for one of these further options, which this version does not have.
     """
 
     def __init__(
@@ -109,10 +110,11 @@ class _ExperimentalConfig:
         for name in _NEEDS_DEVICE:
             if given[name]:
                 raise NotImplementedError(
-                    f"_ExperimentalConfig: {name}={given[name]!r} is of the tracing of devices, which this version "
-                    "does not have; leave it out"
+                    f"_ExperimentalConfig: {name}={given[name]!r} is an option of the tracing of devices that this "
+                    "version does not have; leave it out"
                 )
             setattr(self, name, given[name])
+        self.disable_external_correlation = disable_external_correlation
         self.verbose = verbose
         self.profile_all_threads = profile_all_threads
         self.capture_overload_names = capture_overload_names
@@ -122,10 +124,10 @@ class _ExperimentalConfig:
 
 
 def supported_activities():
-    """The set of activities that can be recorded here: `ProfilerActivity.CPU`. Kernels of devices are not: their
-    launches are in the CPU's time.
+    """The set of activities that can be recorded here: `ProfilerActivity.CPU`, and `ProfilerActivity.CUDA` where there
+    is a CUDA device.
     """
-    return {ProfilerActivity.CPU}
+    return {ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if tessera.cuda.is_available() else [])}
 
 
 def kineto_available():

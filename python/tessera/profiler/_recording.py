@@ -6,6 +6,7 @@ import sys
 from tessera import _C
 from tessera.autograd.profiler_util import MEMORY_EVENT_NAME, EventList, FunctionEvent
 from tessera.profiler._flops import flops
+from tessera.profiler._kinds import DeviceType
 
 _recorder = _C._profiler
 _HIDDEN = [__file__]  # files whose functions are the profiler's own
@@ -34,7 +35,7 @@ class Recording:
 
     Args:
         capture: what the extension gave.
-        config: the options: with_flops, profile_memory, with_stack, with_modules, overloads, metadata.
+        config: the options: with_flops, profile_memory, with_stack, with_modules, overloads, metadata, use_device.
     """
 
     def __init__(self, capture, config):
@@ -44,7 +45,7 @@ class Recording:
 
     @property
     def raw(self):
-        """The records as they are: a dict of "events", "memory", "threads", "start_ns", "end_ns"."""
+        """The records as they are: a dict of "events", "memory", "device", "threads", "start_ns", "end_ns"."""
         if self._raw is None:
             self._raw = _recorder.events(self._capture, _name_of_code)
         return self._raw
@@ -74,10 +75,14 @@ def _events_of(raw, config):
             event.set_cpu_parent(events[parent])
         if config.get("with_stack") or config.get("with_modules"):
             _place(event, record[4], records, events)
+    events += _of_devices(raw, events, config.get("use_device"))
     if config.get("profile_memory"):
         events += _memory_outside(raw, start)
     found = EventList(
-        events, profile_memory=config.get("profile_memory", False), with_flops=config.get("with_flops", False)
+        events,
+        use_device=config.get("use_device"),
+        profile_memory=config.get("profile_memory", False),
+        with_flops=config.get("with_flops", False),
     )
     found._tree_built = True
     return found
@@ -98,6 +103,7 @@ def _event(number, record, raw, start, config):
         input_shapes=shapes,
         stack=[],
         scope=_SCOPES.get(kind, 0),
+        use_device=config.get("use_device"),
         cpu_memory_usage=memory if config.get("profile_memory") and not python else 0,
         sequence_nr=sequence,
         device_index=raw["threads"][thread][0],
@@ -141,6 +147,42 @@ def _place(event, parent, records, events):
     event.module_hierarchy = ".".join(reversed(modules)) or event.module_hierarchy
 
 
+def _of_devices(raw, events, use_device):
+    """Events of the devices' work, and of the calls that asked for it. An operator has the former as its kernels and
+    the latter as events inside of it.
+    """
+    start, found = raw["start_ns"], []
+    for name, kind, begin, end, owner, device, place, correlation, thread, _ in raw["device"]:
+        called = kind == "call"
+        event = FunctionEvent(
+            id=correlation,
+            name=name,
+            thread=thread + 1 if called else place,
+            start_us=(begin - start) / 1000,
+            end_us=(end - start) / 1000,
+            overload_name="",
+            input_shapes=[],
+            stack=[],
+            use_device=use_device,
+            device_type=DeviceType.CPU if called else DeviceType.CUDA,
+            device_index=place if called else device,
+            device_resource_id=place,
+            flops=0,
+        )
+        event.forward_id, event.module_hierarchy = 0, ""
+        found.append(event)
+        while owner >= 0 and events[owner].is_python_function:
+            owner = raw["events"][owner][4]
+        if owner < 0:
+            continue
+        if called:
+            events[owner].append_cpu_child(event)
+            event.set_cpu_parent(events[owner])
+        else:
+            events[owner].append_kernel(name, device, (end - begin) / 1000)
+    return found
+
+
 def _memory_outside(raw, start):
     """Events "[memory]" for memory that was taken or given back outside of operators and annotations."""
     records, found = raw["events"], []
@@ -166,6 +208,8 @@ def start(config):
         bool(config.get("with_modules") or config.get("with_stack")),
         bool(config.get("use_cpu", True)),
         bool(config.get("all_threads")),
+        config.get("use_device") == "cuda",
+        bool(config.get("owners", True)),
         tuple(_HIDDEN) if config.get("with_stack") else None,
     )
     _replaced = replaced if config.get("with_stack") else None

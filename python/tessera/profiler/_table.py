@@ -47,10 +47,15 @@ def _sorted(events, sort_by):
     return sorted(events, key=lambda e: getattr(e, attribute), reverse=True)
 
 
-def _columns(events, total, widths, time, use_device, with_memory, with_flops):
+def _device_total(events):
+    """Microseconds of devices' work: its own events', where there are any, since operators have their times again."""
+    on_device = [e for e in events if e.device_type.name != "CPU"]
+    return sum(e.self_device_time_total for e in on_device or events)
+
+
+def _columns(events, total, device_total, widths, time, use_device, with_memory, with_flops):
     """(title, texts, left-aligned) of each column."""
     name_width, shapes_width, source_width = widths
-    device_total = sum(e.self_device_time_total for e in events) if use_device else 0
 
     def column(title, text):
         return title, [text(e) for e in events]
@@ -105,7 +110,8 @@ def build_table(
         shown = [e for e in shown if e.cpu_parent is None]
     shown = shown[:row_limit] if row_limit >= 0 else shown
     time = lambda us: format_time(us, time_unit)
-    columns = list(_columns(shown, total, widths, time, use_device, with_memory, with_flops))
+    device_total = _device_total(events) if use_device else 0
+    columns = list(_columns(shown, total, device_total, widths, time, use_device, with_memory, with_flops))
     sizes = [
         max(len(text) for text in [title, *texts, " " * (0 if i == 0 else 12)])
         for i, (title, texts) in enumerate(columns)
@@ -120,5 +126,5 @@ def build_table(
         out += ["=" * len(rule), "This report only display top-level ops statistics"]
     out += [rule, lines[0], rule, *lines[1:], rule, f"Self CPU time total: {time(total)}"]
     if use_device:
-        out.append(f"Self {use_device.upper()} time total: {time(sum(e.self_device_time_total for e in events))}")
+        out.append(f"Self {use_device.upper()} time total: {time(device_total)}")
     return "\n".join(out) + "\n"

@@ -39,7 +39,7 @@ def _checked_activities(activities):
         import warnings
 
         names = ", ".join(sorted(activity.name for activity in devices))
-        warnings.warn(f"{names}: kernels of devices are not recorded, the launches are in the CPU's time", stacklevel=4)
+        warnings.warn(f"{names}: there is no such device here whose work could be recorded", stacklevel=4)
     return chosen
 
 
@@ -73,7 +73,7 @@ class _KinetoProfile:
         self.custom_trace_id_callback = custom_trace_id_callback
         self.post_processing_timeout_s = post_processing_timeout_s
         self.profiler = None
-        self.use_device = None
+        self.use_device = "cuda" if ProfilerActivity.CUDA in self.activities & supported_activities() else None
         self._metadata, self._preset = {}, {}
         self._running = False
 
@@ -92,6 +92,7 @@ class _KinetoProfile:
             self.profiler = _autograd.profile(
                 use_cpu=ProfilerActivity.CPU in self.activities,
                 use_kineto=True,
+                use_device=self.use_device,
                 record_shapes=self.record_shapes or self.execution_trace_observer is not None,
                 with_flops=self.with_flops,
                 profile_memory=self.profile_memory,
@@ -134,7 +135,7 @@ class _KinetoProfile:
 
     def _fields(self, name):
         fields = {
-            "deviceProperties": [],
+            "deviceProperties": _device_properties() if self.use_device else [],
             "trace_id": self.profiler.trace_id,
             "host_name": socket.gethostname(),
             "traceName": name,
@@ -381,6 +382,27 @@ class profile(_KinetoProfile):
     def get_trace_id(self):
         """The identity of the trace, a text; None before the first one."""
         return None if self.profiler is None else self.profiler.trace_id
+
+
+def _device_properties():
+    """What a trace tells of the devices: the names are those of its format."""
+    import tessera
+
+    found = []
+    for number in range(tessera.cuda.device_count()):
+        has = tessera.cuda.get_device_properties(number)
+        found.append(
+            {
+                "id": number,
+                "name": has.name,
+                "totalGlobalMem": has.total_memory,
+                "computeMajor": has.major,
+                "computeMinor": has.minor,
+                "numSms": has.multi_processor_count,
+                "warpSize": has.warp_size,
+            }
+        )
+    return found
 
 
 def _warn_of_plan(before, after):

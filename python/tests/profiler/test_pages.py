@@ -8,12 +8,13 @@ import re
 import shutil
 import signal
 import subprocess
-from decimal import Decimal
+import time
 
 import pytest
 import tessera
 from tessera.cuda import _memory_viz
 from tessera.profiler import profile
+from tessera.profiler.__main__ import main as viewer
 
 BROWSER = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
@@ -194,8 +195,9 @@ def outermost(spans):
 
 def test_a_trace_of_a_resnet_step_has_the_sums_of_the_table(training_step, tmp_path):
     training_step.export_chrome_trace(str(tmp_path / "trace.json"))
-    # Times are absolute: a float of so many microseconds is a quarter of one off, which is more than a span may last.
-    trace = json.loads((tmp_path / "trace.json").read_text(), parse_float=Decimal)
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    # Times are after the trace's base, so that a float keeps their nanoseconds.
+    assert trace["baseTimeNanoseconds"] == training_step.profiler._ready().raw["start_ns"]
     events = [e for e in trace["traceEvents"] if e["ph"] == "X" and "tid" in e]
     spans = [(e["name"], e["tid"], round(1000 * e["ts"]), round(1000 * e["dur"])) for e in events]
     sums = outermost(spans)
@@ -212,15 +214,125 @@ def microseconds(text):
     return float(number) * {"s": 1e6, "ms": 1e3, "us": 1.0}[unit]
 
 
-@needs_browser
-def test_a_browser_shows_a_resnet_step(training_step, tmp_path):
-    training_step.export_html(tmp_path / "page.html")
-    rows = re.findall(r"<tr>(.*?)</tr>", shown(tmp_path / "page.html", "#table"))
+def check_table(document, averages):
+    """The page's table has the counts and times of the averages."""
+    rows = re.findall(r"<tr>(.*?)</tr>", document)
     cells = {c[0]: c[1:] for c in (re.findall(r"<td>(.*?)</td>", row) for row in rows) if c}
-    for average in training_step.key_averages():
+    assert len(averages) > 20
+    for average in averages:
         assert int(cells[average.key][0]) == average.count, average.key
         shown_us = [microseconds(cell) for cell in cells[average.key][1:3]]
         expected = [average.self_cpu_time_total, average.cpu_time_total]
         assert shown_us == pytest.approx(expected, rel=1e-3, abs=0.01), average.key
+
+
+@needs_browser
+def test_a_browser_shows_a_resnet_step(training_step, tmp_path):
+    training_step.export_html(tmp_path / "page.html")
+    check_table(shown(tmp_path / "page.html", "#table"), training_step.key_averages())
     boxes = int(re.search(r'data-boxes="(\d+)"', shown(tmp_path / "page.html", "#timeline"))[1])
     assert boxes > 50
+
+
+@needs_browser
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_a_browser_shows_a_trace_file(training_step, tmp_path, name, capsys):
+    training_step.export_chrome_trace(str(tmp_path / name))
+    assert viewer(["view", str(tmp_path / name)]) == 0
+    page = tmp_path / "trace.html"
+    assert capsys.readouterr().out.strip() == str(page)
+    check_table(shown(page, "#table"), training_step.key_averages())
+    document = shown(page, "#timeline")
+    assert int(re.search(r'data-boxes="(\d+)"', document)[1]) > 50 and name in document
+
+
+class Browser:
+    """A browser that is spoken to over pipes, in the protocol of its developers' tools."""
+
+    def __init__(self, folder):
+        ours, theirs = os.pipe(), os.pipe()
+        options = "--headless --no-sandbox --disable-gpu --no-first-run --disable-dev-shm-usage --remote-debugging-pipe"
+
+        def descriptors():
+            os.dup2(ours[0], 3)
+            os.dup2(theirs[1], 4)
+
+        for end in (ours[0], theirs[1]):
+            os.set_inheritable(end, True)
+        self.running = subprocess.Popen(
+            [BROWSER, *options.split(), f"--user-data-dir={folder}", "about:blank"],
+            preexec_fn=descriptors,
+            close_fds=False,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        os.close(ours[0])
+        os.close(theirs[1])
+        self.to, self.source, self.number, self.rest = ours[1], theirs[0], 0, b""
+        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        self.session = None
+        self.session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+
+    def ask(self, method, **arguments):
+        """The answer to one request; events are left out."""
+        self.number += 1
+        message = {"id": self.number, "method": method, "params": arguments}
+        if getattr(self, "session", None):
+            message["sessionId"] = self.session
+        os.write(self.to, json.dumps(message).encode() + b"\0")
+        while True:
+            while b"\0" not in self.rest:
+                read = os.read(self.source, 1 << 16)
+                assert read, "the browser ended"
+                self.rest += read
+            text, self.rest = self.rest.split(b"\0", 1)
+            answer = json.loads(text)
+            if answer.get("id") == self.number:
+                assert "error" not in answer, answer
+                return answer["result"]
+
+    def value(self, expression):
+        """What a script gives, once that is true."""
+        for _ in range(300):
+            found = self.ask("Runtime.evaluate", expression=expression, awaitPromise=True)["result"].get("value")
+            if found:
+                return found
+            time.sleep(0.1)
+        raise AssertionError(f"{expression} stayed false")
+
+    def close(self):
+        os.close(self.to)
+        os.killpg(self.running.pid, signal.SIGKILL)
+        self.running.wait()
+        os.close(self.source)
+
+
+@needs_browser
+@pytest.mark.parametrize("name", ["step.json", "step.json.gz"])
+def test_a_page_opens_a_trace_by_its_file(training_step, recording, tmp_path, name):
+    training_step.export_chrome_trace(str(tmp_path / name))
+    (tmp_path / "broken.json").write_text('{"traceEvents": []}')
+    recording.export_html(tmp_path / "page.html")
+    browser = Browser(tmp_path / "profile")
+    try:
+        browser.ask("Page.enable")
+        browser.ask("Page.navigate", url=f"file://{tmp_path}/page.html#table")
+        browser.value("document.readyState === 'complete' && !!document.getElementById('open')")
+        root = browser.ask("DOM.getDocument")["root"]["nodeId"]
+        node = browser.ask("DOM.querySelector", nodeId=root, selector="#open")["nodeId"]
+        browser.ask("DOM.setFileInputFiles", files=[str(tmp_path / name)], nodeId=node)
+        browser.value(f"document.getElementById('title').textContent.startsWith('{name}')")
+        check_table(html.unescape(browser.value("document.documentElement.outerHTML")), training_step.key_averages())
+        browser.ask("DOM.setFileInputFiles", files=[str(tmp_path / "broken.json")], nodeId=node)
+        assert "no events" in browser.value("document.getElementById('failed')?.textContent")
+    finally:
+        browser.close()
+
+
+def test_files_that_are_no_traces(tmp_path, capsys):
+    for name, text, said in [("a", "{", "no JSON"), ("b", '{"x": 1}', "traceEvents"), ("c", "3", "traceEvents")]:
+        (tmp_path / name).write_text(text)
+        assert viewer(["view", str(tmp_path / name), "-o", str(tmp_path / "page.html")]) == 1
+        assert said in capsys.readouterr().err
+    assert viewer(["view", str(tmp_path / "missing.json")]) == 1
+    assert not (tmp_path / "page.html").exists()

@@ -344,10 +344,13 @@ def test_options_of_devices_are_refused():
         _ExperimentalConfig(enable_cuda_sync_events=True)
     with pytest.raises(TypeError, match="experimental_config"):
         profiler.profile(experimental_config=3)
-    with pytest.warns(UserWarning, match="not recorded"):
-        profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU])
-    with pytest.warns(UserWarning, match="not timed"):
-        profiler.profile(use_device="cuda")
+    with pytest.warns(UserWarning, match="XPU: there is no such device"):
+        profile(activities=[ProfilerActivity.XPU, ProfilerActivity.CPU])
+    with pytest.warns(UserWarning, match="cannot be recorded"):
+        profiler.profile(use_device="mtia")
+    if not tessera.cuda.is_available():
+        with pytest.warns(UserWarning, match="cuda: there is no such device"):
+            profiler.profile(use_device="cuda")
     with pytest.raises(ValueError, match="use_device"):
         profiler.profile(use_device="toaster")
     with pytest.raises(AssertionError, match="No valid profiler activities"):

@@ -125,6 +125,13 @@ def test_traces(net, tmp_path, ending):
     starts = {e["id"]: e for e in entries if e["ph"] == "s"}
     ends = {e["id"]: e for e in entries if e["ph"] == "f"}
     assert starts and set(starts) == set(ends) and all(starts[i]["ts"] < ends[i]["ts"] for i in starts)
+    assert all(starts[i]["ts"] in {e["ts"] for e in slices} for i in starts)
+    # Times are after the trace's base: exact to a nanosecond in a reader's floats.
+    recorded = prof.profiler._ready().raw
+    assert trace["baseTimeNanoseconds"] == recorded["start_ns"]
+    assert sorted(round(1000 * e["ts"]) for e in slices) == sorted(
+        e[5] - recorded["start_ns"] for e in recorded["events"]
+    )
     assert any(e["ph"] == "i" and e["args"]["Bytes"] > 0 for e in entries)
     assert {e["name"] for e in entries if e["ph"] == "M"} >= {"process_name", "thread_name"}
 

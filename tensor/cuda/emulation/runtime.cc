@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "tensor/cuda/emulation/activity.h"
 #include "tensor/cuda/emulation/blocks.h"
 #include "tensor/cuda/emulation/device.h"
 #include "tensor/cuda/emulation/memory.h"
@@ -75,6 +76,7 @@ bool good_device(int d) { return d >= 0 && d < emulated_devices(); }
 bool is_default(cudaStream_t s) { return s == nullptr || s == cudaStreamLegacy || s == cudaStreamPerThread; }
 Capture* capture_of(cudaStream_t s) { return is_default(s) ? nullptr : s->capture; }
 int device_of_stream(cudaStream_t s) { return is_default(s) ? current_device : s->device; }
+Where where(cudaStream_t s) { return {device_of_stream(s), is_default(s) ? 0 : static_cast<uint32_t>(s->id)}; }
 int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 // What may wait for the device or change its address space is refused while any stream is captured, unless capture and
@@ -114,6 +116,10 @@ bool good_kind(const void* dst, const void* src, cudaMemcpyKind kind) {
     default:
       return true;
   }
+}
+
+WorkNote::Work copy_of(Where where, const void* dst, const void* src, size_t n) {
+  return {.kind = WorkKind::kCopy, .where = where, .bytes = n, .from = device_of(src), .to = device_of(dst)};
 }
 
 struct ErrorText {
@@ -165,7 +171,15 @@ cudaError_t run(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_by
                 std::function<void()> body) {
   if (const cudaError_t e = check_launch(blocks, threads, shared_bytes); e != cudaSuccess) return done(e);
   if (device_of_stream(stream) != current_device) return done(cudaErrorInvalidResourceHandle);
-  return done(submit(stream, [=, body = std::move(body)] {
+  const RuntimeCall call("cudaLaunchKernel");
+  return done(submit(stream, [=, where = where(stream), body = std::move(body)] {
+    // What a launch captures has the kernel's parameters in its type's name.
+    const WorkNote note({.kind = WorkKind::kKernel,
+                         .where = where,
+                         .name = body.target_type().name(),
+                         .blocks = blocks,
+                         .threads = threads,
+                         .shared_bytes = shared_bytes});
     DeviceAccess access;
     run_blocks(blocks, threads, shared_bytes, cooperate, body);
   }));
@@ -254,7 +268,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   }
   return cudaSuccess;
 }
-cudaError_t cudaDeviceSynchronize() { return done(is_unsafe_now() ? cudaErrorStreamCaptureUnsupported : cudaSuccess); }
+cudaError_t cudaDeviceSynchronize() {
+  const RuntimeCall call("cudaDeviceSynchronize");
+  return done(is_unsafe_now() ? cudaErrorStreamCaptureUnsupported : cudaSuccess);
+}
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;
   *greatest = -5;
@@ -288,6 +305,7 @@ cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return c
 
 // Memory.
 cudaError_t cudaMalloc(void** p, size_t n) {
+  const RuntimeCall call("cudaMalloc");
   *p = nullptr;
   if (is_unsafe_now()) return done(cudaErrorStreamCaptureUnsupported);
   if (n == 0) return cudaSuccess;
@@ -361,7 +379,9 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t n, cudaMemcpyKind
   if (n == 0) return cudaSuccess;
   if (!good_kind(dst, src, kind) || !is_accessible(dst, n) || !is_accessible(src, n))
     return done(cudaErrorInvalidValue);
-  return done(submit(stream, [=] {
+  const RuntimeCall call("cudaMemcpyAsync");
+  return done(submit(stream, [=, where = where(stream)] {
+    const WorkNote note(copy_of(where, dst, src, n));
     DeviceAccess access;
     std::memmove(dst, src, n);
   }));
@@ -380,7 +400,9 @@ cudaError_t cudaMemcpy2DAsync(void* dst, size_t dst_pitch, const void* src, size
       !is_accessible(dst, dst_pitch * (height - 1) + width) || !is_accessible(src, src_pitch * (height - 1) + width)) {
     return done(cudaErrorInvalidValue);
   }
-  return done(submit(stream, [=] {
+  const RuntimeCall call("cudaMemcpy2DAsync");
+  return done(submit(stream, [=, where = where(stream)] {
+    const WorkNote note(copy_of(where, dst, src, width * height));
     DeviceAccess access;
     for (size_t i = 0; i < height; ++i)
       std::memmove(static_cast<char*>(dst) + i * dst_pitch, static_cast<const char*>(src) + i * src_pitch, width);
@@ -389,7 +411,9 @@ cudaError_t cudaMemcpy2DAsync(void* dst, size_t dst_pitch, const void* src, size
 cudaError_t cudaMemsetAsync(void* p, int value, size_t n, cudaStream_t stream) {
   if (n == 0) return cudaSuccess;
   if (device_of(p) < 0 || !is_accessible(p, n)) return done(cudaErrorInvalidValue);
-  return done(submit(stream, [=] {
+  const RuntimeCall call("cudaMemsetAsync");
+  return done(submit(stream, [=, where = where(stream)] {
+    const WorkNote note({.kind = WorkKind::kSet, .where = where, .bytes = n});
     DeviceAccess access;
     std::memset(p, value, n);
   }));
@@ -430,6 +454,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
   return done(capture_of(s) ? cudaErrorStreamCaptureUnsupported : cudaSuccess);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  const RuntimeCall call("cudaStreamSynchronize");
   if (Capture* c = capture_of(s)) {
     c->invalid = true;
     return done(cudaErrorStreamCaptureUnsupported);
@@ -540,6 +565,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
+  const RuntimeCall call("cudaGraphLaunch");
   return done(submit(s, [work = exec->work] {
     for (const Work& w : work) w();
   }));

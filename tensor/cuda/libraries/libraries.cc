@@ -17,8 +17,8 @@ Paths& paths() {
   return p;
 }
 
-constexpr const char* kSystemDirectories[] = {"", "/usr/local/cuda/lib64/", "/usr/lib/x86_64-linux-gnu/",
-                                              "/usr/lib64/"};
+constexpr const char* kSystemDirectories[] = {"", "/usr/local/cuda/lib64/", "/usr/local/cuda/extras/CUPTI/lib64/",
+                                              "/usr/lib/x86_64-linux-gnu/", "/usr/lib64/"};
 
 void* open_one(const std::string& path, std::string* why) {
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
