@@ -1,6 +1,7 @@
 #include "sparse/cpu/product.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <complex>
 #include <cstring>
@@ -85,6 +86,23 @@ void MultiplyF64(const RowsView& a, const double* b, int64_t n, double* out, int
   for (int64_t i = first; i < last; ++i) MultiplyLine(a, i, b, n, out + i * n);
 }
 
+// The signs of numbers that are negative unless 0 <= p[i] < size.
+bool AllInside(const int64_t* p, int64_t n, int64_t size) {
+  const hn::ScalableTag<int64_t> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto last = hn::Set(d, size - 1);
+  auto signs = hn::Zero(d), more = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const auto a = hn::LoadU(d, p + i), b = hn::LoadU(d, p + i + lanes);
+    signs = hn::Or(signs, hn::Or(a, hn::Sub(last, a)));
+    more = hn::Or(more, hn::Or(b, hn::Sub(last, b)));
+  }
+  bool good = hn::AllFalse(d, hn::Lt(hn::Or(signs, more), hn::Zero(d)));
+  for (; i < n; ++i) good &= p[i] >= 0 && p[i] < size;
+  return good;
+}
+
 template <class T>
 HWY_INLINE T Dot(const T* x, const T* y, int64_t n) {
   const hn::ScalableTag<T> d;
@@ -127,6 +145,7 @@ TESSERA_SIMD_TABLE(MultiplyF32);
 TESSERA_SIMD_TABLE(MultiplyF64);
 TESSERA_SIMD_TABLE(SampleF32);
 TESSERA_SIMD_TABLE(SampleF64);
+TESSERA_SIMD_TABLE(AllInside);
 
 // Rows of a piece of work: some ten thousand products.
 int64_t rows_in_a_piece(const RowsView& a, int64_t n) {
@@ -234,6 +253,14 @@ void softmax_typed(bool log, const int64_t* begins, int64_t groups, const uint32
 }
 
 }  // namespace
+
+bool all_inside(const int64_t* p, int64_t n, int64_t size) {
+  std::atomic<bool> good{true};
+  parallel_ranges(n, 1 << 16, [&](int64_t begin, int64_t end) {
+    if (!TESSERA_SIMD(AllInside)(p + begin, end - begin, size)) good = false;
+  });
+  return good;
+}
 
 void multiply_rows(DType t, const RowsView& a, const void* b, int64_t n, void* out) {
   if (t == DType::kFloat32 || t == DType::kFloat64) {
