@@ -29,15 +29,19 @@ template <int kVectors, class D, class T>
 HWY_INLINE void AddColumns(D d, const int64_t* columns, const T* values, int64_t begin, int64_t end, int64_t last,
                            const T* b, int64_t n, T* out) {
   const size_t lanes = hn::Lanes(d);
-  hn::Vec<D> sums[kVectors];
+  hn::Vec<D> sums[kVectors];  // registers, once loops over them are unrolled
+#pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
   for (int64_t k = begin; k < end; ++k) {
     const auto x = hn::Set(d, values[k]);
     const T *row = b + columns[k] * n, *later = b + columns[std::min(k + kAhead, last)] * n;
+#pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) hwy::Prefetch(later + static_cast<size_t>(v) * lanes);
+#pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v)
       sums[v] = hn::MulAdd(x, hn::LoadU(d, row + static_cast<size_t>(v) * lanes), sums[v]);
   }
+#pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[v], d, out + static_cast<size_t>(v) * lanes);
 }
 
@@ -65,11 +69,10 @@ HWY_INLINE void MultiplyLine(const RowsView& a, int64_t line, const T* b, int64_
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t j = 0;
-  for (; j + 8 * lanes <= n; j += 8 * lanes) AddColumns<8>(d, columns, values, begin, end, last, b + j, n, out + j);
-  if (j + 4 * lanes <= n) {
+  if constexpr (HWY_LANES(float) < 16)  // four of 64 bytes are as much as caches bring in the time of their products
+    for (; j + 8 * lanes <= n; j += 8 * lanes) AddColumns<8>(d, columns, values, begin, end, last, b + j, n, out + j);
+  for (; j + 4 * lanes <= n; j += 4 * lanes)
     AddColumns<4>(d, columns, values, begin, end, last, b + j, n, out + j);
-    j += 4 * lanes;
-  }
   for (; j + lanes <= n; j += lanes) AddColumn(d, columns, values, begin, end, b + j, n, out + j);
   if (j == n) return;
   std::fill(out + j, out + n, T(0));

@@ -142,6 +142,10 @@ class RNNBase(Module):
             raise RuntimeError(
                 f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}"
             )
+        if batch_sizes is not None and int(batch_sizes[0]) > input.size(0):  # before states of that size are made
+            raise RuntimeError(
+                f"a packed sequence of {input.size(0)} rows cannot begin with a batch of {int(batch_sizes[0])}"
+            )
 
     def get_expected_hidden_size(self, input, batch_sizes):
         """(layers * directions, N, output size)."""
