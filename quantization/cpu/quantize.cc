@@ -68,19 +68,8 @@ struct Levels {
 template <class B>
 void QuantizeBytes(const float* x, int64_t n, const Affine& a, B* out) {
   const Levels levels(a);
-  int64_t i = 0;
-  if constexpr (HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128) {
-    // Four vectors fill one of bytes.
-    constexpr hn::ScalableTag<int16_t> kHalves;
-    constexpr hn::ScalableTag<B> kBytes;
-    for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
-      const auto at = [&](int64_t v) HWY_ATTR { return levels.Of(hn::LoadU(kF, x + i + v * kLanes)); };
-      const auto first = hn::OrderedDemote2To(kHalves, at(0), at(1)), last = hn::OrderedDemote2To(kHalves, at(2), at(3));
-      hn::StoreU(hn::OrderedDemote2To(kBytes, first, last), kBytes, out + i);
-    }
-  }
-  Runs(n - i, [&](int64_t j, int64_t lanes) HWY_ATTR {
-    Write(DB<B>(), hn::DemoteTo(DB<B>(), levels.Of(Read(kF, x + i + j, lanes))), out + i + j, lanes);
+  Runs(n, [&](int64_t i, int64_t lanes) HWY_ATTR {
+    Write(DB<B>(), hn::DemoteTo(DB<B>(), levels.Of(Read(kF, x + i, lanes))), out + i, lanes);
   });
 }
 template <class B>
