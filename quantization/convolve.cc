@@ -33,8 +33,8 @@ cpu::ByteConv geometry_of(const Tensor& x, const Tensor& w, IntList stride, IntL
   TESSERA_CHECK(groups > 0 && channels % groups == 0 && out % groups == 0 && w.size(-1) == channels / groups, kName,
                 ": expected weight (O, ..., C / groups) for ", channels, " channels in ", groups, " groups, but got ",
                 shape_string(w.sizes()));
-  cpu::ByteConv c{x.size(0), channels, out, groups, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, {1, 1, 1},
-                  nullptr,   nullptr,  0,   false};
+  cpu::ByteConv c{x.size(0), channels,  out,       groups,  {1, 1, 1}, {1, 1, 1}, {1, 1, 1},
+                  {0, 0, 0}, {1, 1, 1}, {1, 1, 1}, nullptr, nullptr,   0,         false};
   for (int64_t d = 0; d < dims; ++d) {
     const auto from = static_cast<size_t>(d), to = static_cast<size_t>(3 - dims + d);
     c.in_size[to] = x.size(d + 1);
@@ -99,9 +99,15 @@ Tensor _quantized_convolution_kernel(const Tensor& self, int64_t fill, const Ten
   c.w = w.data<int8_t>();
   c.fill = static_cast<uint8_t>(fill);
   c.is_unsigned = x.dtype() == DType::kUInt8;
-  const cpu::SumsOf how{nullptr,         0,          0,   o.defined() ? o.data<int32_t>() : nullptr,
-                        f.data<float>(), b.defined() ? b.data<float>() : nullptr,
-                        zero_point,      low,        high};
+  const cpu::SumsOf how{nullptr,
+                        0,
+                        0,
+                        o.defined() ? o.data<int32_t>() : nullptr,
+                        f.data<float>(),
+                        b.defined() ? b.data<float>() : nullptr,
+                        zero_point,
+                        low,
+                        high};
   if (c.depth() == 0 || !cpu::convolve_bytes(c, how, dtype, out.data_ptr())) convolve_in_rows(c, w, how, dtype, out);
   return out;
 }

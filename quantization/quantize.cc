@@ -41,7 +41,8 @@ struct Operands {
 };
 Operands operands_of(const Tensor& t, int64_t axis, DType dtype) {
   const bool any_order = axis < 0 && t.is_non_overlapping_and_dense();
-  return {any_order ? t : contiguous(t), empty_tensor(t.sizes(), any_order ? t.strides() : IntList(), dtype, t.device())};
+  return {any_order ? t : contiguous(t),
+          empty_tensor(t.sizes(), any_order ? t.strides() : IntList(), dtype, t.device())};
 }
 
 }  // namespace
@@ -51,10 +52,11 @@ Tensor _quantize_affine_kernel(const Tensor& self, std::span<const double> scale
   check("_quantize_affine", self, DType::kFloat32);
   TESSERA_CHECK(is_level(dtype), "_quantize_affine: expected uint8, int8 or int32, but got ", name_of(dtype));
   const auto [x, out] = operands_of(self, axis, dtype);
-  each_piece(
-      "_quantize_affine", x, scale, zero_point, axis, low, high, [&x = x, &out = out, dtype](int64_t at, int64_t n, const cpu::Affine& a) {
-        cpu::quantize(x.data<float>() + at, n, a, dtype, static_cast<char*>(out.data_ptr()) + at * item_size(dtype));
-      });
+  each_piece("_quantize_affine", x, scale, zero_point, axis, low, high,
+             [&x = x, &out = out, dtype](int64_t at, int64_t n, const cpu::Affine& a) {
+               cpu::quantize(x.data<float>() + at, n, a, dtype,
+                             static_cast<char*>(out.data_ptr()) + at * item_size(dtype));
+             });
   return out;
 }
 
@@ -63,10 +65,11 @@ Tensor _dequantize_affine_kernel(const Tensor& self, std::span<const double> sca
   TESSERA_CHECK(is_level(self.dtype()), "_dequantize_affine: expected uint8, int8 or int32, but got ",
                 name_of(self.dtype()));
   const auto [x, out] = operands_of(self, axis, DType::kFloat32);
-  each_piece("_dequantize_affine", x, scale, zero_point, axis, 0, 0, [&x = x, &out = out](int64_t at, int64_t n, const cpu::Affine& a) {
-    cpu::dequantize(x.dtype(), static_cast<const char*>(x.data_ptr()) + at * item_size(x.dtype()), n, a,
-                    out.data<float>() + at);
-  });
+  each_piece("_dequantize_affine", x, scale, zero_point, axis, 0, 0,
+             [&x = x, &out = out](int64_t at, int64_t n, const cpu::Affine& a) {
+               cpu::dequantize(x.dtype(), static_cast<const char*>(x.data_ptr()) + at * item_size(x.dtype()), n, a,
+                               out.data<float>() + at);
+             });
   return out;
 }
 

@@ -54,8 +54,8 @@ class Windows {
   void read(int64_t i, int64_t begin, int64_t end, uint8_t* to) const {
     const Position p = position_of(c_, i);
     const int64_t width = (c_.kernel[2] - 1) * c_.dilation[2] + 1;
-    const bool whole = p.first[2] >= 0 && p.first[2] + width <= c_.in_size[2] && channels_ * width == bytes_ &&
-                       c_.groups == 1;
+    const bool whole =
+        p.first[2] >= 0 && p.first[2] + width <= c_.in_size[2] && channels_ * width == bytes_ && c_.groups == 1;
     const int64_t at =
         ((p.image * c_.in_size[0] + p.first[0]) * c_.in_size[1] + p.first[1]) * c_.in_size[2] * c_.in_channels;
     for (int64_t l = begin / bytes_; l * bytes_ < end; ++l) {

@@ -7,9 +7,9 @@
 
 namespace tessera::cpu {
 
-// x (batch, in_size..., in_channels) of uint8 or int8 and w (out_channels, kernel..., in_channels / groups) of int8, both
-// contiguous with their channels last; unused leading dimensions have size 1. What lies beside x holds `fill`. A product
-// of matrices is one whose sizes are all 1.
+// x (batch, in_size..., in_channels) of uint8 or int8 and w (out_channels, kernel..., in_channels / groups) of int8,
+// both contiguous with their channels last; unused leading dimensions have size 1. What lies beside x holds `fill`. A
+// product of matrices is one whose sizes are all 1.
 struct ByteConv {
   int64_t batch, in_channels, out_channels, groups;
   int64_t in_size[3], kernel[3], stride[3], padding[3], dilation[3], out_size[3];
@@ -23,8 +23,9 @@ struct ByteConv {
   int64_t positions() const { return batch * out_size[0] * out_size[1] * out_size[2]; }
 };
 
-// out (positions, out_channels): the sums, finished as `how` says (see requantize); its arrays have out_channels elements,
-// its sums, rows and columns are not read. False, and nothing is done, where the processor has no products of bytes.
+// out (positions, out_channels): the sums, finished as `how` says (see requantize); its arrays have out_channels
+// elements, its sums, rows and columns are not read. False, and nothing is done, where the processor has no products of
+// bytes.
 bool convolve_bytes(const ByteConv& c, const SumsOf& how, DType dtype, void* out);
 // What each position reads in a group: (positions, depth).
 void bytes_read(const ByteConv& c, int64_t group, uint8_t* rows);

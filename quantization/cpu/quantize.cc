@@ -68,9 +68,8 @@ struct Levels {
 template <class B>
 void QuantizeBytes(const float* x, int64_t n, const Affine& a, B* out) {
   const Levels levels(a);
-  Runs(n, [&](int64_t i, int64_t lanes) HWY_ATTR {
-    Write(DB<B>(), hn::DemoteTo(DB<B>(), levels.Of(Read(kF, x + i, lanes))), out + i, lanes);
-  });
+  Runs(n, [&](int64_t i, int64_t lanes)
+              HWY_ATTR { Write(DB<B>(), hn::DemoteTo(DB<B>(), levels.Of(Read(kF, x + i, lanes))), out + i, lanes); });
 }
 template <class B>
 void DequantizeBytes(const B* x, int64_t n, const Affine& a, float* out) {

@@ -71,8 +71,7 @@ HWY_INLINE void MultiplyLine(const RowsView& a, int64_t line, const T* b, int64_
   int64_t j = 0;
   if constexpr (HWY_LANES(float) < 16)  // four of 64 bytes are as much as caches bring in the time of their products
     for (; j + 8 * lanes <= n; j += 8 * lanes) AddColumns<8>(d, columns, values, begin, end, last, b + j, n, out + j);
-  for (; j + 4 * lanes <= n; j += 4 * lanes)
-    AddColumns<4>(d, columns, values, begin, end, last, b + j, n, out + j);
+  for (; j + 4 * lanes <= n; j += 4 * lanes) AddColumns<4>(d, columns, values, begin, end, last, b + j, n, out + j);
   for (; j + lanes <= n; j += lanes) AddColumn(d, columns, values, begin, end, b + j, n, out + j);
   if (j == n) return;
   std::fill(out + j, out + n, T(0));
