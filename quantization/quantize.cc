@@ -34,17 +34,29 @@ void each_piece(const char* name, const Tensor& t, std::span<const double> scale
   }
 }
 
+// What a tensor is read from, and a result of its sizes. Where all elements have one scale their order in memory does
+// not matter, and dense tensors keep theirs.
+struct Operands {
+  Tensor in, out;
+};
+Operands operands_of(const Tensor& t, int64_t axis, DType dtype) {
+  const bool any_order = axis < 0 && t.is_non_overlapping_and_dense();
+  return {any_order ? t : contiguous(t),
+          empty_tensor(t.sizes(), any_order ? t.strides() : IntList(), dtype, t.device())};
+}
+
 }  // namespace
 
 Tensor _quantize_affine_kernel(const Tensor& self, std::span<const double> scale, IntList zero_point, int64_t axis,
                                int64_t low, int64_t high, DType dtype) {
   check("_quantize_affine", self, DType::kFloat32);
   TESSERA_CHECK(is_level(dtype), "_quantize_affine: expected uint8, int8 or int32, but got ", name_of(dtype));
-  const Tensor x = contiguous(self), out = empty_tensor(self.sizes(), {}, dtype, self.device());
-  each_piece(
-      "_quantize_affine", x, scale, zero_point, axis, low, high, [&](int64_t at, int64_t n, const cpu::Affine& a) {
-        cpu::quantize(x.data<float>() + at, n, a, dtype, static_cast<char*>(out.data_ptr()) + at * item_size(dtype));
-      });
+  const auto [x, out] = operands_of(self, axis, dtype);
+  each_piece("_quantize_affine", x, scale, zero_point, axis, low, high,
+             [&x = x, &out = out, dtype](int64_t at, int64_t n, const cpu::Affine& a) {
+               cpu::quantize(x.data<float>() + at, n, a, dtype,
+                             static_cast<char*>(out.data_ptr()) + at * item_size(dtype));
+             });
   return out;
 }
 
@@ -52,11 +64,12 @@ Tensor _dequantize_affine_kernel(const Tensor& self, std::span<const double> sca
   check_device("_dequantize_affine", self);
   TESSERA_CHECK(is_level(self.dtype()), "_dequantize_affine: expected uint8, int8 or int32, but got ",
                 name_of(self.dtype()));
-  const Tensor x = contiguous(self), out = empty_tensor(self.sizes(), {}, DType::kFloat32, self.device());
-  each_piece("_dequantize_affine", x, scale, zero_point, axis, 0, 0, [&](int64_t at, int64_t n, const cpu::Affine& a) {
-    cpu::dequantize(x.dtype(), static_cast<const char*>(x.data_ptr()) + at * item_size(x.dtype()), n, a,
-                    out.data<float>() + at);
-  });
+  const auto [x, out] = operands_of(self, axis, DType::kFloat32);
+  each_piece("_dequantize_affine", x, scale, zero_point, axis, 0, 0,
+             [&x = x, &out = out](int64_t at, int64_t n, const cpu::Affine& a) {
+               cpu::dequantize(x.dtype(), static_cast<const char*>(x.data_ptr()) + at * item_size(x.dtype()), n, a,
+                               out.data<float>() + at);
+             });
   return out;
 }
 

@@ -4,6 +4,7 @@
 
 #include "sparse/all_ops.h"
 #include "sparse/cpu/group.h"
+#include "sparse/cpu/product.h"
 #include "sparse/kernels.h"
 #include "sparse/sparse_kernels.h"
 #include "tensor/core/parallel.h"
@@ -22,13 +23,14 @@ uint64_t outside(int64_t v, int64_t size) {
   return static_cast<uint64_t>(v) | (static_cast<uint64_t>(size) - 1 - static_cast<uint64_t>(v));
 }
 
-void check_inside(const Tensor& places, int64_t size) {
-  const int64_t* p = places.data<int64_t>();
-  uint64_t signs = 0;
-  for (int64_t i = 0; i < places.numel(); ++i) signs |= outside(p[i], size);
+void check_signs(uint64_t signs, int64_t size) {
   TESSERA_CHECK_INDEX(static_cast<int64_t>(signs) >= 0,
                       "an index of a sparse tensor is outside of its dimension of size ", size,
                       "; make it with check_invariants=True to see which");
+}
+
+void check_inside(const Tensor& places, int64_t size) {
+  check_signs(cpu::all_inside(places.data<int64_t>(), places.numel(), size) ? 0 : ~uint64_t{0}, size);
 }
 
 Tensor cut(const Tensor& t, int64_t begin, int64_t n) { return narrow(t, 0, begin, n); }
@@ -96,13 +98,18 @@ Elements elements_of(const Tensor& t, bool whole_blocks) {
           spread(e.column, width, false), reshape(e.values, IntList(sizes))};
 }
 
-// Pointers of `lines` lines from sorted line numbers below `lines`. Ascending whatever the order of the numbers is.
+// Pointers of `lines` lines from line numbers, checked here. Ascending whatever the order of the numbers is.
 Tensor pointers_of(const int64_t* sorted, int64_t n, int64_t lines) {
   const Tensor r = empty_kernel(IntVector{lines + 1}, DType::kInt64);
   int64_t* p = r.data<int64_t>();
   int64_t line = 0;
-  for (int64_t i = 0; i < n; ++i)
-    while (line <= sorted[i]) p[line++] = i;
+  uint64_t signs = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    signs |= outside(sorted[i], lines);
+    if (sorted[i] < line) continue;  // all but the first element of a line
+    for (const int64_t last = std::min(sorted[i], lines - 1); line <= last; ++line) p[line] = i;
+  }
+  check_signs(signs, lines);
   std::fill(p + line, p + lines + 1, n);
   return r;
 }
@@ -431,11 +438,8 @@ Tensor in_layout(const Tensor& t, Layout layout, IntList blocks) {
   if (layout == Layout::kSparseCoo) return coo_of_compressed(t);
   if (layout == Layout::kSparseCsr && is_coo(t) && members(t).sparse_dim == 2) {  // in order: only counted
     const Tensor c = coalesced(t), n = numbers(members(c).compressed);
-    const Tensor row = select(n, 0, 0), column = contiguous(select(n, 0, 1));
-    check_inside(contiguous(row), t.size(0));
-    check_inside(column, t.size(1));
-    return make_compressed(layout, t.sizes(), pointers_of(n.data<int64_t>(), n.size(1), t.size(0)), column,
-                           members(c).values);
+    return make_compressed(layout, t.sizes(), pointers_of(n.data<int64_t>(), n.size(1), t.size(0)),
+                           contiguous(select(n, 0, 1)), members(c).values);
   }
   const int64_t batch = is_coo(t) ? std::max<int64_t>(0, members(t).sparse_dim - 2) : batch_dims(t);
   if (has_blocks(layout)) check_blocks("to_sparse_blocks", blocks, t.sizes(), batch);
@@ -542,10 +546,9 @@ Rows rows_of(const Tensor& matrix, bool transposed) {
     if (transposed) t = transposed_any(t, 0, 1);
     const Tensor c = coalesced(t);
     const Tensor n = numbers(members(c).compressed);
-    check_inside(contiguous(select(n, 0, 0)), c.size(0));
-    check_inside(contiguous(select(n, 0, 1)), c.size(1));
-    const int64_t nnz = n.size(1);
-    return {pointers_of(n.data<int64_t>(), nnz, c.size(0)), contiguous(select(n, 0, 1)),
+    const Tensor columns = contiguous(select(n, 0, 1));
+    check_inside(columns, c.size(1));
+    return {pointers_of(n.data<int64_t>(), n.size(1), c.size(0)), columns,
             contiguous(resolve_neg(resolve_conj(members(c).values))), c.size(0), c.size(1)};
   }
   if (transposed) t = transposed_any(t, 0, 1);

@@ -1,6 +1,7 @@
 // How sparse tensors are made and checked, and their members.
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 
 #include "sparse/kernels.h"
 #include "sparse/rules.h"
@@ -478,24 +479,24 @@ Tensor spdiags(const Tensor& diagonals, const Tensor& offsets, SymIntList shape,
     const int64_t first = std::max<int64_t>(0, offset);
     return std::pair(first, inside ? std::max(first, std::min({length, width, height + offset})) : first);
   };
-  int64_t nnz = 0;
-  for (int64_t k = 0; k < list.numel(); ++k) {
+  const int64_t count = list.numel();
+  std::vector<Tensor> parts{narrow(reshape(d, {-1}), 0, 0, 0)};
+  for (int64_t k = 0; k < count; ++k) {
     const auto [first, last] = range(list.data<int64_t>()[k]);
-    nnz += last - first;
+    if (last > first) parts.push_back(narrow(select(d, 0, k), 0, first, last - first));
   }
+  const Tensor values = parts.size() == 1 ? parts[0] : cat(parts);
+  const int64_t nnz = values.numel();
   const Tensor indices = empty_kernel(IntVector{2, nnz}, DType::kInt64);
-  const Tensor places = empty_kernel(IntVector{nnz}, DType::kInt64);
-  int64_t *rows = indices.data<int64_t>(), *columns = rows + nnz, *from = places.data<int64_t>();
-  for (int64_t k = 0; k < list.numel(); ++k) {
+  int64_t *rows = indices.data<int64_t>(), *columns = rows + nnz;
+  for (int64_t k = 0; k < count; ++k) {
     const int64_t offset = list.data<int64_t>()[k];
     const auto [first, last] = range(offset);
-    for (int64_t c = first; c < last; ++c) {
-      *rows++ = c - offset;
-      *columns++ = c;
-      *from++ = k * length + c;
-    }
+    std::iota(rows, rows + (last - first), first - offset);
+    std::iota(columns, columns + (last - first), first);
+    rows += last - first;
+    columns += last - first;
   }
-  const Tensor values = index_select(reshape(d, {-1}), 0, places);
   const Tensor r = _sparse_coo_of(indices, values, shape, false);
   return as == Layout::kSparseCoo ? r : to_sparse_any(r, as, std::nullopt, std::nullopt);
 }

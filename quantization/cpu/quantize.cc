@@ -52,15 +52,24 @@ HWY_INLINE void Write(D d, hn::Vec<D> v, hn::TFromD<D>* p, int64_t lanes) {
 }
 HWY_INLINE hn::Vec<DF> Set(double x) { return hn::Set(kF, static_cast<float>(x)); }
 
+// A vector of numbers as integers. Bounds are integers, so that cutting before rounding is the same as after.
+struct Levels {
+  explicit Levels(const Affine& a)
+      : inverse(hn::Set(kF, a.inverse)),
+        low(Set(static_cast<double>(a.low - a.zero_point))),
+        high(Set(static_cast<double>(a.high - a.zero_point))),
+        zero(hn::Set(kI, static_cast<int32_t>(a.zero_point))) {}
+  HWY_INLINE hn::Vec<DI> Of(hn::Vec<DF> x) const {
+    return hn::Add(hn::NearestInt(hn::Min(hn::Max(hn::Mul(x, inverse), low), high)), zero);
+  }
+  hn::Vec<DF> inverse, low, high;
+  hn::Vec<DI> zero;
+};
 template <class B>
 void QuantizeBytes(const float* x, int64_t n, const Affine& a, B* out) {
-  const auto inverse = hn::Set(kF, a.inverse), zero = Set(static_cast<double>(a.zero_point)),
-             low = Set(static_cast<double>(a.low)), high = Set(static_cast<double>(a.high));
-  Runs(n, [&](int64_t i, int64_t lanes) HWY_ATTR {
-    const auto level = hn::Add(hn::Round(hn::Mul(Read(kF, x + i, lanes), inverse)), zero);
-    const auto whole = hn::ConvertTo(kI, hn::Min(hn::Max(level, low), high));
-    Write(DB<B>(), hn::DemoteTo(DB<B>(), whole), out + i, lanes);
-  });
+  const Levels levels(a);
+  Runs(n, [&](int64_t i, int64_t lanes)
+              HWY_ATTR { Write(DB<B>(), hn::DemoteTo(DB<B>(), levels.Of(Read(kF, x + i, lanes))), out + i, lanes); });
 }
 template <class B>
 void DequantizeBytes(const B* x, int64_t n, const Affine& a, float* out) {
@@ -122,16 +131,17 @@ void KeepWhere(const float* x, const uint8_t* mask, int64_t n, float* out) {
     Write(kF, hn::IfThenElseZero(where, Read(kF, x + i, lanes)), out + i, lanes);
   });
 }
-// Row i of the results.
-void Requantize(const SumsOf& s, DType dtype, int64_t i, void* out) {
-  const int32_t* sums = s.sums + i * s.columns;
-  const int64_t at = i * s.columns;
-  if (dtype == DType::kFloat32)
-    ScaleRow(s, sums, static_cast<float*>(out) + at);
-  else if (dtype == DType::kUInt8)
-    RequantizeRow(s, sums, static_cast<uint8_t*>(out) + at);
-  else
-    RequantizeRow(s, sums, static_cast<int8_t*>(out) + at);
+void Requantize(const SumsOf& s, DType dtype, void* out) {
+  const int64_t from = s.sums_row ? s.sums_row : s.columns, to = s.out_row ? s.out_row : s.columns;
+  for (int64_t i = 0; i < s.rows; ++i) {
+    const int32_t* sums = s.sums + i * from;
+    if (dtype == DType::kFloat32)
+      ScaleRow(s, sums, static_cast<float*>(out) + i * to);
+    else if (dtype == DType::kUInt8)
+      RequantizeRow(s, sums, static_cast<uint8_t*>(out) + i * to);
+    else
+      RequantizeRow(s, sums, static_cast<int8_t*>(out) + i * to);
+  }
 }
 
 }  // namespace HWY_NAMESPACE
@@ -190,10 +200,16 @@ void keep_where(const float* x, const uint8_t* mask, int64_t n, float* out) {
   });
 }
 
+void requantize_block(const SumsOf& s, DType dtype, void* out) { TESSERA_SIMD(Requantize)(s, dtype, out); }
+
 void requantize(const SumsOf& s, DType dtype, void* out) {
+  const int64_t from = s.sums_row ? s.sums_row : s.columns, to = s.out_row ? s.out_row : s.columns;
   parallel_ranges(s.rows, std::max<int64_t>(1, kPiece / std::max<int64_t>(1, s.columns)),
                   [&](int64_t begin, int64_t end) {
-                    for (int64_t i = begin; i < end; ++i) TESSERA_SIMD(Requantize)(s, dtype, i, out);
+                    SumsOf part = s;
+                    part.sums += begin * from;
+                    part.rows = end - begin;
+                    requantize_block(part, dtype, static_cast<char*>(out) + begin * to * item_size(dtype));
                   });
 }
 

@@ -29,8 +29,17 @@ struct SumsOf {
   const int32_t* offset;
   const float *factor, *bias;
   int64_t zero_point, low, high;
+  int64_t sums_row = 0, out_row = 0;  // from row to row; 0: columns
+
+  void from_column(int64_t j) {
+    if (offset) offset += j;
+    if (bias) bias += j;
+    factor += j;
+  }
 };
 // round((sum - offset + bias) * factor) + zero_point as uint8 or int8; (sum - offset) * factor + bias as float32.
 void requantize(const SumsOf& s, DType dtype, void* out);
+// The same on the calling thread.
+void requantize_block(const SumsOf& s, DType dtype, void* out);
 
 }  // namespace tessera::cpu

@@ -1,4 +1,4 @@
-// Products with a matrix in rows, softmax over groups. Numbers are checked before.
+// Products with a matrix in rows, softmax over groups. Numbers are checked before, by all_inside.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,9 @@ struct RowsView {
   const void* values;
   int64_t height;
 };
+
+// Whether 0 <= p[i] < size for all of n numbers.
+bool all_inside(const int64_t* p, int64_t n, int64_t size);
 
 // out (height, n) = a @ b, b (width, n), both row-major. f32, f64, c64, c128, int64.
 void multiply_rows(DType t, const RowsView& a, const void* b, int64_t n, void* out);

@@ -178,6 +178,22 @@ def test_operators_on_meta_have_the_shapes_and_dtypes_of_the_cpu():
         "_dequantize_affine": (sums, [0.5], [1], -1),
         "_fake_quantize_affine": (x, [0.5], [1], -1, 0, 255),
         "_fake_quantize_gradient": (x, mask),
+        "_quantized_convolution": (
+            tessera.ones(2, 4, 3, dtype=tessera.uint8),
+            0,
+            tessera.ones(3, 2, 3).char(),
+            [1],
+            [1],
+            [1],
+            1,
+            None,
+            factor,
+            None,
+            0,
+            0,
+            255,
+            tessera.uint8,
+        ),
         "_requantize_sums": (sums, None, factor, None, 0, 0, 255, tessera.uint8),
     }
     for name, arguments in calls.items():

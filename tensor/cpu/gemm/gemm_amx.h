@@ -69,6 +69,9 @@ struct PanelProduct {
   uint8_t flip;  // of A's bytes
   void (*write)(const void* context, int64_t i, int64_t j, int64_t rows, int64_t cols, const void* sums);
   const void* context;
+  // An A that lies in no matrix (a_row and a_col are 0): makes panels of rows [i, i + rows), at most 32, and of
+  // elements [p, p + depth) of k, as pack_panel_a does.
+  void (*pack_a)(const void* context, int64_t i, int64_t rows, int64_t p, int64_t depth, void* panel) = nullptr;
 };
 void panel_product(const PanelProduct& g);
 // `count` products of the same sizes one after the other, on the calling thread; steps of A and B in elements.

@@ -212,6 +212,7 @@ class Product {
   // What is to be split is packed into the second half of its panel.
   char* packed(char* panel, int64_t count) const { return panel + (parts_ - 1) * count * kPanelStepBytes; }
   void pack_a(int64_t i, int64_t s, int64_t count, char* to) const {
+    if (g_.pack_a) return g_.pack_a(g_.context, i * kPanelLines, lines_of(i), s * step_, depth_of(s, count), to);
     pack_panel_a(g_.item, a_at(i, s), g_.a_row, g_.a_col, lines_of(i), depth_of(s, count), g_.flip, packed(to, count));
     if (parts_ == 2) split_panel(count, to);
   }

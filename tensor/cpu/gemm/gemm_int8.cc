@@ -63,9 +63,16 @@ bool gemm_int8(const Int8Problem& problem, PanelLevel level) {
     g.b = flip(g.b);
     g.c = flip(g.c);
   }
-  const uint8_t flip = level == PanelLevel::kAvx512 && !g.unsigned_a ? 0x80 : 0;
+  return int8_sums({g.m, g.n, g.k, g.unsigned_a, g.a, g.b, g.int32_c ? write_words : write_bytes, &g, nullptr}, level);
+}
+
+uint8_t int8_flip(bool unsigned_a, PanelLevel level) { return level == PanelLevel::kAvx512 && !unsigned_a ? 0x80 : 0; }
+
+bool int8_sums(const Int8Sums& g, PanelLevel level) {
+  if (level == PanelLevel::kNone) return false;
   panel_product({g.m, g.n, g.k, 1, g.a.data, g.a.row_stride, g.a.col_stride, g.b.data, g.b.row_stride, g.b.col_stride,
-                 level, int8_panel_block(level, g.unsigned_a), flip, g.int32_c ? write_words : write_bytes, &g});
+                 level, int8_panel_block(level, g.unsigned_a), int8_flip(g.unsigned_a, level), g.write, g.context,
+                 g.pack_a});
   return true;
 }
 

@@ -21,4 +21,18 @@ struct Int8Problem {
 // False (and nothing is done) where this machine has no kernel for it.
 bool gemm_int8(const Int8Problem& g, PanelLevel level = int8_panel_level());
 
+// a b in int32, where sums go to `write` rather than into memory, and A is a matrix or comes by `pack_a` (a.data is
+// null then; it combines bytes with int8_flip()): see PanelProduct, whose context this is.
+struct Int8Sums {
+  int64_t m, n, k;
+  bool unsigned_a;
+  MatrixRef a, b;
+  void (*write)(const void* context, int64_t i, int64_t j, int64_t rows, int64_t cols, const void* sums);
+  const void* context;
+  void (*pack_a)(const void* context, int64_t i, int64_t rows, int64_t p, int64_t depth, void* panel);
+};
+bool int8_sums(const Int8Sums& g, PanelLevel level = int8_panel_level());
+// By what int8_sums wants the bytes of A combined (exclusive or).
+uint8_t int8_flip(bool unsigned_a, PanelLevel level = int8_panel_level());
+
 }  // namespace tessera::cpu::internal

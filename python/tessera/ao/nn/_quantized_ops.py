@@ -33,7 +33,7 @@ class PackedWeight:
         if weight.dtype != tessera.qint8 and not weight.dtype == tessera.float16:
             raise RuntimeError(f"expected weights of qint8 (or float16), but got {weight.dtype}")
         self._weight, self._bias, self.geometry = weight, bias, geometry
-        self._ready, self._offset, self._factors = None, (None, None), (None, None)
+        self._ready, self._filters, self._offset, self._factors = None, None, (None, None), (None, None)
 
     def weight(self):
         """The weight."""
@@ -62,6 +62,12 @@ class PackedWeight:
             zero_point = tessera.as_tensor(quantizer.zero_point, dtype=tessera.int32).reshape(-1)
             self._ready = rows.transpose(1, 2), sums.flatten(), scale, zero_point, not bool(zero_point.any())
         return self._ready
+
+    def filters(self):
+        """The integers with their channels last: (out, kernel..., in / groups)."""
+        if self._filters is None:
+            self._filters = self._weight._ints().movedim(1, -1).contiguous()
+        return self._filters
 
     def offset(self, zero_point):
         """zero_point times the sums of each column."""
@@ -106,6 +112,19 @@ def _product(rows, zero_point, packed, group=0):
     return total, (packed.offset(zero_point)[mine] if zero_point else None)
 
 
+def _layer(ints, zero_point, packed, in_scale, out_scale, out_zero, dtype, lowest=None):
+    """What a layer makes of bytes (N, sizes..., C), as _finish has it: (N, sizes..., out). Weights' zero points are 0."""
+    factor, bias = packed.factors(in_scale, out_scale)
+    low, high = _BOUNDS.get(dtype, (0, 0))
+    low = low if lowest is None else max(low, lowest)
+    g = packed.geometry
+    return tessera._C._quantized_convolution(
+        ints, zero_point, packed.filters(), g.get("stride", ()), g.get("padding", ()), g.get("dilation", ()),
+        g.get("groups", 1), packed.offset(zero_point) if zero_point else None, factor, bias, out_zero, low, high,
+        tessera.float32 if out_scale is None else _KIND[dtype],
+    )  # fmt: skip
+
+
 def _finish(total, offset, packed, in_scale, out_scale, out_zero, dtype, lowest=None, group=None):
     """Sums (M, N) with bias and scales, as integers of `dtype`; as floats where out_scale is None."""
     factor, bias = packed.factors(in_scale, out_scale)
@@ -127,18 +146,24 @@ def _prepack(weight, bias=None):
     return PackedWeight(weight, bias)
 
 
+def _multiplied(rows, zero_point, packed, *scales):
+    """Bytes (M, in) times the weights: results of _finish(..., *scales), (M, out)."""
+    if packed.parts()[-1]:
+        return _layer(rows, zero_point, packed, *scales)
+    return _finish(*_product(rows, zero_point, packed), packed, *scales)
+
+
 def _linear_of(relu, after=None):
     def linear(X, W_prepack, Y_scale_i, Y_zero_point_i, *more):
         x = _quantized("linear", X)
         quantizer, ints = x._quantizer, x._ints()
-        rows = ints.reshape(-1, ints.shape[-1])
-        total, offset = _product(rows, quantizer.zero_point, W_prepack)
-        shape = (*ints.shape[:-1], total.shape[1])
+        given = (ints.reshape(-1, ints.shape[-1]), quantizer.zero_point, W_prepack, quantizer.scale)
+        shape = (*ints.shape[:-1], W_prepack.weight().shape[0])
         if after is not None:
-            numbers = after(_finish(total, offset, W_prepack, quantizer.scale, None, 0, None), *more)
+            numbers = after(_multiplied(*given, None, 0, None), *more)
             return _requantized(numbers.reshape(shape), Y_scale_i, Y_zero_point_i, x.dtype)
         scale, zero = float(Y_scale_i), int(Y_zero_point_i)
-        out = _finish(total, offset, W_prepack, quantizer.scale, scale, zero, x.dtype, zero if relu else None)
+        out = _multiplied(*given, scale, zero, x.dtype, zero if relu else None)
         return _wrapped(out.reshape(shape), x.dtype, _Quantizer(scale, zero))
 
     return linear
@@ -158,7 +183,7 @@ def _linear_dynamic(X, W_prepack, reduce_range=False):
     if X.numel() == 0:
         return X.new_empty(*X.shape[:-1], weight.shape[0])
     rows, scale, zero = _chosen(X.reshape(-1, X.shape[-1]), reduce_range)
-    out = _finish(*_product(rows, zero, W_prepack), W_prepack, scale, None, 0, None)
+    out = _multiplied(rows, zero, W_prepack, scale, None, 0, None)
     return out.reshape(*X.shape[:-1], out.shape[1])
 
 
@@ -213,6 +238,9 @@ def _patches(ints, zero_point, packed):
 def _convolved(ints, zero_point, packed, *scales):
     """A convolution of bytes: results of _finish(..., *scales), channels last, and the output's size."""
     groups = packed.geometry["groups"]
+    if packed.parts()[-1]:
+        out = _layer(ints.movedim(1, -1), zero_point, packed, *scales)
+        return out, out.shape[:-1]
     rows, size = _patches(ints, zero_point, packed)
     if groups == 1:
         return _finish(*_product(rows[:, 0], zero_point, packed), packed, *scales), size

@@ -203,13 +203,13 @@ class RNNBase(Module):
 
     def _forward(self, input, hx, check):
         """forward() with the state as a tuple. Returns (output or PackedSequence, tuple of states)."""
-        from tessera.nn.utils.rnn import PackedSequence
+        from tessera.nn.utils.rnn import PackedSequence, sizes_of_batches
 
         n_states = 2 if self.mode == "LSTM" else 1
         packed = isinstance(input, PackedSequence)
         if packed:
             data, batch_sizes, sorted_indices, unsorted_indices = input
-            batched = True
+            sizes, batched = sizes_of_batches(data, batch_sizes), True
             if hx is not None and sorted_indices is not None:
                 hx = tuple(_apply_permutation(h, sorted_indices) for h in hx)
         else:
@@ -226,7 +226,7 @@ class RNNBase(Module):
         else:
             check(data, hx, batch_sizes)
         if packed:
-            out, states = self._run(data, batch_sizes.tolist(), hx)
+            out, states = self._run(data, sizes, hx)
             if unsorted_indices is not None:
                 states = tuple(_apply_permutation(s, unsorted_indices) for s in states)
             return PackedSequence(out, batch_sizes, sorted_indices, unsorted_indices), states

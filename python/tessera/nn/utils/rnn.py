@@ -179,12 +179,26 @@ def _check_lengths(input, lengths):
         raise RuntimeError(f"Expected lengths of at most {steps} (the size of the input), but got {sizes[0]}")
 
 
+def sizes_of_batches(data, batch_sizes):
+    """The batch sizes of a PackedSequence as a list. RuntimeError if they rise, are negative, or are not those of the
+    rows of `data`: nothing is computed (or as large as they say) before.
+    """
+    sizes = batch_sizes.tolist()
+    falling = sizes and sizes[-1] >= 0 and all(a >= b for a, b in zip(sizes, sizes[1:]))
+    if not falling or data.dim() == 0 or sum(sizes) != data.size(0):
+        raise RuntimeError(
+            "the batch sizes of a packed sequence must not rise, and their sum must be the number of its rows, but got "
+            f"{sizes[:8]}{' ...' if len(sizes) > 8 else ''} for data of shape {list(data.shape)}"
+        )
+    return sizes
+
+
 def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
     """(padded sequences (T, B, *) or (B, T, *), lengths) of a PackedSequence, in their original order. ValueError if
     total_length is less than the longest.
     """
     data, batch_sizes, _, order = sequence
-    longest, batch = len(batch_sizes), int(batch_sizes[0])
+    batch, longest = sizes_of_batches(data, batch_sizes)[0], len(batch_sizes)
     steps = longest if total_length is None else total_length
     if steps < longest:
         raise ValueError(
