@@ -156,39 +156,42 @@ class LockstepEig : Lockstep<R> {
   // Until nothing is left but blocks of one or two rows. The lanes that would not come to that.
   M iterate() {
     int64_t top = n_ - 1;
-    V before = Set(-1), count = Set(0);
+    V before = Set(-1), count = Set(0), largest = Set(0);
+    for (int64_t i = 0; i < ld_ * n_; ++i) largest = hn::Max(largest, hn::Abs(Load(h_, i)));
+    const V floor = Set(std::numeric_limits<R>::min() * (static_cast<R>(n_) / (2 * B::kEps)));
+    const V least = hn::Max(floor, hn::Mul(Set(2 * B::kEps), largest));
     for (int64_t left = 30 * n_; left > 0; --left) {
-      count = hn::Add(count, Set(1));
-      const Step s = next_step(top, count, before);
+      // After twenty steps for a block, what is nothing beside the largest element is nothing, as in schur.cc.
+      const V tiny = hn::IfThenElse(hn::Gt(count, Set(20)), least, floor);
+      const Step s = next_step(top, tiny, count, before);
       if (IsEmpty(s.some)) return None();
-      count = hn::IfThenElseZero(hn::And(hn::Eq(s.high, before), hn::Lt(count, Set(10))), count);
+      count = hn::IfThenElse(hn::Eq(s.high, before), hn::Add(count, Set(1)), Set(1));
       before = s.high;
       top = B::Most(s.high);
       sweep(s);
     }
-    return next_step(top, count, before).some;
+    return next_step(top, least, count, before).some;
   }
 
   // Whether h(k, k - 1) matters: as is_negligible of schur_blocks.h has it.
-  M matters(V below, V above, V a, V b) const {
+  static HWY_INLINE M Matters(V below, V above, V a, V b, V tiny) {
     const V size = hn::Abs(below), other = hn::Abs(above), eps = Set(2 * B::kEps), abs_b = hn::Abs(b);
-    const V tiny = Set(std::numeric_limits<R>::min() * (static_cast<R>(n_) / (2 * B::kEps)));
     const M large = hn::Gt(size, hn::Mul(eps, hn::Add(hn::Abs(a), abs_b)));
     const V apart = hn::Abs(hn::Sub(a, b)), aa = hn::Max(abs_b, apart), bb = hn::Min(abs_b, apart);
     const M changes = hn::Gt(hn::Mul(size, other), hn::Mul(eps, hn::Mul(aa, bb)));
     return hn::And(hn::Gt(size, tiny), hn::Or(large, changes));
   }
 
-  // Sets what does not matter to zero, from row `top` up. `count`: steps since a lane's block, which ended in row
-  // `before`, became smaller; the tenth takes shifts from elsewhere.
-  Step next_step(int64_t top, V count, V before) {
+  // Sets what does not matter to zero, from row `top` up. count: steps for a lane's block that ended in row `before`;
+  // every tenth takes shifts from elsewhere.
+  Step next_step(int64_t top, V tiny, V count, V before) {
     const V zero = Set(0);
     Step s{zero, zero, zero, zero, None()};
     V run = zero, last = zero, other = zero, product = zero, near = zero, far = zero;
     M closed = None();
     for (int64_t k = top; k > 0; --k) {
       const V below = get(k, k - 1), above = get(k - 1, k), a = get(k - 1, k - 1), b = get(k, k);
-      const M big = matters(below, above, a, b);
+      const M big = Matters(below, above, a, b, tiny);
       put(hn::IfThenElseZero(big, below), k, k - 1);
       closed = hn::Or(closed, hn::AndNot(big, hn::Ge(run, Set(2))));
       const M goes_on = hn::AndNot(closed, big);
@@ -214,7 +217,8 @@ class LockstepEig : Lockstep<R> {
     const V step = hn::IfThenZeroElse(nothing, hn::Div(product, hn::IfThenElse(nothing, Set(1), under)));
     s.re = hn::IfThenElse(pair, hn::Add(last, half), hn::Sub(last, step));
     s.im = hn::IfThenElseZero(pair, root);
-    const M unlucky = hn::And(hn::Eq(s.high, before), hn::Ge(count, Set(10)));
+    const V tenths = hn::Mul(count, Set(R(0.1)));
+    const M unlucky = hn::And(hn::Eq(s.high, before), hn::And(hn::Gt(count, zero), hn::Eq(hn::Round(tenths), tenths)));
     const V size = hn::Add(hn::Abs(near), hn::Abs(far));
     s.re = hn::IfThenElse(unlucky, hn::MulAdd(Set(R(0.75)), size, last), s.re);
     s.im = hn::IfThenElse(unlucky, hn::Mul(Set(R(0.66)), size), s.im);
