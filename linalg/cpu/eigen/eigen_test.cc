@@ -107,7 +107,8 @@ std::vector<std::pair<std::string, Dense<T>>> hard_matrices(int64_t n) {
   all.emplace_back("skew", skew);
   Dense<T> symmetric = random_matrix<T>(n, n, 9);
   for (int64_t i = 0; i < n; ++i)
-    for (int64_t j = 0; j <= i; ++j) symmetric(i, j) = i == j ? T(real_part(symmetric(i, i))) : conjugate(symmetric(j, i));
+    for (int64_t j = 0; j <= i; ++j)
+      symmetric(i, j) = i == j ? T(real_part(symmetric(i, i))) : conjugate(symmetric(j, i));
   all.emplace_back("symmetric", symmetric);
   for (R scale : {std::numeric_limits<R>::min() * 1024, std::numeric_limits<R>::max() / 1048576}) {
     Dense<T> far = random_matrix<T>(n, n, 4);

@@ -38,7 +38,7 @@ class LockstepEig : Lockstep<R> {
     const int64_t step = (n + 2) * B::Lanes();
     scale_ = room;
     column_ = scale_ + step;
-    parts_ = column_ + step;     // of one vector: two arrays
+    parts_ = column_ + step;       // of one vector: two arrays
     numbers_ = parts_ + 2 * step;  // of single lanes
     z_ = room + 8 * step;
   }
@@ -260,7 +260,9 @@ class LockstepEig : Lockstep<R> {
       t = hn::IfThenElse(first, hn::Mul(low, get(k + 2, k + 1)), t);
     }
     const V rest = hn::Add(hn::Abs(y), hn::Abs(t)), size = hn::Add(hn::Abs(x), rest);
-    const M turns = hn::And(inside, hn::Gt(rest, zero)), chased = hn::AndNot(first, turns);
+    // What has no inverse is nothing: the matrix is of about 1.
+    const M some = hn::And(hn::Gt(rest, zero), hn::Gt(size, Set(std::numeric_limits<R>::min())));
+    const M turns = hn::And(inside, some), chased = hn::AndNot(first, inside);
     const V inverse = hn::Div(Set(1), hn::IfThenElse(turns, size, Set(1)));
     const V p = hn::Mul(x, inverse), q = hn::Mul(y, inverse), r = hn::Mul(t, inverse);
     const V length = hn::Sqrt(hn::MulAdd(p, p, hn::MulAdd(q, q, hn::Mul(r, r))));
@@ -274,7 +276,7 @@ class LockstepEig : Lockstep<R> {
     result.f1 = hn::Mul(result.f, result.v1);
     result.f2 = hn::Mul(result.f, result.v2);
     if (k > begin) {
-      put(hn::IfThenElse(chased, hn::Mul(beta, size), get(k, k - 1)), k, k - 1);
+      put(hn::IfThenElse(hn::And(turns, chased), hn::Mul(beta, size), get(k, k - 1)), k, k - 1);
       put(hn::IfThenZeroElse(chased, get(k + 1, k - 1)), k + 1, k - 1);
       put(hn::IfThenZeroElse(chased, get(k + 2, k - 1)), k + 2, k - 1);
     }
@@ -304,8 +306,8 @@ class LockstepEig : Lockstep<R> {
       for (int64_t lane = 0; lane < lanes; ++lane) {
         if (at(k + 1, k)[lane] == 0) continue;
         std::complex<R> w[2];
-        const auto turn = columns::standardize(at(k, k)[lane], at(k, k + 1)[lane], at(k + 1, k)[lane],
-                                               at(k + 1, k + 1)[lane], w);
+        const auto turn =
+            columns::standardize(at(k, k)[lane], at(k, k + 1)[lane], at(k + 1, k)[lane], at(k + 1, k + 1)[lane], w);
         cosines[lane] = turn.c;
         sines[lane] = turn.s;
         for (int64_t i = 0; i < 2; ++i) {

@@ -15,10 +15,10 @@ template <class R>
 struct LockstepEigKernels {
   // How many matrices go together.
   int64_t (*lanes)();
-  // Element (i, j) is a[i * (n + 1) + j], near 1 or smaller; unused lanes hold zeros. a is lost. w: the real parts of the
-  // n eigenvalues, then the imaginary ones; of a pair the one with the positive part first. v: null, or 2 n n: the real
-  // parts of eigenvector j from 2 j n on, the imaginary ones behind them; of norm 1, the largest element of complex ones
-  // is real. All memory is 64-byte aligned. Results are bits of the lanes whose matrices need another way.
+  // Element (i, j) is a[i * (n + 1) + j], near 1 or smaller; unused lanes hold zeros. a is lost. w: the real parts of
+  // the n eigenvalues, then the imaginary ones; of a pair the one with the positive part first. v: null, or 2 n n: the
+  // real parts of eigenvector j from 2 j n on, the imaginary ones behind them; of norm 1, the largest element of
+  // complex ones is real. All memory is 64-byte aligned. Results are bits of the lanes whose matrices need another way.
   uint32_t (*eig)(R* a, int64_t n, R* w, R* v, R* room);
 };
 

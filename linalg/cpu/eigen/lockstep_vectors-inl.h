@@ -111,7 +111,8 @@ class LockstepVectors : Lockstep<R> {
         const V b = get(i, i + 1), m = hn::IfThenElseZero(top, hn::Mul(hn::Sqrt(hn::Abs(b)), hn::Sqrt(hn::Abs(c))));
         const Complex one = Inverse({p.re, hn::Sub(p.im, m)}, least), other = Inverse({p.re, hn::Add(p.im, m)}, least);
         const Complex px = Times(p, x), pb = Times(p, below);
-        const Complex up = Times(Times({hn::NegMulAdd(b, below.re, px.re), hn::NegMulAdd(b, below.im, px.im)}, one), other);
+        const Complex up =
+            Times(Times({hn::NegMulAdd(b, below.re, px.re), hn::NegMulAdd(b, below.im, px.im)}, one), other);
         const Complex down = Times(Times({hn::NegMulAdd(c, x.re, pb.re), hn::NegMulAdd(c, x.im, pb.im)}, one), other);
         x = Times(x, one);  // m is 0 where there is one row
         x = {hn::IfThenElse(top, up.re, x.re), hn::IfThenElse(top, up.im, x.im)};

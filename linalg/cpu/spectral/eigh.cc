@@ -135,8 +135,9 @@ void eigh(const MatrixBatch& a, bool lower, Real<T>* values, const MatrixBatch* 
   for (R& x : scales) x = scale_for(x);
   if constexpr (!kIsComplex<T>)
     if (goes_together<T>(a.count, n, n))
-      return for_lane_groups<R>(
-          lockstep<R>().lanes(), a.count, [&](const LaneGroup<R>& group) { together(group, a, lower, scales.data(), values, vectors, info); });
+      return for_lane_groups<R>(lockstep<R>().lanes(), a.count, [&](const LaneGroup<R>& group) {
+        together(group, a, lower, scales.data(), values, vectors, info);
+      });
   for_matrices(a.count, 4 * size * size * size, [&](int64_t k) {
     if (!one<T>(a, k, lower, scales[k], values, vectors)) info[k] = 1;
   });

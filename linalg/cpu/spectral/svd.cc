@@ -190,8 +190,9 @@ void svd(const MatrixBatch& a, const MatrixBatch* u, Real<T>* values, const Matr
   for (R& x : scales) x = scale_for(x);
   if constexpr (!kIsComplex<T>)
     if (goes_together<T>(a.count, std::max(a.rows, a.cols), n))
-      return for_lane_groups<R>(
-          lockstep<R>().lanes(), a.count, [&](const LaneGroup<R>& group) { together(group, a, scales.data(), u, values, vh, info); });
+      return for_lane_groups<R>(lockstep<R>().lanes(), a.count, [&](const LaneGroup<R>& group) {
+        together(group, a, scales.data(), u, values, vh, info);
+      });
   for_matrices(a.count, 8 * m * size * size, [&](int64_t k) {
     if (!one<T>(a, k, scales[k], u, values, vh)) info[k] = 1;
   });
