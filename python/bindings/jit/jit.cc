@@ -95,6 +95,8 @@ struct PyResolver final : jit::Resolver {
 
 }  // namespace
 
+PyObject* python_of_host(const jit::HostObject& host) { return static_cast<const PyHost&>(host).object; }
+
 jit::Unit& jit_script_unit() {
   static auto* u = new jit::Unit;
   return *u;
