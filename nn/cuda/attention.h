@@ -33,6 +33,7 @@ enum class Arithmetic { kHalf, kBFloat16, kTf32, kFloat32 };
 
 // False where a block's shared memory is too small for such rows.
 bool tiled_forward(Job job, Arithmetic arithmetic);
+bool tiled_forward_small(Job job, Arithmetic arithmetic);
 bool tiled_backward(Job job, Arithmetic arithmetic);
 // Kernels with a warp for each row: any dtype and number of features.
 void rows_forward(Job job);

@@ -5,15 +5,20 @@ cuda_library(name = "x") defines x and x_emulated, cuda_test(name = "x_test") x_
 x_test_emulated. Without a CUDA toolkit those for devices, and what depends on them, are skipped; the emulated ones need its headers alone.
 """
 
-load("@cuda//:defs.bzl", "CUDA_COMPATIBLE", "EMULATION_COMPATIBLE", "NVCC")
+load("@cuda//:defs.bzl", "ARCHITECTURES", "CUDA_COMPATIBLE", "EMULATION_COMPATIBLE", "NVCC")
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
 
-# One architecture keeps nvcc fast; a newer device compiles the embedded PTX itself.
-_FLAGS = [
-    "-std=c++20", "-O2", "-gencode=arch=compute_90,code=[sm_90,compute_90]", "--expt-relaxed-constexpr", "--extended-lambda",
+def _gencode(number):
+    return "-gencode=arch=compute_%s,code=[%s]" % (number, ",".join([a for a in ARCHITECTURES if a.split("_")[1] == number]))
+
+_FLAGS = [_gencode(a[len("sm_"):]) for a in ARCHITECTURES if a.startswith("sm_")] + [
+    "-std=c++20", "-O2", "--expt-relaxed-constexpr", "--extended-lambda",
     "--compress-mode=size",  # a seventh of the default's bytes
     "-Xcompiler=-fPIC,-ffunction-sections,-fdata-sections,-march=westmere,-fno-strict-aliasing,-ffp-contract=off",
 ]
+# What host code says of the kernels (tensor/cuda/runtime/architectures.h).
+ARCHITECTURES_DEFINE = "TESSERA_CUDA_ARCHITECTURES=\\\"%s\\\"" % ",".join(ARCHITECTURES)
+
 _EMULATED_FLAGS = ["-O1", "-fno-strict-aliasing", "-Wno-unknown-pragmas", "-Wno-unused-function"]
 
 def _cuda_objects(ctx):

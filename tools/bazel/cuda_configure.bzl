@@ -3,7 +3,10 @@
 The toolkit is CUDA_HOME's, or that of the nvcc on the path, or the one in the usual place; CUDA_HOME=none leaves it out. Where there is none, the headers of NVIDIA's pip packages in
 .venv (tools/setup installs them there) are enough for the emulated device; TESSERA_CUDA_HEADERS names another folder that has cuda_runtime_api.h, or "none".
 
-@cuda//:defs.bzl has HAVE_CUDA, NVCC, and what target_compatible_with says of targets for devices (CUDA_COMPATIBLE) and for the emulated one (EMULATION_COMPATIBLE). What lacks
+TESSERA_CUDA_ARCHITECTURES says what kernels are compiled for, as TORCH_CUDA_ARCH_LIST does: compute capabilities, of which one with +PTX brings code that newer devices
+compile themselves ("8.0 9.0 12.0+PTX"). The default, 9.0+PTX alone, keeps nvcc fast.
+
+@cuda//:defs.bzl has ARCHITECTURES (such as sm_90 and compute_90), HAVE_CUDA, NVCC, and what target_compatible_with says of targets for devices (CUDA_COMPATIBLE) and for the emulated one (EMULATION_COMPATIBLE). What lacks
 something exists but is incompatible with the platform: `bazel build //...` skips it and whatever needs it.
 """
 
@@ -67,11 +70,29 @@ def _find_headers(ctx):
         fail("TESSERA_CUDA_HEADERS: %s has no cuda_runtime_api.h" % named)
     return None
 
-_DEFS = """HAVE_CUDA = %r
+_DEFS = """ARCHITECTURES = %r
+HAVE_CUDA = %r
 NVCC = %r
 CUDA_COMPATIBLE = %r
 EMULATION_COMPATIBLE = %r
 """
+
+def _architectures(text):
+    """["sm_80", "sm_90", "compute_90"] of "8.0 9.0+PTX"."""
+    binaries, intermediates = [], []
+    for entry in text.replace(";", " ").replace(",", " ").split(" "):
+        if not entry:
+            continue
+        capability = entry[:-len("+PTX")] if entry.endswith("+PTX") else entry
+        number = capability.replace(".", "")
+        if not number.isdigit() or len(capability.split(".")) != 2:
+            fail("TESSERA_CUDA_ARCHITECTURES: %r is no compute capability such as 9.0 or 9.0+PTX" % entry)
+        binaries.append("sm_" + number)
+        if capability != entry:
+            intermediates.append("compute_" + number)
+    if not binaries:
+        fail("TESSERA_CUDA_ARCHITECTURES names no compute capability")
+    return binaries + intermediates
 
 def _cuda_configure(ctx):
     home = _find(ctx)
@@ -80,6 +101,7 @@ def _cuda_configure(ctx):
         ctx.symlink(headers, "include")
     lacking = ["@cuda//:installed"]
     ctx.file("BUILD", (_HEADERS if headers else _NO_HEADERS) + (_LIBRARIES % (home + "/lib64") if home else _NO_LIBRARIES))
-    ctx.file("defs.bzl", _DEFS % (home != None, home + "/bin/nvcc" if home else "", [] if home else lacking, [] if headers else lacking))
+    architectures = _architectures(ctx.os.environ.get("TESSERA_CUDA_ARCHITECTURES") or "9.0+PTX")
+    ctx.file("defs.bzl", _DEFS % (architectures, home != None, home + "/bin/nvcc" if home else "", [] if home else lacking, [] if headers else lacking))
 
-cuda_configure = repository_rule(implementation = _cuda_configure, environ = ["CUDA_HOME", "PATH", "TESSERA_CUDA_HEADERS"], local = True)
+cuda_configure = repository_rule(implementation = _cuda_configure, environ = ["CUDA_HOME", "PATH", "TESSERA_CUDA_ARCHITECTURES", "TESSERA_CUDA_HEADERS"], local = True)

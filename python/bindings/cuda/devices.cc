@@ -9,6 +9,7 @@
 #include "tensor/cuda/libraries/blas.h"
 #include "tensor/cuda/libraries/dnn.h"
 #include "tensor/cuda/library/library.h"
+#include "tensor/cuda/runtime/architectures.h"
 #include "tensor/cuda/runtime/nvtx.h"
 #include "tensor/cuda/runtime/streams.h"
 
@@ -67,6 +68,11 @@ int driver_version() {
   int v = 0;
   cuda::check(cudaDriverGetVersion(&v), "cudaDriverGetVersion");
   return v;
+}
+std::string architectures() {
+  std::string text;
+  for (const std::string& name : cuda::architectures()) text += (text.empty() ? "" : " ") + name;
+  return text;
 }
 bool is_emulated() {
 #ifdef TESSERA_CUDA_EMULATED
@@ -174,6 +180,7 @@ void add_cuda_devices(PyObject* module) {
                          function<device_uuid>("device_uuid"),
                          function<runtime_version>("runtime_version"),
                          function<driver_version>("driver_version"),
+                         function<architectures>("architectures"),
                          function<is_emulated>("is_emulated"),
                          function<current_stream>("current_stream"),
                          function<set_current_stream>("set_current_stream"),

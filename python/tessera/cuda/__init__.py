@@ -145,12 +145,9 @@ def is_tf32_supported():
     return is_available() and get_device_capability()[0] >= 8
 
 
-_ARCHITECTURES = ["sm_90", "compute_90"]
-
-
 def get_arch_list():
     """The architectures that the kernels were compiled for, such as 'sm_90'."""
-    return list(_ARCHITECTURES) if is_available() else []
+    return _library.load().architectures().split() if is_available() else []
 
 
 def get_gencode_flags():

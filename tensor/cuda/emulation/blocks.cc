@@ -99,7 +99,7 @@ unsigned char* stacks() {
 
 void set_shared_memory(size_t bytes) {
   static unsigned char* const end = [] {
-    const size_t size = (kMaxSharedBytes + kPage - 1) / kPage * kPage;
+    const size_t size = (capability().max_shared_bytes + kPage - 1) / kPage * kPage;
     auto* p = static_cast<unsigned char*>(map(size + kPage));
     mprotect(p + size, kPage, PROT_NONE);
     return p + size;
@@ -267,12 +267,32 @@ void fail(const char* message) {
   std::abort();
 }
 
+const Capability& capability() {
+  static const Capability value = [] {
+    int major = 9, minor = 0;
+    const char* s = getenv("TESSERA_EMULATED_CAPABILITY");
+    if (s && *s && (std::sscanf(s, "%d.%d", &major, &minor) != 2 || major < 1 || minor < 0 || minor > 9)) {
+      std::fprintf(stderr, "TESSERA_EMULATED_CAPABILITY=%s is no compute capability such as 8.6\n", s);
+      std::abort();
+    }
+    // Of a block, with the opt-in: CUDA Programming Guide, table of technical specifications by compute capability.
+    const auto limit = [&] {
+      if (major < 7) return 48;
+      if (major == 7) return minor == 5 ? 64 : 96;
+      if (major == 8) return minor == 0 || minor == 7 ? 163 : 99;
+      return major == 12 ? 99 : 227;
+    };
+    return Capability{major, minor, static_cast<size_t>(limit()) * 1024};
+  }();
+  return value;
+}
+
 cudaError_t check_launch(dim3 blocks, dim3 threads, size_t shared_bytes) {
   const auto total = uint64_t{threads.x} * threads.y * threads.z;
   const bool good = total > 0 && total <= kMaxThreadsPerBlock && threads.z <= 64 && blocks.x > 0 &&
                     blocks.x <= 0x7fffffff && blocks.y > 0 && blocks.y <= 65535 && blocks.z > 0 && blocks.z <= 65535;
   if (!good) return cudaErrorInvalidConfiguration;
-  return shared_bytes > kMaxSharedBytes ? cudaErrorInvalidValue : cudaSuccess;
+  return shared_bytes > capability().max_shared_bytes ? cudaErrorInvalidValue : cudaSuccess;
 }
 
 void run_blocks(dim3 blocks, dim3 threads, size_t shared_bytes, bool cooperate, const std::function<void()>& body) {

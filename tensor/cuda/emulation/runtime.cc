@@ -223,14 +223,15 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   std::strcpy(p->name, "Emulated Device");
   p->uuid.bytes[15] = static_cast<char>(device + 1);
   p->totalGlobalMem = total_memory();
-  p->major = 9;
+  p->major = capability().major;
+  p->minor = capability().minor;
   p->multiProcessorCount = 4;  // few, so that kernels walk over their data more than once
   p->warpSize = 32;
   p->maxThreadsPerBlock = kMaxThreadsPerBlock;
   p->maxThreadsPerMultiProcessor = 2048;
   p->sharedMemPerBlock = 48 * 1024;
-  p->sharedMemPerBlockOptin = kMaxSharedBytes;
-  p->sharedMemPerMultiprocessor = kMaxSharedBytes + 1024;
+  p->sharedMemPerBlockOptin = capability().max_shared_bytes;
+  p->sharedMemPerMultiprocessor = capability().max_shared_bytes + 1024;
   p->regsPerBlock = p->regsPerMultiprocessor = 65536;
   p->l2CacheSize = 50 << 20;
   p->pciBusID = device + 1;

@@ -4,6 +4,7 @@
 
 #include "tensor/core/error.h"
 #include "tensor/cuda/runtime/allocator.h"
+#include "tensor/cuda/runtime/architectures.h"
 #include "tensor/cuda/runtime/graph.h"
 #include "tensor/cuda/runtime/runtime.h"
 #include "tensor/cuda/runtime/streams.h"
@@ -106,16 +107,22 @@ std::string connection_problem() {
                  cudaGetErrorString(e), ". ", advice);
 }
 
+// Of devices none of which runs our kernels, what is wrong with the first; empty where one does.
+std::string kernel_problem() {
+  for (int device = 0; device < device_count(); ++device) {
+    if (architecture_problem(device).empty()) return {};
+  }
+  return architecture_problem(0);
+}
+
 }  // namespace
 
 bool has_been_used() { return used.load(std::memory_order_relaxed); }
 
 bool connect(DeviceTable& table, DeviceHooks& hooks, const Generator& (*default_generator)(Device device)) {
-  if (device_count() == 0) {
-    static const std::string text = connection_problem();
-    hooks.problem = text.empty() ? nullptr : text.c_str();
-    return false;
-  }
+  static const std::string problem = device_count() == 0 ? connection_problem() : kernel_problem();
+  hooks.problem = problem.empty() ? nullptr : problem.c_str();
+  if (device_count() == 0 || hooks.problem) return false;
   table.select = [](Device d) { set_op_device(d.index); };
   table.transfer = &transfer;
   hooks.free = &free_memory;

@@ -7,6 +7,7 @@
 
 #include "tensor/core/accelerator_error.h"
 #include "tensor/cuda/runtime/allocator.h"
+#include "tensor/cuda/runtime/architectures.h"
 #include "tensor/cuda/runtime/streams.h"
 #include "tensor/cuda/runtime/thread_state.h"
 
@@ -62,12 +63,14 @@ void read_properties(int device, Properties* to) {
 
 void internal::raise_error(cudaError_t e) {
   cudaGetLastError();
+  const std::string problem = e == cudaErrorNoKernelImageForDevice ? architecture_problem(op_device()) : std::string();
   throw AcceleratorError(
       str_cat("CUDA error: ", cudaGetErrorString(e), "\nSearch for `", cudaGetErrorName(e),
               "' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.\n"
               "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below "
               "might be incorrect.\n"
-              "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"),
+              "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n",
+              problem),
       static_cast<int>(e));
 }
 
