@@ -17,6 +17,14 @@ from tessera import _C
 from tessera._lazy import attach as _attach
 from tessera.version import __version__
 
+# Graphs of programs and their types, by the names of the extension.
+_program_names = (
+    *("AliasDb", "AnyType", "AwaitType", "Block", "BoolType", "ClassType", "CompilationUnit", "ComplexType"),
+    *("DeviceObjType", "DictType", "FloatType", "FutureType", "Graph", "InferredType", "IntType", "InterfaceType"),
+    *("JITException", "ListType", "Node", "NoneType", "NumberType", "OptionalType", "PyObjectType", "RRefType"),
+    *("ScriptMethod", "StreamObjType", "StringType", "SymBoolType", "SymIntType", "TensorType", "TupleType", "Type"),
+    *("UnionType", "Use", "Value", "fork", "parse_ir", "parse_schema", "unify_type_list", "wait"),
+)
 # Modules that programs look for inside of the extension, and that are written in Python.
 _C.__path__ = [__path__[0] + "/_c_modules"]
 _C.__getattr__, _ = _attach(
@@ -30,24 +38,14 @@ _C.__getattr__, _ = _attach(
         "_IncludeDispatchKeyGuard": ":tessera._ops IncludeKeys",
         "FunctionSchema": ":tessera._ops",
         "Future": ":tessera.futures",
-        "Graph": ":tessera._C._types",
-        "Node": ":tessera._C._types",
         "PyTorchFileReader": ":tessera._archive_files",
         "PyTorchFileWriter": ":tessera._archive_files",
         "ScriptFunction": ":tessera.jit",
         "ScriptModule": ":tessera.jit",
         "ScriptObject": ":tessera.jit._objects",
         "Tag": ":tessera._ops",
-        "Type": ":tessera._C._types",
-        "Value": ":tessera._C._types",
-        **{
-            name: ":tessera._C._types"
-            for name in (
-                *("_TensorMeta", "AnyType", "AwaitType", "BoolType", "ComplexType", "DeviceObjType", "DictType"),
-                *("FloatType", "FutureType", "IntType", "ListType", "NoneType", "NumberType", "OptionalType"),
-                *("RRefType", "StreamObjType", "StringType", "TensorType", "TupleType"),
-            )
-        },
+        "_TensorMeta": ":tessera._C._types",
+        **{name: ":tessera._C._types" for name in _program_names},
         "_are_functorch_transforms_active": ":tessera._C._host",
         "_is_torch_function_mode_enabled": ":tessera._C._host",
         "_log_api_usage_once": ":tessera._C._host",
@@ -141,8 +139,6 @@ _lazy_names = {
     "pca_lowrank": "_lowrank",
     "PyTorchFileReader": "_archive_files",
     "PyTorchFileWriter": "_archive_files",
-    "ListType": "_C._types",
-    "TensorType": "_C._types",
     "ScriptFunction": "jit",
     "ScriptModule": "jit",
     "Future": "futures",
@@ -180,6 +176,8 @@ _lazy_names = {
 }
 for _name in _functional_names:
     _lazy_names[_name] = "functional"
+for _name in _program_names:
+    _lazy_names[_name] = "_C._types"
 for _name in (
     "are_deterministic_algorithms_enabled",
     "compiled_with_cxx11_abi",

@@ -139,7 +139,7 @@ def test_moves_keep_what_is_computed():
     assert not db.move_after_topologically_valid(add, write)
     graph.lint()
     x, y = torch.ones(2, 3), torch.ones(2, 3)
-    made = torch._C._create_function_from_graph("moved", graph)
+    made = torch._C._jit.function_of_graph(graph)
     for mine, first in zip(made(x, y), written(x, y)):
         assert torch.equal(mine, first)
 
@@ -149,3 +149,34 @@ def test_texts_of_aliases(capsys):
     text = capsys.readouterr().out
     assert "%c" in text and "WILDCARD for type Tensor" in text and "aten::add_" in text.partition("Writes")[2]
     assert written.graph.alias_db().to_graphviz_str().startswith("digraph")
+
+
+def test_types_by_the_names_of_the_root():
+    whole = torch.IntType.get()
+    assert isinstance(whole, torch.IntType) and not isinstance(whole, torch.FloatType)
+    assert torch.ListType.getElementType(torch.ListType.ofInts()) == whole
+    assert torch.TupleType([whole, torch.StringType.get()]).elements() == [whole, torch.StringType.get()]
+    assert torch.DictType(whole, torch.NoneType.get()).getKeyType() == whole
+    assert torch.unify_type_list([whole, torch.NoneType.get()]).kind() == "OptionalType"
+    with pytest.raises(RuntimeError, match="in common"):
+        torch.unify_type_list([whole, torch.FloatType.get()])
+    with pytest.raises(TypeError, match="nowhere"):
+        torch.ClassType("nowhere.X")
+    known, unknown = torch.InferredType(whole), torch.InferredType("a reason")
+    assert known.success() and known.type() == whole and known.reason() == ""
+    assert not unknown.success() and unknown.reason() == "a reason"
+    with pytest.raises(RuntimeError, match="a reason"):
+        unknown.type()
+
+
+def test_texts_become_graphs_and_schemas():
+    graph = torch.parse_ir("graph(%a : Tensor):\n  %b : Tensor = aten::relu(%a)\n  return (%b)\n")
+    assert isinstance(graph, torch.Graph) and [n.kind() for n in graph.nodes()] == ["aten::relu"]
+    assert torch._C._jit.function_of_graph(graph)(torch.tensor([-1.0, 2.0])).tolist() == [0.0, 2.0]
+    assert torch.parse_schema("aten::f(Tensor a, *, Scalar alpha=1) -> Tensor").arguments[1].kwarg_only
+    for wrong in (torch.parse_ir, torch.parse_schema):
+        with pytest.raises(RuntimeError):
+            wrong("graph(")
+    with pytest.raises(torch.JITException):
+        torch.CompilationUnit("def f(x):\n    return nowhere(x)\n").f(torch.ones(1))
+    assert torch.wait(torch.fork(lambda x: x + 1, torch.ones(1))).item() == 2.0
