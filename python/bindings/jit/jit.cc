@@ -642,7 +642,7 @@ PyObject* py_function_of_graph(PyObject*, PyObject* args) {
     TESSERA_CHECK(graph->top->returns.size() == 1, "a function returns one value, the graph has ",
                   graph->top->returns.size(), "; makeMultiOutputIntoTuple() makes it one");
     auto f = std::make_unique<Function>();
-    f->qualified = script_unit().unique_name(name);
+    f->qualified = script_unit().unique_name(std::strchr(name, '.') ? name : str_cat("__torch__.", name));
     f->name = f->qualified.substr(f->qualified.rfind('.') + 1);
     f->unit = &script_unit();
     f->set_graph(copy_graph(*graph));

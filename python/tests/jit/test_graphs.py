@@ -139,7 +139,7 @@ def test_moves_keep_what_is_computed():
     assert not db.move_after_topologically_valid(add, write)
     graph.lint()
     x, y = torch.ones(2, 3), torch.ones(2, 3)
-    made = torch._C._jit.function_of_graph(graph)
+    made = torch._C._jit.function_of_graph("made", graph)
     for mine, first in zip(made(x, y), written(x, y)):
         assert torch.equal(mine, first)
 
@@ -172,7 +172,7 @@ def test_types_by_the_names_of_the_root():
 def test_texts_become_graphs_and_schemas():
     graph = torch.parse_ir("graph(%a : Tensor):\n  %b : Tensor = aten::relu(%a)\n  return (%b)\n")
     assert isinstance(graph, torch.Graph) and [n.kind() for n in graph.nodes()] == ["aten::relu"]
-    assert torch._C._jit.function_of_graph(graph)(torch.tensor([-1.0, 2.0])).tolist() == [0.0, 2.0]
+    assert torch._C._jit.function_of_graph("made", graph)(torch.tensor([-1.0, 2.0])).tolist() == [0.0, 2.0]
     assert torch.parse_schema("aten::f(Tensor a, *, Scalar alpha=1) -> Tensor").arguments[1].kwarg_only
     for wrong in (torch.parse_ir, torch.parse_schema):
         with pytest.raises(RuntimeError):
