@@ -278,7 +278,8 @@ PyObject* nonzero_of(const Tensor& t, bool as_tuple) {
 std::vector<PyMethodDef> core_functions() {
   return {function<"nonzero", py_nonzero>("nonzero(input, *, out=None, as_tuple=False) -> Tensor or tuple of Tensors"),
           function<"get_default_dtype", py_get_default_dtype>("get_default_dtype() -> torch.dtype"),
-          function<"set_default_dtype", py_set_default_dtype>("set_default_dtype(d)\n\nThe dtype of tensors made from Python floats."),
+          function<"set_default_dtype", py_set_default_dtype>(
+              "set_default_dtype(d)\n\nThe dtype of tensors made from Python floats."),
           function<"promote_types", py_promote_types>("promote_types(type1, type2) -> dtype"),
           function<"can_cast", py_can_cast>("can_cast(from_, to) -> bool"),
           function<"result_type", py_result_type>("result_type(tensor1, tensor2) -> dtype"),

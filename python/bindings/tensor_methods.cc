@@ -582,29 +582,21 @@ std::vector<PyMethodDef> tensor_methods() {
   std::vector<PyMethodDef> r = {
       method<"size", py_size>("size(dim=None) -> torch.Size or int"),
       method<"stride", py_stride>("stride(dim=None) -> tuple or int"),
-      method<"dim", py_dim>(
-          "dim() -> int: the number of dimensions."),
-      method<"ndimension", py_dim>(
-          "ndimension() -> int: dim() by another name."),
-      method<"numel", py_numel>(
-          "numel() -> int: the number of elements."),
-      method<"nelement", py_numel>(
-          "nelement() -> int: numel() by another name."),
-      method<"element_size", py_element_size>(
-          "element_size() -> int\n\nBytes of one element."),
+      method<"dim", py_dim>("dim() -> int: the number of dimensions."),
+      method<"ndimension", py_dim>("ndimension() -> int: dim() by another name."),
+      method<"numel", py_numel>("numel() -> int: the number of elements."),
+      method<"nelement", py_numel>("nelement() -> int: numel() by another name."),
+      method<"element_size", py_element_size>("element_size() -> int\n\nBytes of one element."),
       method<"storage_offset", py_storage_offset>(
           "storage_offset() -> int\n\nWhere the first element lies in the storage, in elements."),
-      method<"data_ptr", py_data_ptr>(
-          "data_ptr() -> int\n\nAddress of the first element; 0 where there is none."),
+      method<"data_ptr", py_data_ptr>("data_ptr() -> int\n\nAddress of the first element; 0 where there is none."),
       method<"is_contiguous", py_is_contiguous>(
           "is_contiguous(memory_format=torch.contiguous_format) -> bool\n\nWhether the elements lie in memory in "
           "the order of that format, without gaps."),
       method<"is_floating_point", py_flag<flag_floating>>(
           "is_floating_point() -> bool\n\nWhether the dtype is a real floating-point one."),
-      method<"is_complex", py_flag<flag_complex>>(
-          "is_complex() -> bool\n\nWhether the dtype is complex."),
-      method<"is_signed", py_flag<flag_signed>>(
-          "is_signed() -> bool\n\nWhether the dtype has negative numbers."),
+      method<"is_complex", py_flag<flag_complex>>("is_complex() -> bool\n\nWhether the dtype is complex."),
+      method<"is_signed", py_flag<flag_signed>>("is_signed() -> bool\n\nWhether the dtype has negative numbers."),
       method<"is_conj", py_flag<flag_conj>>(
           "is_conj() -> bool\n\nWhether the conjugation of the elements is still to be done (resolve_conj does it)."),
       method<"is_neg", py_flag<flag_neg>>(
@@ -614,8 +606,7 @@ std::vector<PyMethodDef> tensor_methods() {
       method<"_is_view", py_flag<flag_view>>(),
       method<"is_shared", py_flag<flag_shared>>(
           "is_shared() -> bool\n\nWhether other processes can have the memory, too; true on CUDA devices."),
-      method<"has_names", py_flag<flag_names>>(
-          "has_names() -> bool\n\nWhether a dimension has a name."),
+      method<"has_names", py_flag<flag_names>>("has_names() -> bool\n\nWhether a dimension has a name."),
       method<"is_distributed", py_flag<flag_false>>(
           "is_distributed() -> bool\n\nFalse: a tensor's data are of one process."),
       method<"_is_zerotensor", py_flag<flag_false>>(),
@@ -628,8 +619,7 @@ std::vector<PyMethodDef> tensor_methods() {
           "memory formats: only among these."),
       method<"is_set_to", py_is_set_to>(
           "is_set_to(tensor) -> bool\n\nWhether both are the same view of the same storage."),
-      method<"is_same_size", py_is_same_size>(
-          "is_same_size(other) -> bool\n\nWhether both have the same shape."),
+      method<"is_same_size", py_is_same_size>("is_same_size(other) -> bool\n\nWhether both have the same shape."),
       method<"_has_compatible_shallow_copy_type", py_compatible>(),
       method<"nonzero", py_nonzero>("nonzero(*, as_tuple=False) -> Tensor or tuple of Tensors"),
       method<"__complex__", py_complex>(),

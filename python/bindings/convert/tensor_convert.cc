@@ -228,35 +228,42 @@ ToArgs parse_to(CallArgs call) {
 }
 
 std::vector<PyMethodDef> conversion_methods() {
-  return {method<"to", py_to>("to(dtype, non_blocking=False, copy=False, memory_format=torch.preserve_format) -> "
-                             "Tensor\nto(device=None, dtype=None, non_blocking=False, copy=False, "
-                             "memory_format=torch.preserve_format) -> Tensor\nto(other, non_blocking=False, "
-                             "copy=False) -> Tensor\n\nThe tensor in another dtype or on another device (`other`: "
-                             "both as that tensor's); itself where nothing changes, unless\ncopy=True. "
-                             "non_blocking: a copy between page-locked memory and a device is not waited for."),
-          cast<DType::kFloat32, "float">("float(memory_format=torch.preserve_format) -> Tensor: to(torch.float32)."),
-          cast<DType::kFloat64, "double">("double(memory_format=torch.preserve_format) -> Tensor: to(torch.float64)."),
-          cast<DType::kFloat16, "half">("half(memory_format=torch.preserve_format) -> Tensor: to(torch.float16)."),
-          cast<DType::kBFloat16, "bfloat16">("bfloat16(memory_format=torch.preserve_format) -> Tensor: to(torch.bfloat16)."),
-          cast<DType::kInt64, "long">("long(memory_format=torch.preserve_format) -> Tensor: to(torch.int64)."),
-          cast<DType::kInt32, "int">("int(memory_format=torch.preserve_format) -> Tensor: to(torch.int32)."),
-          cast<DType::kInt16, "short">("short(memory_format=torch.preserve_format) -> Tensor: to(torch.int16)."),
-          cast<DType::kInt8, "char">("char(memory_format=torch.preserve_format) -> Tensor: to(torch.int8)."),
-          cast<DType::kUInt8, "byte">("byte(memory_format=torch.preserve_format) -> Tensor: to(torch.uint8)."),
-          cast<DType::kBool, "bool">("bool(memory_format=torch.preserve_format) -> Tensor: to(torch.bool)."),
-          cast<DType::kComplex64, "cfloat">("cfloat(memory_format=torch.preserve_format) -> Tensor: to(torch.complex64)."),
-          cast<DType::kComplex128, "cdouble">("cdouble(memory_format=torch.preserve_format) -> Tensor: to(torch.complex128)."),
-          cast<DType::kComplex32, "chalf">("chalf(memory_format=torch.preserve_format) -> Tensor: to(torch.complex32)."),
-          method<"cpu", py_cpu>("cpu(memory_format=torch.preserve_format) -> Tensor\n\nA copy in the CPU's memory; itself where "
-                  "it lies there."),
-          method<"cuda", py_cuda>("cuda(device=None, non_blocking=False, memory_format=torch.preserve_format) -> Tensor\n\nA copy "
-                  "on a CUDA device, the current one without `device`; itself where it lies there. non_blocking: "
-                  "from page-locked\nmemory the call does not wait for the copy."),
-          method<"type", py_type>("type(dtype=None, non_blocking=False, **kwargs) -> str or Tensor\n\nThe name of the tensor's "
-                  "type; with a dtype (or the name of a tensor type) the tensor in it, itself where it is."),
-          method<"new_tensor", py_new_tensor>("new_tensor(data, *, dtype=None, device=None, requires_grad=False, layout=torch.strided, "
-                  "pin_memory=False) -> Tensor\n\nA tensor with a copy of `data`, of this one's dtype and device "
-                  "where none is given.")};
+  return {
+      method<"to", py_to>("to(dtype, non_blocking=False, copy=False, memory_format=torch.preserve_format) -> "
+                          "Tensor\nto(device=None, dtype=None, non_blocking=False, copy=False, "
+                          "memory_format=torch.preserve_format) -> Tensor\nto(other, non_blocking=False, "
+                          "copy=False) -> Tensor\n\nThe tensor in another dtype or on another device (`other`: "
+                          "both as that tensor's); itself where nothing changes, unless\ncopy=True. "
+                          "non_blocking: a copy between page-locked memory and a device is not waited for."),
+      cast<DType::kFloat32, "float">("float(memory_format=torch.preserve_format) -> Tensor: to(torch.float32)."),
+      cast<DType::kFloat64, "double">("double(memory_format=torch.preserve_format) -> Tensor: to(torch.float64)."),
+      cast<DType::kFloat16, "half">("half(memory_format=torch.preserve_format) -> Tensor: to(torch.float16)."),
+      cast<DType::kBFloat16, "bfloat16">(
+          "bfloat16(memory_format=torch.preserve_format) -> Tensor: to(torch.bfloat16)."),
+      cast<DType::kInt64, "long">("long(memory_format=torch.preserve_format) -> Tensor: to(torch.int64)."),
+      cast<DType::kInt32, "int">("int(memory_format=torch.preserve_format) -> Tensor: to(torch.int32)."),
+      cast<DType::kInt16, "short">("short(memory_format=torch.preserve_format) -> Tensor: to(torch.int16)."),
+      cast<DType::kInt8, "char">("char(memory_format=torch.preserve_format) -> Tensor: to(torch.int8)."),
+      cast<DType::kUInt8, "byte">("byte(memory_format=torch.preserve_format) -> Tensor: to(torch.uint8)."),
+      cast<DType::kBool, "bool">("bool(memory_format=torch.preserve_format) -> Tensor: to(torch.bool)."),
+      cast<DType::kComplex64, "cfloat">("cfloat(memory_format=torch.preserve_format) -> Tensor: to(torch.complex64)."),
+      cast<DType::kComplex128, "cdouble">(
+          "cdouble(memory_format=torch.preserve_format) -> Tensor: to(torch.complex128)."),
+      cast<DType::kComplex32, "chalf">("chalf(memory_format=torch.preserve_format) -> Tensor: to(torch.complex32)."),
+      method<"cpu", py_cpu>(
+          "cpu(memory_format=torch.preserve_format) -> Tensor\n\nA copy in the CPU's memory; itself where "
+          "it lies there."),
+      method<"cuda", py_cuda>(
+          "cuda(device=None, non_blocking=False, memory_format=torch.preserve_format) -> Tensor\n\nA copy "
+          "on a CUDA device, the current one without `device`; itself where it lies there. non_blocking: "
+          "from page-locked\nmemory the call does not wait for the copy."),
+      method<"type", py_type>(
+          "type(dtype=None, non_blocking=False, **kwargs) -> str or Tensor\n\nThe name of the tensor's "
+          "type; with a dtype (or the name of a tensor type) the tensor in it, itself where it is."),
+      method<"new_tensor", py_new_tensor>(
+          "new_tensor(data, *, dtype=None, device=None, requires_grad=False, layout=torch.strided, "
+          "pin_memory=False) -> Tensor\n\nA tensor with a copy of `data`, of this one's dtype and device "
+          "where none is given.")};
 }
 std::vector<PyMethodDef> conversion_functions() { return {function<"_parse_to", py_parse_to>()}; }
 

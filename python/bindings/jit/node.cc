@@ -301,9 +301,7 @@ const Node& host_node(PyObject* self) {
   TESSERA_CHECK(n.kind == N::kHostCall, n.kind_name(), " is no call of a Python function");
   return n;
 }
-PyObject* node_pyobj(PyObject* self, Given) {
-  return Py_NewRef(python_of_host(*host_node(self).host));
-}
+PyObject* node_pyobj(PyObject* self, Given) { return Py_NewRef(python_of_host(*host_node(self).host)); }
 PyObject* node_pyname(PyObject* self, Given) { return string(host_node(self).name); }
 PyObject* node_cconv(PyObject* self, Given) { return string(std::string(host_node(self).in.size(), 'd')); }
 PyObject* node_scalar_args(PyObject* self, Given) { return host_node(self), PyList_New(0); }

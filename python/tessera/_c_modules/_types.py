@@ -41,7 +41,11 @@ def _kind(kind, name):
         except ValueError:
             raise TypeError(f"there is no {kind} of the name {name!r}") from None
 
-    members = {"__module__": __name__, "__doc__": f"Types of programs: {name}.", "__new__": named if name == "" else make}
+    members = {
+        "__module__": __name__,
+        "__doc__": f"Types of programs: {name}.",
+        "__new__": named if name == "" else make,
+    }
     if name not in _NESTED:
         members["get"] = staticmethod(lambda: types.make_type(name, ()))
     for asked in _ASKED.get(kind, "").split():
@@ -101,7 +105,9 @@ def unify_type_list(types):
     for n, other in enumerate(types[1:], 1):
         both = _jit_types().unify(made, other)
         if both is None:
-            raise RuntimeError(f"unify_type_list: element {n}, {other}, and those before it, {made}, have no type in common")
+            raise RuntimeError(
+                f"unify_type_list: element {n}, {other}, and those before it, {made}, have no type in common"
+            )
         made = both
     return made
 

@@ -244,9 +244,7 @@ class AliasDb:
         for other in between:
             if any(self._depends(other, t) if forward else self._depends(t, other) for t in taken):
                 taken.append(other)
-        if after == forward and any(
-            self._depends(point, t) if forward else self._depends(t, point) for t in taken
-        ):
+        if after == forward and any(self._depends(point, t) if forward else self._depends(t, point) for t in taken):
             return False
         if forward and after:
             for t in reversed(taken):
