@@ -259,7 +259,7 @@ std::string ParsePlan::python_signature(bool method, bool has_out) const {
     const Param& p = params_[i];
     if (p.is_out || (method && p.schema->name == "self")) continue;
     const std::string name = PyUnicode_AsUTF8(p.name);
-    if (method && static_cast<int>(i) == varargs_position()) {
+    if ((method || s.empty()) && static_cast<int>(i) == varargs_position()) {
       add("*" + name, false);
       star = true;  // what follows is by name
     } else {

@@ -481,7 +481,7 @@ def resize_as(self, tensor):
     return _resized(self, tuple(tensor.shape), "resize_as")
 
 
-def _volatile(self):
+def _volatile(_tensor):
     """False: what it stood for is no_grad() now."""
     warnings.warn("volatile was removed: it is False always. Use no_grad() where nothing shall be recorded")
     return False

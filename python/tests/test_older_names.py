@@ -1,4 +1,4 @@
-"""Methods of Tensor that newer ones have replaced, the methods of the legacy tensor classes, and what docstrings show."""
+"""Methods of Tensor that newer ones have replaced, methods of the legacy tensor classes, and what docstrings show."""
 
 import pytest
 

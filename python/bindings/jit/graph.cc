@@ -353,7 +353,7 @@ PyObject* graph_ranges(PyObject*, void*) { return to_python(g_ranges); }
 template <const char* const& kHost>
 PyObject* by_host(PyObject* self, Given a) {
   Ref f = Ref::steal(jit_host(kHost));
-  return PyObject_CallFunctionObjArgs(f.get(), self, a[0], a[0] ? a[1] : nullptr, nullptr);
+  return PyObject_CallFunctionObjArgs(f.get(), self, a[0] || !a[1] ? a[0] : Py_False, a[1], nullptr);
 }
 constexpr const char *kAliasDb = "AliasDb", *kDumpAliases = "dump_aliases";
 template <const char* const& kKind>
@@ -445,8 +445,8 @@ PyTypeObject make_type(const char* name, size_t size, destructor d) {
 
 }  // namespace
 
-PyTypeObject JitGraphType = make_type("tessera._C._jit.Graph", sizeof(Boxed<GraphPtr>), dealloc<GraphPtr>);
-PyTypeObject JitBlockType = make_type("tessera._C._jit.Block", sizeof(Boxed<BlockRef>), dealloc<BlockRef>);
+PyTypeObject JitGraphType = make_type("tessera.Graph", sizeof(Boxed<GraphPtr>), dealloc<GraphPtr>);
+PyTypeObject JitBlockType = make_type("tessera.Block", sizeof(Boxed<BlockRef>), dealloc<BlockRef>);
 
 PyObject* wrap_graph(GraphPtr g) {
   PyObject* o = check(JitGraphType.tp_alloc(&JitGraphType, 0));

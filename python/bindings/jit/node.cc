@@ -649,8 +649,8 @@ PyTypeObject make_type(const char* name, size_t size, destructor d, reprfunc tex
 
 }  // namespace
 
-PyTypeObject JitNodeType = make_type("tessera._C._jit.Node", sizeof(Boxed<NodeRef>), dealloc<NodeRef>, node_str);
-PyTypeObject JitValueType = make_type("tessera._C._jit.Value", sizeof(Boxed<ValueRef>), dealloc<ValueRef>, val_str);
+PyTypeObject JitNodeType = make_type("tessera.Node", sizeof(Boxed<NodeRef>), dealloc<NodeRef>, node_str);
+PyTypeObject JitValueType = make_type("tessera.Value", sizeof(Boxed<ValueRef>), dealloc<ValueRef>, val_str);
 
 PyObject* wrap_node(NodeRef n) { return box_new(JitNodeType, std::move(n)); }
 PyObject* wrap_value(const GraphPtr& g, Val* v) { return box_new(JitValueType, ValueRef{g, v}); }

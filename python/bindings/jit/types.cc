@@ -195,7 +195,7 @@ constexpr Method kTypeMethods[] = {
 
 PyTypeObject JitTypeType = [] {
   PyTypeObject t = {PyVarObject_HEAD_INIT(nullptr, 0)};
-  t.tp_name = "tessera._C._jit.Type";
+  t.tp_name = "tessera.Type";
   t.tp_basicsize = sizeof(Boxed<TypePtr>);
   t.tp_dealloc = [](PyObject* o) { Py_TYPE(o)->tp_free(o); };
   t.tp_flags = Py_TPFLAGS_DEFAULT;

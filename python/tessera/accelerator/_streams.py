@@ -29,24 +29,23 @@ class Stream:
             return object.__new__(_cuda(device).Stream)
         return object.__new__(cls)
 
-    def _of_kind(self, what):
-        raise NotImplementedError(f"{type(self).__name__} does not say how to {what}")
-
     def query(self):
         """Whether everything that was put into the queue is done."""
-        return self._of_kind("query")
+        return self.record_event().query()
 
     def synchronize(self):
         """Waits until everything that was put into the queue is done."""
-        self._of_kind("synchronize")
+        self.record_event().synchronize()
 
     def record_event(self, event=None):
         """Records an event (a new one without `event`) behind what is in the queue, and returns it."""
-        return self._of_kind("record_event")
+        event = Event() if event is None else event
+        event.record(self)
+        return event
 
     def wait_event(self, event):
         """What is put into the queue from now on waits for the event."""
-        self._of_kind("wait_event")
+        event.wait(self)
 
     def wait_stream(self, stream):
         """What is put into the queue from now on waits for what is in the other one's now."""

@@ -47,12 +47,14 @@ class AliasDb:
 
     Args:
         graph: a graph; it is read once, here.
-        isFrozen: attributes of modules are constants: what they give is not written elsewhere.
-        descend_function_calls: accepted for calls; what a function gives may be any of what comes from outside.
+        isFrozen: attributes of modules are constants: each has memory of its own.
+        descend_function_calls: False; a graph whose calls are inlined shows what its functions do.
     """
 
     def __init__(self, graph, isFrozen=False, descend_function_calls=False):
-        self._graph, self._frozen, self._descend = graph, bool(isFrozen), bool(descend_function_calls)
+        if descend_function_calls:
+            raise RuntimeError("AliasDb: expected descend_function_calls=False; inline the calls of the graph first")
+        self._graph, self._frozen = graph, bool(isFrozen)
         self._places, self._held, self._schemas = {}, {}, {}
         for value in graph.inputs():
             self._from_outside(value)
@@ -121,7 +123,7 @@ class AliasDb:
             return any([self._add(o, self._elements(inputs, o)) for o in outputs])
         if kind in _SAME:
             return self._add(outputs[0], set(self._of(inputs[0])))
-        if kind == "prim::Constant":
+        if kind == "prim::Constant" or (kind == "prim::GetAttr" and self._frozen):
             return self._add(outputs[0], self._own(outputs[0]))
         schema = self._schema(node)
         if schema is not None:

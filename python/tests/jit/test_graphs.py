@@ -130,6 +130,23 @@ def test_elements_branches_and_loops():
     assert db.may_contain_alias(add.output(), v["y"])
 
 
+def test_frozen_attributes_have_memory_of_their_own():
+    class Two(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w, self.v = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
+
+        def forward(self, x):
+            return self.w + x, self.v
+
+    graph = torch.jit.script(Two()).graph
+    first, second = (n.output() for n in graph.findAllNodes("prim::GetAttr"))
+    assert graph.alias_db().may_contain_alias(first, second)
+    assert not graph.alias_db(isFrozen=True).may_contain_alias(first, second)
+    with pytest.raises(RuntimeError, match="inline"):
+        graph.alias_db(descend_function_calls=True)
+
+
 def test_moves_keep_what_is_computed():
     graph = written.graph.copy()
     db = graph.alias_db()

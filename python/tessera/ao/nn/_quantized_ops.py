@@ -113,7 +113,7 @@ def _product(rows, zero_point, packed, group=0):
 
 
 def _layer(ints, zero_point, packed, in_scale, out_scale, out_zero, dtype, lowest=None):
-    """What a layer makes of bytes (N, sizes..., C), as _finish has it: (N, sizes..., out). Weights' zero points are 0."""
+    """What a layer makes of bytes (N, sizes..., C), as _finish has it: (N, sizes..., out). Weights' zero is 0."""
     factor, bias = packed.factors(in_scale, out_scale)
     low, high = _BOUNDS.get(dtype, (0, 0))
     low = low if lowest is None else max(low, lowest)
