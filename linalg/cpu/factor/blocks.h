@@ -21,7 +21,7 @@ template <class T>
 void subtract_product(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T> b, Matrix<T> c,
                       bool conj_a = false, bool conj_b = false) {
   if (m == 0 || n == 0 || k == 0) return;
-  gemm(kDType<T>, m, n, k, number(T(-1)), a.ref(), b.ref(), number(T(1)), c.ref(), conj_a, conj_b);
+  gemm_wide(kDType<T>, m, n, k, number(T(-1)), a.ref(), b.ref(), number(T(1)), c.ref(), conj_a, conj_b);
 }
 
 // The size of blocks that kernels work on at once; larger problems are cut, and products put them together.
