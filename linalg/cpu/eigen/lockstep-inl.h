@@ -184,9 +184,9 @@ class LockstepEig : Lockstep<R> {
     return hn::And(hn::Gt(size, tiny), hn::Or(large, changes));
   }
 
-  // Sets what does not matter to zero, from row `top` up, in each lane from row `before` up, where its block ended: what
-  // is below was settled, and must not be looked at again for another lane's sake. count: steps for that block; every
-  // tenth takes shifts from elsewhere.
+  // Sets what does not matter to zero, from row `top` up, in each lane from row `before` up, where its block ended:
+  // what is below was settled, and must not be looked at again for another lane's sake. count: steps for that block;
+  // every tenth takes shifts from elsewhere.
   Step next_step(int64_t top, V tiny, V count, V before) {
     const V zero = Set(0);
     Step s{zero, zero, zero, zero, None()};

@@ -85,8 +85,7 @@ class LdlFactor {
   // Writes the pivots of a step.
   void note(int64_t k, const Choice& c) {
     if (c.zero && !info_) info_ = static_cast<int32_t>(k + 1);
-    for (int64_t i = k; i < k + c.size; ++i)
-      pivots_[i] = static_cast<int32_t>(c.size == 1 ? c.row + 1 : -(c.row + 1));
+    for (int64_t i = k; i < k + c.size; ++i) pivots_[i] = static_cast<int32_t>(c.size == 1 ? c.row + 1 : -(c.row + 1));
   }
 
   // One step; results are its columns.
@@ -110,8 +109,8 @@ class LdlFactor {
     return c.size;
   }
 
-  // The columns from `begin` on, kPanel or one less: each is brought up to date when its turn comes, all to the right of
-  // them by products in the end. w: n x kPanel, the columns of L D. Where the next ones begin.
+  // The columns from `begin` on, kPanel or one less: each is brought up to date when its turn comes, all to the right
+  // of them by products in the end. w: n x kPanel, the columns of L D. Where the next ones begin.
   int64_t eliminate_panel(int64_t begin, T* w) {
     int64_t end = begin;
     while (end + 1 < begin + kPanel) end += panel_step(begin, end, w + (end - begin) * n_);
