@@ -211,8 +211,8 @@ HWY_NOINLINE void pass(D d, const typename ColumnPlan<T>::Pass& pass, const T* H
     }
 }
 
-// Radices whose passes read and write memory of any form. There are no such passes of the others, whose code is long and
-// whose arithmetic outweighs the copy that they take instead.
+// Radices whose passes read and write memory of any form. There are no such passes of the others, whose code is long
+// and whose arithmetic outweighs the copy that they take instead.
 inline bool is_brief(int radix) { return radix <= 5 || radix == 8; }
 
 template <bool kLast, class D, class From, class To, class T = hn::TFromD<D>>

@@ -44,7 +44,8 @@ void multiply(int64_t m, int64_t n, int64_t k, T alpha, Matrix<T> a, Matrix<T> b
 template <class T>
 void multiply_adjoint(int64_t m, int64_t n, int64_t k, T alpha, Matrix<T> a, Matrix<T> b, T beta, Matrix<T> c) {
   if (m > 0 && n > 0)
-    gemm_wide(kDType<T>, m, n, k, number(alpha), a.transposed().ref(), b.ref(), number(beta), c.ref(), kIsComplex<T>, false);
+    gemm_wide(kDType<T>, m, n, k, number(alpha), a.transposed().ref(), b.ref(), number(beta), c.ref(), kIsComplex<T>,
+              false);
 }
 
 template <class T>
