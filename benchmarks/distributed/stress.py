@@ -22,6 +22,7 @@ import tessera
 import tessera.distributed as dist
 from tessera.distributed import rpc
 from tessera.distributed._gloo import _collect
+from tessera.distributed.rpc._agent import current
 
 LONG = timedelta(seconds=120)
 
@@ -153,7 +154,15 @@ def spoiled(rng, data):
     return bytes(data)
 
 
-def throw(rng, place, hello, make):
+def cut_or_oversized(rng, data):
+    """A frame whose size is wrong, or that ends early. Its pickle is left as it is: who knows the secret is trusted with
+    what unpickling does."""
+    if rng.random() < 0.5:
+        return data[: rng.randrange(len(data))]
+    return struct.pack("<Q", rng.choice([0, 1, 2**41, 2**63, 2**64 - 1, rng.randrange(len(data))])) + data[8:]
+
+
+def throw(rng, place, hello, make, spoil=spoiled):
     """A stranger's connection: perhaps a right hello, then frames of which some are spoiled."""
     try:
         with socket.create_connection(place, timeout=5) as connection:
@@ -161,7 +170,7 @@ def throw(rng, place, hello, make):
                 connection.sendall(hello)
             for _ in range(rng.randrange(1, 6)):
                 frame = make(rng)
-                connection.sendall(spoiled(rng, frame) if rng.random() < 0.7 else frame)
+                connection.sendall(spoil(rng, frame) if rng.random() < 0.7 else frame)
             if rng.random() < 0.3:
                 connection.shutdown(socket.SHUT_WR)
             connection.settimeout(0.002)
@@ -185,20 +194,20 @@ def fuzz(seconds):
     server = dist.TCPStore("127.0.0.1", 0, None, True, LONG, False)
     honest = dist.TCPStore("127.0.0.1", server.port, None, False, LONG, False)
     rpc.init_rpc("alone", rank=0, world_size=1, rpc_backend_options=_options())
-    agent = rpc.api._current() if hasattr(rpc.api, "_current") else rpc._agent.current()
+    agent = current()
     end, counts, stop = time.monotonic() + seconds, [0, 0, 0], threading.Event()
     agent_place = ("127.0.0.1", agent._listener.getsockname()[1])
     secret = agent._secret + (0).to_bytes(4, "little")
 
-    def strangers(which, place, hello, make):
+    def strangers(which, place, hello, make, spoil=spoiled):
         rng = random.Random(f"{seed} {which}")
         while not stop.is_set():
-            throw(rng, place, hello, make)
+            throw(rng, place, hello, make, spoil)
             counts[which] += 1
 
     threads = [
         threading.Thread(target=strangers, args=(0, ("127.0.0.1", server.port), STORE_HELLO, store_frame)),
-        threading.Thread(target=strangers, args=(1, agent_place, secret, rpc_frame)),
+        threading.Thread(target=strangers, args=(1, agent_place, secret, rpc_frame, cut_or_oversized)),
         threading.Thread(target=strangers, args=(2, agent_place, b"tessera-rpc-1 " + bytes(36), rpc_frame)),
     ]
     for thread in threads:
@@ -222,8 +231,7 @@ def fuzz(seconds):
 
 
 def _options():
-    options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{tempfile.mktemp()}")
-    return options
+    return rpc.TensorPipeRpcBackendOptions(init_method=f"file://{tempfile.mktemp()}")
 
 
 def main(what, *numbers):
