@@ -155,8 +155,8 @@ def spoiled(rng, data):
 
 
 def cut_or_oversized(rng, data):
-    """A frame whose size is wrong, or that ends early. Its pickle is left as it is: who knows the secret is trusted with
-    what unpickling does."""
+    """A frame whose size is wrong, or that ends early. Its pickle is left as it is: who knows the secret is trusted
+    with what unpickling does."""
     if rng.random() < 0.5:
         return data[: rng.randrange(len(data))]
     return struct.pack("<Q", rng.choice([0, 1, 2**41, 2**63, 2**64 - 1, rng.randrange(len(data))])) + data[8:]
