@@ -4,7 +4,6 @@
 #include "nn/cpu/conv/conv_depthwise.h"
 #include "nn/cpu/conv/conv_implicit.h"
 #include "nn/cpu/conv/conv_sizes.h"
-#include "tensor/cpu/gemm/gemm_amx.h"
 #include "tensor/cpu/support/integer.h"
 #include "tensor/cpu/support/simd.h"
 #include "tensor/cpu/support/types.h"
@@ -12,20 +11,10 @@
 namespace tessera::cpu::internal {
 
 ConvMachine conv_machine(DType dtype) {
-  const PanelLevel dots = dtype == DType::kBFloat16 ? bf16_panel_level() : PanelLevel::kNone;
-  return {int64_t{4} << static_cast<int>(simd_level()), dots != PanelLevel::kNone, dots == PanelLevel::kAmx};
+  return {int64_t{4} << static_cast<int>(simd_level()), dtype == DType::kBFloat16 && has_bf16_conv()};
 }
 
 namespace {
-
-// The baseline, vectors of four without fused products, has tiles alone.
-bool has_all_ways(const ConvMachine& m) { return m.lanes > 4; }
-
-// Many enough channels for Winograd's transforms to pay, and images that whole tiles do not enlarge much.
-bool worth_tiles(int64_t in_channels, int64_t out_channels, const int64_t (&size)[3]) {
-  return in_channels >= 16 && out_channels >= 16 &&
-         20 * ((size[1] + 1) / 2) * ((size[2] + 1) / 2) <= 7 * size[1] * size[2];
-}
 
 // ---- The way of a whole convolution ----
 
@@ -55,23 +44,11 @@ bool fills_vectors(int64_t channels, const ConvMachine& m) {
 
 bool always(const Case&) { return true; }
 
-// Whether float32 needs less than half of the products (is_three_by_three below, of images without depth): more than
-// dot products of two numbers save.
-bool has_fewer_products(const Case& c) {
-  const ConvGeometry& g = c.g;
-  if (g.in_size[0] != 1 || g.kernel[0] != 1) return false;
-  for (int i = 1; i < 3; ++i)
-    if (g.kernel[i] != 3 || g.stride[i] != 1 || g.dilation[i] != 1) return false;
-  return has_all_ways(c.m) && worth_tiles(g.in_channels / g.groups, g.out_channels / g.groups,
-                                          c.direction == ConvDirection::kInput ? g.in_size : g.out_size);
-}
-
 bool fills_panels(const Case& c) {
   const ConvGeometry& g = c.g;
   const int64_t positions = g.batch * volume(c.direction == ConvDirection::kInput ? g.in_size : g.out_size);
   return c.m.bf16 && g.in_channels >= kPanelChannels * g.groups && g.out_channels >= kPanelChannels * g.groups &&
-         volume(g.in_size) > 0 && positions >= (c.direction == ConvDirection::kWeight ? kPanelSums : kPanelPositions) &&
-         (c.m.amx || !has_fewer_products(c));
+         volume(g.in_size) > 0 && positions >= (c.direction == ConvDirection::kWeight ? kPanelSums : kPanelPositions);
 }
 
 bool one_channel_per_group(const Case& c) { return is_depthwise(c.g); }
@@ -122,8 +99,8 @@ struct Line {
   ConvWay way;
 };
 constexpr Line kWays[] = {
-    // Where the machine multiplies bfloat16 itself, steps of 16 channels at many positions are as fast as float32, up
-    // to twice in vectors, and many times in tiles.
+    // Where the machine multiplies bfloat16 itself, steps of 16 channels at many positions are twice as fast as float32
+    // and more.
     {kAll, Types::kBFloat16, fills_panels, ConvWay::kPanels},
     // Sums of reduced floats are kept in float32, so the images are converted once rather than at each tap.
     {kAll, Types::kReduced, always, ConvWay::kWidened},
@@ -153,13 +130,15 @@ ConvWay choose_way(ConvDirection direction, DType dtype, const ConvGeometry& g, 
 
 bool suits_channels_last(DType dtype, const ConvGeometry& g, const ConvMachine& m) {
   const Case c{ConvDirection::kForward, dtype, g, m};
-  const bool bf16 = dtype == DType::kBFloat16 && m.bf16 && (fills_panels(c) || has_fewer_products(c));
-  return (dtype == DType::kFloat32 || bf16) && has_vectors_of_channels(c);
+  return (dtype == DType::kFloat32 || (dtype == DType::kBFloat16 && fills_panels(c))) && has_vectors_of_channels(c);
 }
 
 // ---- The sums of a direct convolution ----
 
 namespace {
+
+// The baseline, vectors of four without fused products, has tiles alone.
+bool has_all_ways(const ConvMachine& m) { return m.lanes > 4; }
 
 // So few positions that the batch's fit into vectors, so many weights that reading them is what takes the time. Places
 // are counted in 32 bits.
@@ -170,6 +149,12 @@ bool is_narrow(const Problem& c, int64_t taps) {
                 elements = c.images * (c.x_image + c.in_channels * c.in.with(c.border).plane());
   return positions <= kNarrowPositions && c.in_channels * taps * c.out_channels >= kNarrowWeights &&
          elements < int64_t{1} << 31;
+}
+
+// Many enough channels for the transforms to pay, and images that whole tiles do not enlarge much.
+bool worth_tiles(int64_t in_channels, int64_t out_channels, const int64_t (&size)[3]) {
+  return in_channels >= 16 && out_channels >= 16 &&
+         20 * ((size[1] + 1) / 2) * ((size[2] + 1) / 2) <= 7 * size[1] * size[2];
 }
 
 // Windows of 3 x 3 neighbours in each depth, whatever the order of the taps.

@@ -22,8 +22,7 @@ enum class ConvWay {
 // What the machine brings to the choice.
 struct ConvMachine {
   int64_t lanes;  // floats of a vector: 4, 8 or 16
-  bool bf16;      // dot products of bfloat16,
-  bool amx;       // and of whole tiles, at many times the rate of float32
+  bool bf16;      // dot products of bfloat16
 };
 // This one, as TESSERA_SIMD lowers it. Asked for bfloat16 only where that is the dtype: the answer may cost a request
 // to the system.

@@ -8,8 +8,7 @@
 namespace tessera::cpu::internal {
 namespace {
 
-constexpr ConvMachine kAmx{16, true, true}, kAvx3{16, true, false}, kAvx2{8, false, false},
-    kBaseline{4, false, false};
+constexpr ConvMachine kAvx3{16, true}, kAvx2{8, false}, kBaseline{4, false};
 constexpr DType kFloat = DType::kFloat32, kDouble = DType::kFloat64;
 constexpr ConvDirection kForward = ConvDirection::kForward, kInput = ConvDirection::kInput,
                         kWeight = ConvDirection::kWeight;
@@ -104,7 +103,7 @@ TEST(Choose, DtypesWithoutKernelsOfTheirOwn) {
   for (const DType t : {DType::kInt64, DType::kUInt8, DType::kComplex64, DType::kComplex128})
     EXPECT_EQ(ways(t, g, kAvx3), all(ConvWay::kColumns));
   for (const DType t : {DType::kFloat16, DType::kComplex32}) EXPECT_EQ(ways(t, g, kAvx3), all(ConvWay::kWidened));
-  EXPECT_EQ(ways(DType::kBFloat16, g, kAmx), all(ConvWay::kPanels));
+  EXPECT_EQ(ways(DType::kBFloat16, g, kAvx3), all(ConvWay::kPanels));
   EXPECT_EQ(ways(DType::kBFloat16, g, kAvx2), all(ConvWay::kWidened));
   EXPECT_EQ(ways(DType::kBFloat16, image(3, 64, 28, {3, 1, 1}), kAvx3), all(ConvWay::kWidened));
   EXPECT_EQ(ways(DType::kBFloat16, image(32, 32, 28, {3, 1, 1}, 4), kAvx3), all(ConvWay::kWidened));
@@ -112,20 +111,12 @@ TEST(Choose, DtypesWithoutKernelsOfTheirOwn) {
 
 TEST(Choose, PanelsForManyPositions) {
   const DType t = DType::kBFloat16;
-  EXPECT_EQ(ways(t, image(512, 512, 2, {3, 1, 1}), kAmx), all(ConvWay::kWidened));
-  EXPECT_EQ(ways(t, image(512, 512, 8, {3, 1, 1}), kAmx),
+  EXPECT_EQ(ways(t, image(512, 512, 2, {3, 1, 1}), kAvx3), all(ConvWay::kWidened));
+  EXPECT_EQ(ways(t, image(512, 512, 8, {3, 1, 1}), kAvx3),
             (Ways{ConvWay::kPanels, ConvWay::kPanels, ConvWay::kWidened}));
-  EXPECT_EQ(ways(t, image(256, 256, 12, {3, 1, 1}), kAmx), all(ConvWay::kPanels));
-  EXPECT_EQ(ways(t, image(256, 512, 4, {3, 2, 1}), kAmx),
+  EXPECT_EQ(ways(t, image(256, 256, 12, {3, 1, 1}), kAvx3), all(ConvWay::kPanels));
+  EXPECT_EQ(ways(t, image(256, 512, 4, {3, 2, 1}), kAvx3),
             (Ways{ConvWay::kWidened, ConvWay::kPanels, ConvWay::kWidened}));
-}
-
-TEST(Choose, FewerProductsThanDotProductsSave) {
-  const DType t = DType::kBFloat16;
-  EXPECT_EQ(ways(t, image(64, 64, 28, {3, 1, 1}), kAvx3), all(ConvWay::kWidened));
-  EXPECT_EQ(ways(t, image(64, 128, 28, {3, 2, 1}), kAvx3), all(ConvWay::kPanels)) << "strided";
-  EXPECT_EQ(ways(t, image(64, 64, 28, {5, 1, 2}), kAvx3), all(ConvWay::kPanels));
-  EXPECT_EQ(ways(t, image(64, 64, 28, {1}), kAvx3), all(ConvWay::kPanels));
 }
 
 TEST(Choose, ChannelsLast) {
