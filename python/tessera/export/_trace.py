@@ -202,14 +202,14 @@ class Export:
     """One export: arguments as of export(), and what makes the trace.
 
     Args:
-        make_mode: function that makes the mode that what stands for tensors is of. tracer_class: ExportTracer or a
-            subclass.
+        make_mode: function that makes the mode that what stands for tensors is of. make_env: one that makes the
+            ShapeEnv, or None. tracer_class: ExportTracer or a subclass.
     """
 
     def __init__(
         self, mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserve_module_call_signature=(),
-        prefer_deferred_runtime_asserts_over_guards=False, make_mode=export_mode, tracer_class=ExportTracer,
-        keeps_history=False,
+        prefer_deferred_runtime_asserts_over_guards=False, make_mode=export_mode, make_env=None,
+        tracer_class=ExportTracer, keeps_history=False,
     ):  # fmt: skip
         _check(mod, args, kwargs)
         bound, kwargs = _in_order(mod, args, kwargs or {})
@@ -218,7 +218,7 @@ class Export:
         self.mod, self.args, self.kwargs = mod, args, kwargs
         self.strict = strict
         self.inputs = Inputs(
-            mod, bound, args, kwargs, dynamic_shapes, make_mode, prefer_deferred_runtime_asserts_over_guards
+            mod, bound, args, kwargs, dynamic_shapes, make_mode, make_env, prefer_deferred_runtime_asserts_over_guards
         )
         self.mode = self.inputs.mode
         self.state = _State(mod, self.mode)
@@ -289,16 +289,21 @@ class Export:
             old = self.state.stand_ins[path]
             self.tracer.create_node(
                 "call_function", tessera.ops.aten.copy_.default,
-                (self.tracer.node_of(old), self.tracer.node_of(new)), {}, "copy_",
+                (self.tracer.node_of(old), self.tracer.node_of(new)), {},
             ).meta["val"] = old  # fmt: skip
 
     def _assert(self):
         """Nodes that check what the program said of numbers that it finds itself."""
         for condition, line in self.inputs.constraints.assertions():
-            node = self.tracer.symbols.of_expression(self.mode.shape_env.replace(condition))
+            symbols, now = self.tracer.symbols, self.mode.shape_env.replace(condition)
+            if isinstance(now, bool):  # what was assumed is used everywhere; the program still has to check it
+                if not symbols.gives(condition):
+                    continue
+                now = condition
+            node = symbols.of_expression(now)
             text = f"Runtime assertion failed for expression {condition} on node '{node}' ({line})"
             self.tracer.create_node(
-                "call_function", tessera.ops.aten._assert_scalar.default, (node, text), {}, "_assert_scalar"
+                "call_function", tessera.ops.aten._assert_scalar.default, (node, text), {}
             ).meta["val"] = None
 
     def _output(self, result):

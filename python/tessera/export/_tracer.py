@@ -134,13 +134,9 @@ def _replaced(a, table):
     return a
 
 
-def export_mode(**settings):
-    """A FakeTensorMode that knows the tracer of the export that it is used for (`tracer`), and that operators with
-    functions among their arguments use to trace these (`nested`).
-
-    Args:
-        **settings: of FakeTensorMode.
-    """
+@functools.cache
+def export_mode_class():
+    """The class of export_mode(); it is made when the first program is exported."""
     from tessera._subclasses.fake_tensor import FakeTensorMode
 
     class ExportMode(FakeTensorMode):
@@ -154,7 +150,17 @@ def export_mode(**settings):
             with self, self.tracer.recorded_by(tracer):
                 yield
 
-    return ExportMode(**settings)
+    return ExportMode
+
+
+def export_mode(**settings):
+    """A FakeTensorMode that knows the tracer of the export that it is used for (`tracer`), and that operators with
+    functions among their arguments use to trace these (`nested`).
+
+    Args:
+        **settings: of FakeTensorMode.
+    """
+    return export_mode_class()(**settings)
 
 
 class ExportTracer(proxy_tensor.PythonKeyTracer):
@@ -326,9 +332,13 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
             lift = self._lift_written if _shares_memory(op) else self._lift
             table = {key: lift(t) for key, t in real.items()}
             args, kwargs = _replaced(args, table), {name: _replaced(a, table) for name, a in kwargs.items()}
-        result = op(*args, **kwargs)
+        result = self.ran(lambda: op(*args, **kwargs), op, args, kwargs)
         _write(self._writers[-1], op, args, kwargs, result)
         return result
+
+    def ran(self, compute, op, args, kwargs):
+        """The result of an operator: compute(), which runs it on what stands for tensors. Subclasses know more."""
+        return compute()
 
     @contextlib.contextmanager
     def recorded_by(self, tracer):
@@ -417,7 +427,8 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
                 with _keys(0, _BIT):
                     return tessera.Tensor.item(tensor)
             with self._working():
-                result = tessera.Tensor.item(tensor)
+                read = tessera.Tensor.item
+                result = self.ran(lambda: read(tensor), read, (tensor,), {})
                 _write(self._writers[-1], tessera.ops.aten.item.default, (tensor,), {}, result)
             return result
 
@@ -428,13 +439,13 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         if not _C._tls_keys()[0] & _BIT or not self._is_on():
             return self._plain_call(op, name, symbols, args, kwargs)
         with self._working():
-            result = self._plain_call(op, name, symbols, args, kwargs)
             shown, named = list(args), dict(kwargs)
             for i, value in symbols.items():
                 if i < len(shown):
                     shown[i] = value
                 else:
                     named[op._schema.arguments[i].name] = value
+            result = self.ran(lambda: self._plain_call(op, name, symbols, args, kwargs), op, tuple(shown), named)
             _write(self._writers[-1], op, tuple(shown), named, result)
         return result
 

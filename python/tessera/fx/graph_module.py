@@ -229,7 +229,7 @@ class GraphModule(Module):
             for target in sorted(needed, key=lambda t: t.count(".")):
                 _put(self, target, root[target])
         else:
-            raise RuntimeError(f"Unsupported type {type(root)} passed for root!")
+            raise RuntimeError(f"Unsupported type {root} passed for root!")
         self.graph = graph
         self._tracer_cls, self._tracer_extras = graph._tracer_cls, graph._tracer_extras or {}
         self.meta = {}
