@@ -234,7 +234,7 @@ class Export:
             check(self.mod, self.args, self.kwargs)
         placeholders = self._placeholders()
         with self.state.swapped(), self.tracer.on(self.calls):
-            result = self._call()
+            result = self._called_strictly() if self.strict else self._call()
             if self.strict:
                 self._check_strictly()
             self._assigned(self.state.assigned_buffers())
@@ -242,6 +242,19 @@ class Export:
             self._assert()
             output_specs = self._output(result)
         return self._program(placeholders, output_specs)
+
+    def _called_strictly(self):
+        """_call(), with the error of a capture for decisions that depend on values."""
+        from tessera._dynamo.exc import UserError, UserErrorType
+        from tessera.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+        try:
+            return self._call()
+        except GuardOnDataDependentSymNode as error:
+            raise UserError(
+                UserErrorType.ANTI_PATTERN, f"Consider annotating your code using torch._check*(). {error}",
+                case_name="constrain_as_size_example",
+            ) from error  # fmt: skip
 
     def _call(self):
         args, kwargs = self._given = self.inputs.stand_ins()

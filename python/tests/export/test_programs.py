@@ -422,3 +422,53 @@ def test_programs_can_be_exported_again():
 def test_kinds_of_inputs_have_the_documented_numbers(kind):
     names = "USER_INPUT PARAMETER BUFFER CONSTANT_TENSOR CUSTOM_OBJ TOKEN".split()
     assert names[kind.value - 1] == kind.name
+
+
+def test_casts_of_autocast_are_in_the_program():
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(3, 3)
+
+        def forward(self, x, w):
+            with tessera.autocast("cpu", dtype=tessera.bfloat16):
+                y = x @ w
+                z = self.inner(self.inner(y)) + x
+                return z, nn.functional.cosine_similarity(z, y), y.softmax(-1), y.sum()
+
+    module, args = M(), (tessera.randn(3, 3), tessera.randn(3, 3))
+    program = export(module, args).module()
+    for found, known in zip(program(*args), module(*args)):
+        assert found.dtype is known.dtype and tessera.equal(found, known)
+
+
+def test_gradients_end_where_the_program_ends_them():
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(3, 3)
+            self.register_buffer("scale", tessera.ones(3))
+
+        def forward(self, x):
+            with tessera.no_grad():
+                fixed = self.inner(x) * (self.scale * 2)
+            return fixed * self.inner(x)
+
+    module = M()
+    program = export(module, (tessera.ones(2, 3),))
+    assert [n.target for n in program.graph.nodes].count(tessera.ops.aten.detach.default) == 1
+    again = program.module()
+    again(tessera.ones(2, 3)).sum().backward()
+    found = [p.grad.clone() for p in again.parameters()]
+    module.zero_grad()
+    module(tessera.ones(2, 3)).sum().backward()
+    assert all(tessera.equal(a, p.grad) for a, p in zip(found, module.parameters()))
+
+
+def test_strict_export_has_its_own_error_of_values():
+    class M(nn.Module):
+        def forward(self, n):
+            return n + 1 if n.item() > 2 else n
+
+    with pytest.raises(tessera._dynamo.exc.UserError, match="test_programs.py"):
+        export(M(), (tessera.tensor(3),), strict=True)
