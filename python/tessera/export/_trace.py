@@ -315,9 +315,8 @@ class Export:
                 now = condition
             node = symbols.of_expression(now)
             text = f"Runtime assertion failed for expression {condition} on node '{node}' ({line})"
-            self.tracer.create_node(
-                "call_function", tessera.ops.aten._assert_scalar.default, (node, text), {}
-            ).meta["val"] = None
+            made = self.tracer.create_node("call_function", tessera.ops.aten._assert_scalar.default, (node, text), {})
+            made.meta["val"] = None
 
     def _output(self, result):
         leaves, self.out_spec = pytree.tree_flatten(result)

@@ -20,7 +20,9 @@ from tessera.fx.passes.shape_prop import _extract_tensor_metadata
 from tessera.fx.proxy import Proxy
 
 _BIT = _C._key_bits("PreDispatch")
-_AUTOCAST = [(_C._key_bits(name), name) for name in ("AutocastCPU", "AutocastCUDA", "AutocastXPU", "AutocastPrivateUse1")]
+_AUTOCAST = [
+    (_C._key_bits(name), name) for name in ("AutocastCPU", "AutocastCUDA", "AutocastXPU", "AutocastPrivateUse1")
+]
 _ANY_AUTOCAST = functools.reduce(int.__or__, (bits for bits, _ in _AUTOCAST))
 _PACKAGE = os.path.dirname(tessera.__file__) + os.sep
 _LAYERS = os.path.join(_PACKAGE, "nn", "modules") + os.sep

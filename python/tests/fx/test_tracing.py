@@ -289,7 +289,12 @@ def test_code_is_written_when_it_is_asked_for_and_is_that_of_the_trace():
     assert edited(x).tolist() == [[1.0, 1.0]]  # as traced, until recompile()
     edited.recompile()
     assert edited(x).tolist() == [[-1.0, -1.0]]
-    for change in (copy.deepcopy, copy.copy, lambda m: pickle.loads(pickle.dumps(m)), lambda m: fx.GraphModule(m, m.graph)):
+    for change in (
+        copy.deepcopy,
+        copy.copy,
+        lambda m: pickle.loads(pickle.dumps(m)),
+        lambda m: fx.GraphModule(m, m.graph),
+    ):
         assert tessera.equal(change(fx.symbolic_trace(module))(x), module(x))
     assert list(inspect.signature(fx.symbolic_trace(module).forward).parameters) == ["input"]
     assert list(inspect.signature(type(fx.symbolic_trace(module)).forward).parameters) == ["self", "input"]
