@@ -33,8 +33,8 @@ void Ticket::finish(const std::string& error, Fault fault) {
   changed_.notify_all();
 }
 
-Group::Group(int rank, int size, std::unique_ptr<Mesh> mesh, std::unique_ptr<Engine> engine)
-    : rank_(rank), size_(size), mesh_(std::move(mesh)), engine_(std::move(engine)) {}
+Group::Group(int rank, int size, std::unique_ptr<Messages> messages, std::unique_ptr<Engine> engine)
+    : rank_(rank), size_(size), messages_(std::move(messages)), engine_(std::move(engine)) {}
 
 Group::~Group() {
   bool at_work;
@@ -51,7 +51,7 @@ Group::~Group() {
 
 void Group::abort(const std::string& why) {
   if (engine_) engine_->abort(why);
-  if (mesh_) mesh_->abort(why);
+  if (messages_) messages_->abort(why);
 }
 
 void Group::carry_out(const Request& request) {

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-#include "distributed/mesh.h"
+#include "distributed/messages.h"
 #include "distributed/request.h"
 
 namespace tessera::distributed {
@@ -33,14 +33,14 @@ class Ticket {
 // thread of the group.
 class Group {
  public:
-  // `engine` may be null for a group of one; `mesh` too.
-  Group(int rank, int size, std::unique_ptr<Mesh> mesh, std::unique_ptr<Engine> engine);
+  // `engine` may be null for a group of one; `messages` too.
+  Group(int rank, int size, std::unique_ptr<Messages> messages, std::unique_ptr<Engine> engine);
   ~Group();
 
   void run(Request request);
   std::shared_ptr<Ticket> start(Request request);
   void abort(const std::string& why);
-  Mesh* mesh() { return mesh_.get(); }
+  Messages* messages() { return messages_.get(); }
 
  private:
   void carry_out(const Request& request);
@@ -48,7 +48,7 @@ class Group {
   void work();
 
   int rank_, size_;
-  std::unique_ptr<Mesh> mesh_;
+  std::unique_ptr<Messages> messages_;
   std::unique_ptr<Engine> engine_;
   std::mutex mutex_;
   std::condition_variable changed_;

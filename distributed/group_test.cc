@@ -9,6 +9,7 @@
 #include <numeric>
 #include <thread>
 
+#include "distributed/mesh.h"
 #include "distributed/shared_memory.h"
 
 namespace tessera::distributed {
@@ -33,7 +34,7 @@ void together(int size, bool shared, const std::function<void(int, Group&)>& bod
       engine = std::make_unique<SharedMemory>(i, std::vector<int>(size, getpid()),
                                               SharedMemory::open(getpid(), memory.get()));
     } else {
-      engine = std::make_unique<SocketEngine>(mesh.get());
+      engine = std::make_unique<MessageEngine>(mesh.get());
     }
     groups.push_back(std::make_unique<Group>(i, size, std::move(mesh), std::move(engine)));
   }
@@ -121,21 +122,21 @@ TEST_P(Collectives, WhoDoesNotComeIsNamed) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, Collectives, testing::Combine(testing::Values(2, 3, 4), testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(Engines, Collectives, testing::Combine(testing::Values(2, 3, 4, 7), testing::Bool()));
 
 TEST(Messages, AreToldApartByTags) {
   together(2, false, [](int rank, Group& group) {
     std::vector<float> a{1, 2}, b{3};
     if (rank == 0) {
-      auto first = group.mesh()->send(1, 5, bytes(a), deadline_after(10));
-      auto second = group.mesh()->send(1, 6, bytes(b), deadline_after(10));
-      group.mesh()->wait(first, deadline_after(10));
-      group.mesh()->wait(second, deadline_after(10));
+      auto first = group.messages()->send(1, 5, bytes(a), deadline_after(10));
+      auto second = group.messages()->send(1, 6, bytes(b), deadline_after(10));
+      group.messages()->wait(first, deadline_after(10));
+      group.messages()->wait(second, deadline_after(10));
       return;
     }
     std::vector<float> x(2), y(1);
-    group.mesh()->wait(group.mesh()->receive(-1, 6, bytes(y)), deadline_after(10));
-    group.mesh()->wait(group.mesh()->receive(0, 5, bytes(x)), deadline_after(10));
+    group.messages()->wait(group.messages()->receive(-1, 6, bytes(y)), deadline_after(10));
+    group.messages()->wait(group.messages()->receive(0, 5, bytes(x)), deadline_after(10));
     EXPECT_EQ(x[1], 2);
     EXPECT_EQ(y[0], 3);
   });
@@ -145,13 +146,13 @@ TEST(Messages, StrangersAreNotHeard) {
   together(2, false, [](int rank, Group& group) {
     std::vector<float> x{7};
     if (rank == 0) {
-      group.mesh()->wait(group.mesh()->send(1, 1, bytes(x), deadline_after(10)), deadline_after(10));
+      group.messages()->wait(group.messages()->send(1, 1, bytes(x), deadline_after(10)), deadline_after(10));
       return;
     }
     x[0] = 0;
-    group.mesh()->wait(group.mesh()->receive(0, 1, bytes(x)), deadline_after(10));
+    group.messages()->wait(group.messages()->receive(0, 1, bytes(x)), deadline_after(10));
     EXPECT_EQ(x[0], 7);
-    EXPECT_THROW(group.mesh()->wait(group.mesh()->receive(0, 2, bytes(x)), deadline_after(0.1)), Error);
+    EXPECT_THROW(group.messages()->wait(group.messages()->receive(0, 2, bytes(x)), deadline_after(0.1)), Error);
   });
 }
 

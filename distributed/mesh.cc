@@ -150,10 +150,7 @@ std::shared_ptr<Transfer> Mesh::receive(int peer, uint64_t tag, Buffer buffer) {
   transfer->peer = message->peer;
   message->taker = transfer;
   if (message->bytes.size() != buffer.size) {
-    finish(*transfer,
-           "recv: a message of " + std::to_string(message->bytes.size()) + " bytes came from rank " +
-               std::to_string(message->peer) + ", but the tensor has " + std::to_string(buffer.size) + " bytes",
-           Fault::kBackend);
+    finish(*transfer, other_size(message->bytes.size(), message->peer, buffer.size), Fault::kBackend);
   }
   if (message->whole) {
     if (!transfer->done) {
@@ -178,10 +175,7 @@ void Mesh::route(Incoming& from, uint64_t tag, uint64_t size) {
       from.target = transfer;
       return;
     }
-    finish(*transfer,
-           "recv: a message of " + std::to_string(size) + " bytes came from rank " + std::to_string(from.peer) +
-               ", but the tensor has " + std::to_string(transfer->buffer.size) + " bytes",
-           Fault::kBackend);
+    finish(*transfer, other_size(size, from.peer, transfer->buffer.size), Fault::kBackend);
   }
   from.message = std::make_shared<Message>();
   from.message->peer = from.peer;
@@ -389,17 +383,15 @@ void Mesh::wait(const std::shared_ptr<Transfer>& transfer, Deadline deadline) {
   Lock lock(mutex_);
   bool idle = false;
   while (!transfer->done) {
-    std::string who = transfer->peer < 0 ? "any rank" : "rank " + std::to_string(transfer->peer);
     if (idle && !transfer->sends && is_gone(transfer->peer)) {
-      cancel(transfer, who + " of the group is gone: its process ended, was killed or left the group", Fault::kNetwork);
+      cancel(transfer,
+             "rank " + std::to_string(transfer->peer) +
+                 " of the group is gone: its process ended, was killed or left the group",
+             Fault::kNetwork);
       break;
     }
     if (Clock::now() >= deadline) {
-      cancel(transfer,
-             (transfer->sends ? "send: " + who + " of the group took no message"
-                              : "recv: no message came from " + who + " of the group") +
-                 std::string(" within the timeout"),
-             Fault::kTimeout);
+      cancel(transfer, too_late(*transfer), Fault::kTimeout);
       break;
     }
     int slice = milliseconds_until(deadline, 50);
@@ -420,7 +412,7 @@ void Mesh::wait(const std::shared_ptr<Transfer>& transfer, Deadline deadline) {
   if (!transfer->error.empty()) throw Error(transfer->fault, transfer->error);
 }
 
-bool Mesh::is_done(const Transfer& transfer) {
+bool Mesh::is_done(Transfer& transfer) {
   Lock lock(mutex_);
   if (!transfer.done && !turning_) turn(lock, 0);
   return transfer.done;

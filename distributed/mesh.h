@@ -10,27 +10,15 @@
 #include <thread>
 #include <vector>
 
-#include "distributed/request.h"
+#include "distributed/messages.h"
 #include "distributed/socket.h"
 
 namespace tessera::distributed {
 
-// A message on its way, from or to this rank.
-struct Transfer {
-  bool sends = false;
-  int peer = -1;  // -1: from anyone, until one has come
-  uint64_t tag = 0;
-  Buffer buffer;
-  size_t moved = 0;
-  bool done = false;
-  std::string error;
-  Fault fault = Fault::kBackend;
-};
-
 // Messages with tags between the members of a group, by TCP: for each direction a connection, made at the first
 // message, over which only somebody who knows the group's secret can speak. Who waits moves everybody's bytes; a thread
 // does while there are transfers that nobody waits for.
-class Mesh {
+class Mesh : public Messages {
  public:
   struct Peer {
     std::string host;
@@ -39,21 +27,16 @@ class Mesh {
   };
 
   Mesh(int rank, std::vector<Peer> peers, std::string secret, Descriptor listener);
-  ~Mesh();
+  ~Mesh() override;
 
-  int rank() const { return rank_; }
-  int size() const { return static_cast<int>(peers_.size()); }
-
-  // Starts one. The buffer has to stay until it is done or cancelled. Deadline: for making the connection.
-  std::shared_ptr<Transfer> send(int peer, uint64_t tag, Buffer buffer, Deadline deadline);
-  std::shared_ptr<Transfer> receive(int peer, uint64_t tag, Buffer buffer);
-  // Throws what ended it: kNetwork, kTimeout at the deadline (then it is cancelled), kInterrupted.
-  void wait(const std::shared_ptr<Transfer>& transfer, Deadline deadline);
-  bool is_done(const Transfer& transfer);
-  // From now on a thread of this mesh moves what nobody waits for.
-  void move_in_background();
-  // Ends all transfers with an error, and all to come.
-  void abort(const std::string& why);
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(peers_.size()); }
+  std::shared_ptr<Transfer> send(int peer, uint64_t tag, Buffer buffer, Deadline deadline) override;
+  std::shared_ptr<Transfer> receive(int peer, uint64_t tag, Buffer buffer) override;
+  void wait(const std::shared_ptr<Transfer>& transfer, Deadline deadline) override;
+  bool is_done(Transfer& transfer) override;
+  void move_in_background() override;
+  void abort(const std::string& why) override;
 
  private:
   struct Incoming;
@@ -91,19 +74,6 @@ class Mesh {
   std::string broken_;
   bool turning_ = false, stopping_ = false, background_ = false;
   std::thread thread_;
-};
-
-// Collectives as messages. What is folded is folded in the order of ranks, by one rank for everyone.
-class SocketEngine : public Engine {
- public:
-  explicit SocketEngine(Mesh* mesh) : mesh_(mesh) {}
-  void run(const Request& request) override;
-  void abort(const std::string& why) override { mesh_->abort(why); }
-
- private:
-  class Call;
-  Mesh* mesh_;
-  uint64_t calls_ = 0;
 };
 
 }  // namespace tessera::distributed

@@ -144,8 +144,9 @@ def __deepcopy__(self, memo):
     from tessera import _utils
     from tessera.storage import keep_with_memo
 
+    wrapper = _is_wrapper(self)
     with tessera.no_grad():
-        result = _copy_data(self, memo)
+        result = self.clone() if wrapper else _copy_data(self, memo)
         if type(self) is not tessera.Tensor:
             result = result.as_subclass(type(self)) if type(result) is not type(self) else result
         result.requires_grad_(self.requires_grad)
@@ -156,9 +157,17 @@ def __deepcopy__(self, memo):
         memo[id(self)] = result
         keep_with_memo(memo, self)
         state = _utils._get_obj_state(self)
+        if wrapper:  # its clone has what the class gives every tensor
+            state = {key: value for key, value in self.__dict__.items() if key not in result.__dict__}
         if state:
             _utils._set_obj_state(result, copy.deepcopy(state, memo))
     return result
+
+
+def _is_wrapper(tensor):
+    """Whether the class handles operators itself, without memory of the tensor's own."""
+    handles = type(tensor).__torch_dispatch__ is not _C._disabled_torch_dispatch_impl
+    return handles and tensor.untyped_storage().nbytes() == 0
 
 
 def _copy_data(tensor, memo):

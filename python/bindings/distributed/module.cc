@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "distributed/group.h"
+#include "distributed/mesh.h"
+#include "distributed/mpi.h"
 #include "distributed/shared_memory.h"
 #include "distributed/store.h"
 
@@ -255,10 +257,32 @@ PyObject* group_make(PyObject* args) {
     if (shared) {
       engine = std::make_unique<SharedMemory>(rank, std::move(pids), std::move(shared));
     } else {
-      engine = std::make_unique<SocketEngine>(mesh.get());
+      engine = std::make_unique<MessageEngine>(mesh.get());
     }
   }
   return hold<Group>(std::make_shared<Group>(rank, size, std::move(mesh), std::move(engine)));
+}
+
+PyObject* mpi_is_here(PyObject*) { return PyBool_FromLong(unlocked(mpi_is_there)); }
+
+PyObject* mpi_world(PyObject*) {
+  int rank, size;
+  unlocked([&] { mpi_start(rank, size); });
+  return Py_BuildValue("ii", rank, size);
+}
+
+// [rank in MPI_COMM_WORLD]
+PyObject* mpi_group(PyObject* args) {
+  PyObject* list;
+  parse(PyArg_ParseTuple(args, "O", &list));
+  auto wide = numbers(list);
+  std::vector<int> ranks(wide.begin(), wide.end());
+  return hold<Group>(unlocked([&] {
+    auto messages = std::make_unique<MpiMessages>(ranks);
+    auto engine = std::make_unique<MessageEngine>(messages.get());
+    int rank = messages->rank();
+    return std::make_shared<Group>(rank, static_cast<int>(ranks.size()), std::move(messages), std::move(engine));
+  }));
 }
 
 // group, collective, kind, fold, root, [address, bytes, ...] in, the same out, seconds, whether to return a ticket
@@ -317,20 +341,20 @@ PyObject* group_transfer(PyObject* args) {
   double seconds;
   parse(PyArg_ParseTuple(args, "OpiKKndp", &capsule, &sends, &peer, &tag, &address, &size, &seconds, &wait));
   auto group = held<Group>(capsule);
-  Mesh* mesh = group->mesh();
+  Messages* messages = group->messages();
   int least = sends ? 0 : -1;
-  if (!mesh || peer == mesh->rank() || peer < least || peer >= mesh->size()) {
+  if (!messages || peer == messages->rank() || peer < least || peer >= messages->size()) {
     PyErr_SetString(PyExc_RuntimeError, "messages go to another rank of the group, and not to the rank itself");
     throw PythonError();
   }
   Buffer buffer{reinterpret_cast<char*>(address), static_cast<size_t>(size)};
   auto deadline = deadline_after(seconds);
   auto transfer = unlocked([&] {
-    auto made = sends ? mesh->send(peer, tag, buffer, deadline) : mesh->receive(peer, tag, buffer);
+    auto made = sends ? messages->send(peer, tag, buffer, deadline) : messages->receive(peer, tag, buffer);
     if (wait) {
-      mesh->wait(made, deadline);
+      messages->wait(made, deadline);
     } else {
-      mesh->move_in_background();
+      messages->move_in_background();
     }
     return made;
   });
@@ -343,7 +367,7 @@ PyObject* transfer_wait(PyObject* args) {
   double seconds;
   parse(PyArg_ParseTuple(args, "Od", &capsule, &seconds));
   auto it = held<GroupTransfer>(capsule);
-  unlocked([&] { it->group->mesh()->wait(it->transfer, deadline_after(seconds)); });
+  unlocked([&] { it->group->messages()->wait(it->transfer, deadline_after(seconds)); });
   return PyLong_FromLong(it->transfer->peer);
 }
 
@@ -351,7 +375,7 @@ PyObject* transfer_done(PyObject* args) {
   PyObject* capsule;
   parse(PyArg_ParseTuple(args, "O", &capsule));
   auto it = held<GroupTransfer>(capsule);
-  return PyBool_FromLong(unlocked([&] { return it->group->mesh()->is_done(*it->transfer); }));
+  return PyBool_FromLong(unlocked([&] { return it->group->messages()->is_done(*it->transfer); }));
 }
 
 // Which exceptions to raise, in the order of Fault.
@@ -373,6 +397,9 @@ PyMethodDef g_methods[] = {
     {"memory_create", guarded<memory_create>, METH_VARARGS, "memory_create(size) -> descriptor"},
     {"memory_open", guarded<memory_open>, METH_VARARGS, "memory_open(pid, descriptor) -> descriptor"},
     {"group_make", guarded<group_make>, METH_VARARGS, "group_make(rank, peers, secret, listener, memory) -> group"},
+    {"mpi_is_there", guarded<mpi_is_here>, METH_NOARGS, "mpi_is_there() -> bool"},
+    {"mpi_world", guarded<mpi_world>, METH_NOARGS, "mpi_world() -> (rank, size)"},
+    {"mpi_group", guarded<mpi_group>, METH_VARARGS, "mpi_group(ranks) -> group"},
     {"group_run", guarded<group_run>, METH_VARARGS,
      "group_run(group, what, kind, fold, root, in, out, seconds, wait) -> None or ticket"},
     {"group_abort", guarded<group_abort>, METH_VARARGS, "group_abort(group, why)"},

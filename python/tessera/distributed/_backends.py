@@ -25,8 +25,12 @@ def is_nccl_available():
 
 
 def is_mpi_available():
-    """Whether there is the backend "mpi"."""
-    return False
+    """Whether there is the backend "mpi": an MPI library on this machine."""
+    if not is_built():
+        return False
+    from tessera.distributed import _mpi
+
+    return _mpi.is_there()
 
 
 def is_ucc_available():
@@ -47,8 +51,10 @@ def is_torchelastic_launched():
 def is_backend_available(backend):
     """Whether there is a backend of this name, a third party's included."""
     backend = backend.lower()
-    if backend in (Backend.NCCL, Backend.MPI, Backend.UCC, Backend.XCCL):
+    if backend in _ABSENT and backend not in Backend._plugins:
         return False
+    if backend == Backend.MPI:
+        return is_mpi_available()
     return backend in Backend.backend_list and backend != Backend.UNDEFINED
 
 
@@ -64,7 +70,6 @@ def check_known(backend):
 
 _ABSENT = {
     Backend.NCCL: "NCCL",
-    Backend.MPI: "MPI",
     Backend.UCC: "UCC",
     Backend.XCCL: "XCCL",
 }
@@ -132,7 +137,7 @@ def create(config, store, rank, size, timeout, pg_options, group_name, ranks):
 
 
 def _one(name, store, rank, size, timeout, pg_options, group_name, ranks):
-    if name in Backend._plugins:
+    if name in Backend._plugins and name != Backend.GLOO:
         return _of_third_party(name, store, rank, size, timeout, pg_options, group_name, ranks)
     if pg_options is not None and getattr(pg_options, "backend", name) != name:
         raise ValueError(f"pg_options are for the backend {pg_options.backend}, but the group's is {name}")
@@ -140,6 +145,10 @@ def _one(name, store, rank, size, timeout, pg_options, group_name, ranks):
         from tessera.distributed._gloo import ProcessGroupGloo
 
         return ProcessGroupGloo(store, rank, size, timeout)
+    if name == Backend.MPI:
+        from tessera.distributed._mpi import ProcessGroupMPI
+
+        return ProcessGroupMPI(store, rank, size, ranks, timeout)
     if name == Backend.FAKE:
         from tessera.distributed._fake import FakeProcessGroup
 

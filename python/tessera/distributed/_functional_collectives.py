@@ -40,7 +40,7 @@ def _op_name(op):
     else:
         name = REDUCE_OP_TO_STR.get(kinds.kind_of(op), "")
     if name not in _OPS:
-        raise ValueError(f"a reduction is one of {sorted(_OPS)}, but got {op!r}")
+        raise RuntimeError(f"Unrecognized reduce_op: {op!r}; a reduction is one of {sorted(_OPS)}")
     return name
 
 
@@ -297,8 +297,7 @@ def _gathered(x, dim, size, name):
 
 
 def _scattered(x, op, dim, size, name):
-    if x.shape[dim] % size:
-        raise RuntimeError(f"dimension {dim} of length {x.shape[dim]} cannot be cut in {size} equal parts")
+    assert x.shape[dim] % size == 0, f"dimension {dim} of length {x.shape[dim]} cannot be cut in {size} equal parts"
     return _ops.reduce_scatter_tensor(x if dim == 0 else tessera.cat(x.chunk(size, dim)), op, size, name)
 
 
@@ -313,7 +312,7 @@ def all_gather_tensor(self, gather_dim, group, tag=""):
 def reduce_scatter_tensor(self, reduceOp, scatter_dim, group, tag=""):
     """This member's part, along a dimension, of the reduction of a tensor of all. Gradients are gathered.
 
-    Raises: RuntimeError if the length cannot be cut in equal parts."""
+    Raises: AssertionError if the length cannot be cut in equal parts."""
     found = _resolve_group(group, tag)
     name, size, op = found.group_name, found.size(), _op_name(reduceOp)
     dim = scatter_dim % max(self.dim(), 1)

@@ -225,7 +225,7 @@ def init_process_group(
         init_method: the URL; "env://" if there is neither it nor a store. Rank, size, MASTER_ADDR and MASTER_PORT are
             then taken from the environment.
         timeout: how long collectives wait (datetime.timedelta); None: 30 minutes (NCCL: 10).
-        world_size: number of processes.
+        world_size: number of processes; "mpi" takes it, and the rank, from mpirun.
         rank: of this process.
         store: a store that all processes reach, with `world_size` and `rank`.
         group_name: not looked at (it never had an effect).
@@ -247,7 +247,9 @@ def init_process_group(
     if store is not None:
         assert world_size > 0 and rank >= 0, "init_process_group with a store needs rank and world_size"
     elif backend == kinds.Backend.MPI:
-        backends.check_available(backend)
+        from tessera.distributed._mpi import world
+
+        store, rank, world_size = world(timeout)
     else:
         url = "env://" if init_method is None else init_method
         store, rank, world_size = next(iter(rendezvous(url, rank, world_size, timeout=timeout)))

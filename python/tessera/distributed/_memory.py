@@ -109,6 +109,8 @@ def reduction(tensor, op):
     number = KINDS.get(dtype)
     if number is None:
         raise RuntimeError(f"tensors of dtype {dtype} cannot be reduced between processes; convert them first")
+    if kind.name == "AVG" and not dtype.is_floating_point:
+        raise RuntimeError(f"ReduceOp.AVG is for floating point and complex numbers, but the tensor has dtype {dtype}")
     if FOLDS[kind] >= 4 and dtype.is_floating_point:
         raise RuntimeError(f"ReduceOp.{kind.name} works on the bits of integers, but the tensor has dtype {dtype}")
     return number, FOLDS[kind]

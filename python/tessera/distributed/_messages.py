@@ -125,7 +125,12 @@ class P2POp:
         self.peer = get_global_rank(self.group, self.group_peer)
 
     def __repr__(self):
-        return f"P2POp({self.op.__name__}, peer={self.peer}, shape={tuple(self.tensor.shape)}, tag={self.tag})"
+        name, own = self.group.group_name, self.group.rank()
+        ends = (own, self.group_peer) if self.op is isend else (self.group_peer, own)
+        return (
+            f"P2POp({self.op.__name__} pg={name}, group_src={ends[0]}, group_dst={ends[1]},  {self.tensor.shape}, "
+            f"{self.tensor.dtype})"
+        )
 
 
 def batch_isend_irecv(p2p_op_list):

@@ -43,6 +43,12 @@ def _key(value):
     raise TypeError(f"a store's key is a str, but got {type(value).__name__}")
 
 
+def _keys(values):
+    if isinstance(values, (str, bytes)):
+        raise TypeError(f"expected a list of keys, but got {type(values).__name__}")
+    return list(values)
+
+
 def _seconds(timeout):
     if not isinstance(timeout, timedelta):
         raise TypeError(f"a timeout is a datetime.timedelta, but got {type(timeout).__name__}")
@@ -183,7 +189,7 @@ class _NativeStore(Store):
         self._ask(_APPEND, _key(key), _bytes(value, "value"))
 
     def check(self, keys):
-        return self._ask(_CHECK, *map(_key, keys)) == [b"1"]
+        return self._ask(_CHECK, *map(_key, _keys(keys))) == [b"1"]
 
     def compare_set(self, key, expected_value, desired_value):
         expected, desired = _bytes(expected_value, "value"), _bytes(desired_value, "value")
@@ -199,7 +205,7 @@ class _NativeStore(Store):
         return [key.decode() for key in self._ask(_LIST)]
 
     def wait(self, keys, timeout=None):
-        self._ask(_WAIT, *map(_key, keys), timeout=timeout)
+        self._ask(_WAIT, *map(_key, _keys(keys)), timeout=timeout)
 
     def multi_get(self, keys):
         return self._ask(_GET, *map(_key, keys))
@@ -450,7 +456,7 @@ class FileStore(Store):
         self._with_file(lambda: [(key, self._values.get(key, b"") + value)])
 
     def check(self, keys):
-        keys = list(keys)
+        keys = _keys(keys)
         for key in keys:
             _key(key)
         self._with_file()
@@ -550,7 +556,7 @@ class PrefixStore(Store):
         self._store.append(self._of(key), value)
 
     def check(self, keys):
-        return self._store.check([self._of(key) for key in keys])
+        return self._store.check([self._of(key) for key in _keys(keys)])
 
     def compare_set(self, key, expected_value, desired_value):
         return self._store.compare_set(self._of(key), expected_value, desired_value)

@@ -4,7 +4,7 @@
 >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 >>> mesh = dist.init_device_mesh("cpu", (1, 1), mesh_dim_names=("dp", "tp"))
 >>> mesh["tp"].mesh.tolist(), mesh.get_coordinate()
-([0], [0, 0])
+([0], (0, 0))
 >>> dist.destroy_process_group()
 """
 
@@ -107,6 +107,7 @@ class DeviceMesh:
         if ranks.dtype.is_floating_point or ranks.numel() == 0:
             raise ValueError("a mesh is an array of ranks, which are whole numbers")
         self._mesh = ranks.to(tessera.int32).contiguous()
+        self._steps = tuple(math.prod(self._mesh.shape[dim + 1 :]) for dim in range(self._mesh.dim()))
         self._names = _checked_names(mesh_dim_names, self._mesh.dim())
         self._root, self._flat, self._dims = _root_mesh, {}, None
         self._group_names = []
@@ -198,8 +199,8 @@ class DeviceMesh:
         return self._rank
 
     def get_coordinate(self):
-        """The place of this process, as a list; None if it has none."""
-        return None if self._coordinate is None else list(self._coordinate)
+        """The place of this process, a tuple; None if it has none."""
+        return self._coordinate
 
     _sym_get_coordinate = get_coordinate
 
@@ -273,7 +274,10 @@ class DeviceMesh:
                 raise KeyError(
                     f"the mesh has no dimension '{name}'; its dimensions are {self._names + tuple(root._flat)}"
                 )
-        return self._slice([self._names.index(name) for name in names])
+        dims = [self._names.index(name) for name in names]
+        if dims != sorted(dims):
+            raise KeyError(f"a slice names dimensions in their order, which is {self._names}, but got {names}")
+        return self._slice(dims)
 
     def _slice(self, dims):
         others = [dim for dim in range(self.ndim) if dim not in dims]
@@ -285,6 +289,7 @@ class DeviceMesh:
         part = DeviceMesh.__new__(type(self))
         part.__dict__.update(self.__dict__)
         part._mesh, part._flat = ranks.contiguous(), {}
+        part._steps = tuple(self._steps[dim] for dim in dims)
         part._names = tuple(self._names[dim] for dim in dims) if self._names else None
         part._root, part._dims = self._get_root_mesh(), [self._root_dim(dim) for dim in dims]
         part._group_names = [self._group_names[dim] for dim in dims] if self._group_names else []
@@ -332,7 +337,7 @@ class DeviceMesh:
         others = [dim for dim in range(root.ndim) if dim not in own]
         table = root._mesh.permute(*others, *own).reshape(-1, self._mesh.numel())
         flat = self._part(self._mesh.flatten(), [0])
-        flat._names, flat._dims = (name,), None
+        flat._names, flat._dims, flat._steps = (name,), None, (1,)
         whole = DeviceMesh.__new__(DeviceMesh)
         whole.__dict__.update(self.__dict__)
         whole._mesh = table
@@ -394,8 +399,7 @@ class DeviceMesh:
             shape = "(" + ", ".join(f"{name}={size}" for name, size in zip(self._names, self.shape)) + ")"
         else:
             shape = str(self.shape)
-        steps = tuple(math.prod(self.shape[dim + 1 :]) for dim in range(self.ndim))
-        return f"DeviceMesh({shape}, '{self._device_type}', stride={steps})"
+        return f"DeviceMesh({shape}, '{self._device_type}', stride={self._steps})"
 
     def __enter__(self):
         _mesh_resources.mesh_stack.append(self)
@@ -427,7 +431,7 @@ def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, backend_ov
     Raises: RuntimeError for a device with an index, for names that do not fit, and for a mesh larger than the world.
     """
     _checked_type(device_type)
-    shape = tuple(mesh_shape) if isinstance(mesh_shape, (list, tuple)) else (mesh_shape,)
+    shape = tuple(mesh_shape)
     if not shape or any(size < 1 for size in shape):
         raise ValueError(f"mesh_shape holds lengths of at least 1, but got {shape}")
     _checked_names(mesh_dim_names, len(shape))

@@ -44,8 +44,8 @@ def rendezvous(url, rank=-1, world_size=-1, **kwargs):
         world_size: number of processes, if the URL does not say so.
         kwargs: for the handler, among them `timeout`.
 
-    Raises: RuntimeError for another scheme, or where the URL and an argument both give a rank or a size; what the
-        handler raises.
+    Raises: RuntimeError for another scheme, AssertionError where the URL and an argument both give a rank or a size;
+        what the handler raises.
     """
     if not isinstance(url, (str, bytes)):
         raise RuntimeError(f"a rendezvous takes a URL, but got {type(url).__name__}")
@@ -54,8 +54,7 @@ def rendezvous(url, rank=-1, world_size=-1, **kwargs):
     for name, value in (("rank", rank), ("world_size", world_size)):
         if value == -1:
             continue
-        if name in query:
-            raise RuntimeError(f"the URL {url} carries a {name}, and {name}={value} was given besides")
+        assert name not in query, f"the URL {url} carries a {name}, and {name}={value} was given besides"
         query[name] = str(value)
     if parts.scheme not in _handlers:
         raise RuntimeError(f"there is no rendezvous handler for {parts.scheme}://; known are {sorted(_handlers)}")

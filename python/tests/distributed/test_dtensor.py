@@ -1,5 +1,7 @@
 """Tensors of many processes: what they are made of, and that they compute as one."""
 
+import copy
+
 import pytest
 import ranks
 import tessera
@@ -125,3 +127,55 @@ def test_whole_state_dicts_fill_modules_on_the_meta_device():
     weight = filled.weight
     set_model_state_dict(filled, given, options=StateDictOptions(full_state_dict=True))
     assert filled.weight is weight and tessera.equal(weight, given["weight"])
+
+
+def test_copies_and_data_of_dtensors_are_dtensors():
+    def body(rank, world):
+        mesh = dist.init_device_mesh("cpu", (world,))
+        x = distribute_tensor(tessera.arange(6.0), mesh, [Shard(0)])
+        x.note = "mine"
+        other = copy.deepcopy({"a": x, "b": x})
+        assert other["a"] is other["b"] and other["a"].placements == (Shard(0),) and other["a"].note == "mine"
+        other["a"].zero_()
+        assert type(copy.deepcopy(tessera.nn.Parameter(x))) is DTensor
+        return x.full_tensor().tolist(), other["a"].full_tensor().tolist()
+
+    assert ranks.run(body) == [([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], [0.0] * 6)] * 2
+
+
+def test_what_is_to_be_added_up_is_shared_out():
+    def body(rank, world):
+        mesh = dist.init_device_mesh("cpu", (world,))
+        parts = [distribute_tensor(tessera.ones(2), mesh, [Partial(op)]).to_local().tolist() for op in ("sum", "avg")]
+        with pytest.raises(IndexError, match="1 dimensions"):
+            distribute_tensor(tessera.ones(4), mesh, [Shard(1)])
+        return parts
+
+    assert ranks.run(body) == [[[0.5, 0.5], [1.0, 1.0]]] * 2
+
+
+def test_looking_up_goes_on_in_parts():
+    def body(rank, world):
+        mesh = dist.init_device_mesh("cpu", (world,))
+        whole, rows = numbers(4, 6), tessera.tensor([3, 0, 1, 1])
+        spread = lambda x, placement: distribute_tensor(x, mesh, [placement])
+        cases = {
+            "rows": (lambda x, i: x[i], Shard(1), Replicate(), Shard(1)),
+            "cut rows": (lambda x, i: x[i], Replicate(), Shard(0), Shard(0)),
+            "between": (lambda x, i: x[None, :, i], Shard(0), Replicate(), Shard(1)),
+            "sum": (lambda x, i: x[i], Partial(), Replicate(), Partial()),
+            "select": (lambda x, i: x.index_select(1, i), Replicate(), Shard(0), Shard(1)),
+            "gather": (lambda x, i: x.gather(0, i.unsqueeze(1).expand(4, 6)), Replicate(), Shard(0), Shard(0)),
+        }
+        for name, (call, own, other, expected) in cases.items():
+            out = call(spread(whole, own), spread(rows, other))
+            assert out.placements == (expected,), (name, out.placements)
+            assert tessera.equal(out.full_tensor(), call(whole, rows)), name
+        made = spread(whole, Partial()).new_ones(4, 6)
+        assert made.full_tensor().sum().item() == 24
+        both = spread(whole, Shard(1)) * spread(whole, Shard(0))
+        assert both.placements == (Shard(1),) and (spread(whole, Shard(0)) + spread(whole, Partial())).placements == (
+            Shard(0),
+        )
+
+    ranks.run(body)

@@ -2,14 +2,18 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from datetime import timedelta
 
 import pytest
+import tessera.distributed as dist
 from tessera.distributed.elastic.multiprocessing import Std
+from tessera.distributed.elastic.rendezvous.etcd_rendezvous_backend import EtcdRendezvousBackend, EtcdStore, _Client
 from tessera.distributed.elastic.rendezvous.utils import _parse_rendezvous_config, parse_rendezvous_endpoint
 from tessera.distributed.run import _filters, parse_min_max_nnodes
 
@@ -143,5 +147,56 @@ def test_texts_of_the_command_line():
 
 
 def test_an_unknown_rendezvous_is_named(tmp_path):
-    out = launch("--rdzv-backend=etcd", "--rdzv-endpoint=localhost:1", tmp_path / "none.py")
-    assert out.returncode == 1 and "'etcd' is not known" in out.stderr
+    out = launch("--rdzv-backend=nowhere", "--rdzv-endpoint=localhost:1", tmp_path / "none.py")
+    assert out.returncode == 1 and "'nowhere' is not known" in out.stderr
+
+
+def test_agents_meet_in_an_etcd_server(tmp_path, script):
+    if not shutil.which("etcd"):
+        pytest.skip("there is no etcd server on this machine")
+    port, peers = free_port(), free_port()
+    place = f"http://127.0.0.1:{port}"
+    options = [f"--data-dir={tmp_path}/etcd", f"--listen-client-urls={place}", f"--advertise-client-urls={place}"]
+    options += [f"--listen-peer-urls=http://127.0.0.1:{peers}"]
+    server = subprocess.Popen(["etcd", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 30
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except OSError:
+                assert time.monotonic() < end and server.poll() is None
+                time.sleep(0.05)
+        check_etcd(place)
+        options = ["--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=etcd", "--rdzv-id=job", "--max-restarts=1"]
+        options += [f"--rdzv-endpoint=127.0.0.1:{port}", script, tmp_path / "r", "kill"]
+        agents = [
+            subprocess.Popen(agent(*options), env=environment(), stderr=subprocess.PIPE, text=True) for _ in range(2)
+        ]
+        errors = [one.communicate(timeout=100)[1] for one in agents]
+        assert [one.returncode for one in agents] == [0, 0], errors
+        assert results(tmp_path, 2) == ["3.0 1 2 0", "3.0 1 2 0"]
+    finally:
+        server.kill()
+        server.wait()
+
+
+def check_etcd(place):
+    """A store and a rendezvous's state in the server there."""
+    client = _Client(place, 10)
+    store = EtcdStore(client, "/test/", timedelta(seconds=0.3))
+    store.set("a", "1")
+    store.append("a", b"2")
+    assert (store.get("a"), store.add("n", 3), store.add("n", -1), store.get("n")) == (b"12", 3, 2, b"2")
+    assert store.compare_set("c", "", "x") == b"x" and store.compare_set("c", "y", "z") == b"x"
+    assert store.compare_set("none", "y", "z") == b"y" and not store.check(["none"])
+    assert sorted(store.list_keys()) == ["a", "c", "n"] and store.delete_key("c") and not store.delete_key("c")
+    with pytest.raises(dist.DistStoreError, match="timed out"):
+        store.get("c")
+    backend = EtcdRendezvousBackend(client, "run")
+    assert backend.get_state() is None
+    state, token, stored = backend.set_state(b"first")
+    assert (state, stored) == (b"first", True) and backend.set_state(b"late") == (b"first", token, False)
+    assert backend.set_state(b"second", token)[2] and backend.get_state()[0] == b"second"
+    assert not backend.set_state(b"third", token)[2]

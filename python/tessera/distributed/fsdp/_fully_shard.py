@@ -122,6 +122,8 @@ class FSDPModule:
 
     def set_reshard_after_forward(self, reshard_after_forward, recurse=True):
         """Whether whole parameters go after forward."""
+        if not isinstance(reshard_after_forward, bool):
+            raise ValueError(f"reshard_after_forward is a bool here, but got {type(reshard_after_forward).__name__}")
         for unit in _units(self, recurse):
             unit.reshard = reshard_after_forward
 
@@ -266,14 +268,20 @@ def fully_shard(
         ignored_params: set of parameters that stay as they are.
 
     Returns: `module`, whose class is now an FSDPModule, too. Raises: ValueError for meshes of more dimensions, for
-        containers without forward, for scalars and for an int that does not divide; AssertionError for a second call;
-        NotImplementedError for uneven parts of another dimension than 0.
+        containers without forward, for scalars and for an int that does not divide; AssertionError for a second call,
+        a mesh of two dimensions without names and a Shard of a dimension that there is not; NotImplementedError for
+        uneven parts of another dimension than 0.
     """
     modules = list(module) if isinstance(module, (list, tuple)) else [module]
     _checked(modules)
     mesh = mesh if mesh is not None else _default_mesh()
     if mesh.ndim not in (1, 2):
         raise ValueError(f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh}")
+    assert mesh.ndim == 1 or mesh.mesh_dim_names, (
+        f"a 2D mesh needs names of its dimensions (mesh_dim_names), got {mesh}"
+    )
+    if reshard_after_forward is not None and not isinstance(reshard_after_forward, int):
+        raise ValueError(f"reshard_after_forward is a bool or a number of processes, got {reshard_after_forward!r}")
     shard = Line(mesh.get_group(mesh.ndim - 1))
     small, how = None, reshard_after_forward
     if isinstance(how, int) and not isinstance(how, bool):
@@ -318,7 +326,9 @@ def _dimension(parameter, places, placement_of):
         return 0
     if not placement.is_shard():
         raise ValueError(f"shard_placement_fn returns a Shard or None, but got {placement}")
-    return placement.dim % parameter.dim()
+    dim, ndim = placement.dim, parameter.dim()
+    assert -ndim <= dim < ndim, f"{placement} is no cut of a tensor of shape {tuple(parameter.shape)}"
+    return dim % ndim
 
 
 def _install(module, unit, device):

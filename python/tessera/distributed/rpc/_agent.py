@@ -1,5 +1,6 @@
 """What carries remote calls: connections to all other workers, threads that carry out what they ask."""
 
+import errno
 import hmac
 import heapq
 import itertools
@@ -185,7 +186,8 @@ class Agent:
         self._listener = socket.socket(fileno=descriptor)
         secret = os.urandom(16).hex() if self.info.id == 0 else ""
         self.store.set(f"worker/{self.info.id}", f"{self.info.name}|{host}|{port}|{secret}")
-        found = [value.decode().split("|") for value in _collect(self.store, self.size, "worker", self.store.timeout)]
+        values = _collect(self.store, self.info.id, self.size, "worker", self.store.timeout)
+        found = [value.decode().split("|") for value in values]
         names = [one[0] for one in found]
         if len(set(names)) != len(names):
             self._listener.close()
@@ -199,7 +201,10 @@ class Agent:
         while True:
             try:
                 connection, _ = self._listener.accept()
-            except OSError:
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ECONNABORTED):
+                    time.sleep(0.05)  # who knocked has to wait
+                    continue
                 return  # closed
             threading.Thread(target=self._greet, args=(connection,), daemon=True).start()
 

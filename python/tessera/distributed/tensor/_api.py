@@ -20,7 +20,7 @@ from tessera.distributed.tensor.placement_types import Replicate
 __all__ = ["DTensor", "distribute_module", "distribute_tensor"]
 
 
-def _placements_for(placements, mesh, ndim):
+def _placements_for(placements, mesh, ndim, error=IndexError):
     placements = [Replicate()] * mesh.ndim if placements is None else list(placements)
     if len(placements) != mesh.ndim:
         raise ValueError(f"`placements` must have the same length as `device_mesh.ndim`: got {placements} for {mesh}")
@@ -29,7 +29,7 @@ def _placements_for(placements, mesh, ndim):
     found = normalized(placements, ndim)
     for placement in found:
         if placement.is_shard() and not 0 <= placement.dim < max(ndim, 1):
-            raise RuntimeError(f"{placement}: the tensor has {ndim} dimensions")
+            raise error(f"{placement}: the tensor has {ndim} dimensions")
     return found
 
 
@@ -156,7 +156,7 @@ class DTensor(tessera.Tensor):
         if (shape is None) != (stride is None):
             raise RuntimeError("please pass both shape and stride, or none of them")
         mesh = _mesh_resources.get_current_mesh() if device_mesh is None else device_mesh
-        placements = _placements_for(placements, mesh, local_tensor.dim())
+        placements = _placements_for(placements, mesh, local_tensor.dim(), RuntimeError)
         if shape is None:
             shape, stride = compute_global_tensor_info(local_tensor, mesh, placements)
         if mesh.get_coordinate() is None:
@@ -245,8 +245,8 @@ def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_ran
         placements: one for each dimension of the mesh; None: copies.
         src_data_rank: whose data count, along each dimension of the mesh; None: everyone's own, and nothing is sent.
 
-    Raises: RuntimeError for a tensor with history, ValueError for a number of placements other than the mesh's
-        dimensions, and for a DTensor that lies otherwise.
+    Raises: RuntimeError for a tensor with history, IndexError for a dimension that there is not, ValueError for a
+        number of placements other than the mesh's dimensions, and for a DTensor that lies otherwise.
     """
     mesh = _mesh_resources.get_current_mesh() if device_mesh is None else device_mesh
     placements = _placements_for(placements, mesh, tensor.dim())

@@ -5,7 +5,7 @@ from tessera.distributed import _functional_collectives as collectives
 from tessera.distributed.tensor._utils import cut_order, length_before
 from tessera.distributed.tensor.placement_types import Replicate, _NormPartial, part_of
 
-_EMPTY = {"sum": 0.0, "avg": 0.0, "product": 1.0}
+_EMPTY = {"sum": 0.0, "product": 1.0}
 
 
 def _gather(local, dim, length, mesh, mesh_dim):
@@ -49,8 +49,12 @@ def _reduce_and_cut(local, partial, shard, mesh, mesh_dim):
 
 def _as_partial(local, placement, mesh, mesh_dim):
     """What each process holds so that the reduction gives `local`."""
+    if placement.reduce_op == "avg":
+        return local
+    if placement.reduce_op == "sum" and (local.dtype.is_floating_point or local.dtype.is_complex):
+        return local / mesh.size(mesh_dim)
     if placement.reduce_op not in _EMPTY or mesh.get_coordinate()[mesh_dim] == 0:
-        return local * mesh.size(mesh_dim) if placement.reduce_op == "avg" else local
+        return local
     return tessera.full_like(local, _EMPTY[placement.reduce_op])
 
 

@@ -24,7 +24,7 @@ _PARTWISE = frozenset(
     "leaky_relu_backward elu_backward hardtanh_backward hardswish_backward hardsigmoid_backward softplus_backward "
     "logit_backward mish_backward log_sigmoid_backward glu_jvp nan_to_num clamp clamp_min clamp_max".split()
 )
-_LINEAR = frozenset("alias clone contiguous detach lift_fresh _to_copy neg positive zero_ zeros_like".split())
+_LINEAR = frozenset("alias clone contiguous detach lift_fresh _to_copy neg positive zero_".split())
 _SUMS = frozenset("add add_ sub sub_ copy_ cat".split())
 _PRODUCTS = frozenset("mul mul_ div div_".split())
 # Dimensions change places, or come and go.
@@ -96,6 +96,11 @@ class Call:
         found = {p for s in self.specs for p in s.placements if p.is_partial() and p.reduce_op in ("sum", "avg")}
         return sorted(found, key=repr)
 
+    def keeps(self, partial, first):
+        """True if along some dimension of the mesh an operand (or the `first` one) is this sum, and none is cut."""
+        lines = zip(*(spec.placements for spec in self.specs))
+        return any(partial in (now[:1] if first else now) and not any(p.is_shard() for p in now) for now in lines)
+
     def even(self, length):
         """True if the mesh cuts a length in equal pieces, however many of its dimensions do so."""
         return length % self.mesh.size() == 0
@@ -113,17 +118,17 @@ def _aligned(spec, out_shape, d):
 
 def _pointwise(call):
     shape, count = tuple(call.outs[0].shape), len(call.specs)
-    for d in range(len(shape)):
+    # Of cuts that cost as much the first operand's comes first.
+    own = [p.dim + len(shape) - call.first.ndim for p in call.first.placements if p.is_shard()] if call.specs else []
+    for d in sorted(range(len(shape)), key=lambda d: d not in own):
         yield Shard(d), [_aligned(s, shape, d) for s in call.specs]
     for p in call.partials():
         if call.name in _LINEAR and count == 1 and (call.outs[0].dtype.is_floating_point or call.name != "_to_copy"):
             yield p, [p]
-        elif call.name in _SUMS and count == 2:
+        elif call.name in _SUMS and count == 2 and call.keeps(p, True):
             yield p, [p, p]
-        elif call.name in _PRODUCTS and not call.args.get("rounding_mode"):
+        elif call.name in _PRODUCTS and not call.args.get("rounding_mode") and call.keeps(p, True):
             yield p, [p] + [R] * (count - 1)
-            if call.name == "mul" and count == 2:
-                yield p, [R, p]
 
 
 def _dims(call, key="dim"):
@@ -155,7 +160,7 @@ def _reduction(call):
         if needs(x.shape[d]) or (partial.reduce_op == "sum" and kind != "avg"):
             yield partial, [Shard(d)]
     for p in call.partials():
-        if kind in ("sum", "avg") and not isinstance(p, _NormPartial) or p == partial and kind == "norm":
+        if p.reduce_op == kind and not isinstance(p, _NormPartial) or p == partial and kind == "norm":
             yield p, [p]
 
 
@@ -177,7 +182,37 @@ def _along(call):
     yield from _outer(call, whole)
     if call.name in ("cat", "slice", "split", "split_with_sizes"):
         for p in sorted({p for s in call.specs for p in s.placements if p.is_partial()}, key=repr):
-            yield p, [p] * len(call.specs)
+            if call.keeps(p, False):
+                yield p, [p] * len(call.specs)
+    elif call.name == "gather":
+        yield from ((Shard(d), [R, Shard(d)]) for d in whole)
+    elif call.name == "index_select":
+        yield from _looked_up(call, min(whole), 1, whole)
+
+
+def _looked_up(call, at, count, gone):
+    """Entries of the first operand where the others, of `count` dimensions, say: in the result these lie from `at` on,
+    and the dimensions `gone` are not there."""
+    others = len(call.specs) - 1
+    kept = [d for d in range(call.first.ndim) if d not in gone]
+    for place, d in enumerate(kept):
+        yield Shard(place if place < at else place + count), [Shard(d)] + [R] * others
+    shape = tuple(call.outs[0].shape)[at : at + count]
+    for d in range(count):
+        yield Shard(at + d), [R, *(_aligned(spec, shape, d) for spec in call.specs[1:])]
+    for p in call.first.placements:
+        if p.is_partial():
+            yield p, [p] + [R] * others
+
+
+def _index(call):
+    """x[i, j, :, k]: dimensions that tensors name go, theirs come in the place of the first, or first of all if there
+    are others between them."""
+    named = [d for d, one in enumerate(call.args["indices"]) if one is not None]
+    if call.outs[0].dim() != call.first.ndim - len(named) + max(spec.ndim for spec in call.specs[1:]):
+        return  # masks
+    together = named[-1] - named[0] == len(named) - 1
+    yield from _looked_up(call, named[0] if together else 0, max(spec.ndim for spec in call.specs[1:]), set(named))
 
 
 def _removed(call):
@@ -263,7 +298,7 @@ def _expand(call):
 def _made(call):
     """new_zeros and the like: as the operand, if of its shape."""
     same = tuple(call.outs[0].shape) == tuple(call.first.shape)
-    return _kept(call, [(d, d) for d in range(call.first.ndim)] if same else [])
+    return ((Shard(d), [Shard(d)]) for d in range(call.first.ndim if same else 0))
 
 
 def _product(call):
@@ -364,7 +399,7 @@ def _embedding_backward(call):
         yield p, [p, R]
 
 
-_TABLE = {"expand": _expand, "select": _removed, "unbind": _removed, "select_backward": _removed}
+_TABLE = {"expand": _expand, "index": _index, "select": _removed, "unbind": _removed, "select_backward": _removed}
 _TABLE |= {"embedding": _embedding, "embedding_dense_backward": _embedding_backward}
 _TABLE |= dict.fromkeys(("_native_layer_norm", "native_layer_norm", "native_layer_norm_backward"), _layer_norm)
 _TABLE |= dict.fromkeys(("convolution", "convolution_backward"), _convolution)

@@ -88,6 +88,8 @@ class CommDebugMode(TorchDispatchMode):
         """{operator: how many calls}."""
         return self._counts
 
+    comm_counts = property(get_comm_counts)
+
     def get_total_counts(self):
         """How many collectives in all."""
         return sum(self._counts.values())

@@ -100,4 +100,4 @@ class _NormPartial(Partial):
     norm_type: float = 2.0
 
     def __repr__(self):
-        return f"_NormPartial({self.reduce_op}, {self.norm_type})"
+        return f"_NormPartial({self.norm_type:g})"

@@ -131,7 +131,7 @@ class DistributedDataParallel(Module, Joinable):
         if not named and not delayed:
             raise RuntimeError("DistributedDataParallel needs a module with parameters that require gradients")
         self.device, self.device_ids, self.output_device = self._choose_devices(named, device_ids, output_device)
-        self.device_type = self.device.type
+        self.device_type, self.is_multi_device_module = self.device.type, False
         self.dim, self.broadcast_buffers, self.module = dim, broadcast_buffers, module
         self.find_unused_parameters, self.static_graph = find_unused_parameters, static_graph
         self.gradient_as_bucket_view, self.mixed_precision = gradient_as_bucket_view, mixed_precision

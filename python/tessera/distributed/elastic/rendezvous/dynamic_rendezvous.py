@@ -308,8 +308,9 @@ class DynamicRendezvousHandler(RendezvousHandler):
     def _workers_store(self, rank, store):
         """Where the workers' store is: one that the agent of rank 0 serves."""
         address, port = self._address, None
-        if rank == 0 and isinstance(self._store, TCPStore):
-            loopback = self._store.host in ("localhost", "127.0.0.1", "::1")
+        host = getattr(self._store, "host", None)  # of a store that is reached by network
+        if rank == 0 and host is not None:
+            loopback = host in ("localhost", "127.0.0.1", "::1")
             address = address or ("127.0.0.1" if loopback else socket.getfqdn())
             self._served = TCPStore(address, 0, None, True, self._settings.timeout.join, False)
             port = self._served.port

@@ -7,13 +7,18 @@ __all__ = ["get_rendezvous_handler"]
 
 
 def _dynamic(params):
-    backend, store = c10d_rendezvous_backend.create_backend(params)
+    place = c10d_rendezvous_backend
+    if params.backend != "c10d":
+        from tessera.distributed.elastic.rendezvous import etcd_rendezvous_backend as place
+
+    backend, store = place.create_backend(params)
     return dynamic_rendezvous.create_handler(store, backend, params)
 
 
 def _register_default_handlers():
     rendezvous_handler_registry.register("static", static_tcp_rendezvous.create_rdzv_handler)
-    rendezvous_handler_registry.register("c10d", _dynamic)
+    for name in ("c10d", "etcd", "etcd-v2"):
+        rendezvous_handler_registry.register(name, _dynamic)
 
 
 def get_rendezvous_handler(params):

@@ -50,6 +50,7 @@ class _Cut(ParallelStyle):
 
     def __init__(self, *, input_layouts=None, output_layouts=None, use_local_output=True):
         self.input_layouts = (input_layouts or self._input,)
+        self.desired_input_layouts = (self._wants[Linear],)
         self.output_layouts = (output_layouts or self._output,)
         self.use_local_output = use_local_output
 
@@ -146,7 +147,8 @@ class SequenceParallel(ParallelStyle):
         return distribute_module(module, device_mesh, copied, before, after)
 
     def __repr__(self):
-        return f"SequenceParallel(sequence_sharding={self.sequence_sharding}, use_local_output={self.use_local_output})"
+        dim = self.sequence_sharding[0].dim
+        return f"SequenceParallel(sequence_dim={dim}, use_local_output={self.use_local_output})"
 
 
 def _tuple(value):
@@ -223,11 +225,15 @@ class PrepareModuleInput(ParallelStyle):
         module.register_forward_pre_hook(before, with_kwargs=True)
         return module
 
-    def __repr__(self):
+    def _layouts(self):
         return (
-            f"PrepareModuleInput(input_layouts={self.input_layouts}, "
-            f"desired_input_layouts={self.desired_input_layouts}, use_local_output={self.use_local_output})"
+            f"input_layouts={self.input_layouts}, desired_input_layouts={self.desired_input_layouts}, "
+            f"input_kwarg_layouts={self.input_kwarg_layouts}, "
+            f"desired_input_kwarg_layouts={self.desired_input_kwarg_layouts}"
         )
+
+    def __repr__(self):
+        return f"PrepareModuleInput({self._layouts()}, use_local_output={self.use_local_output})"
 
 
 class PrepareModuleOutput(ParallelStyle):
@@ -259,11 +265,11 @@ class PrepareModuleOutput(ParallelStyle):
         module.register_forward_hook(after)
         return module
 
+    def _layouts(self):
+        return f"output_layouts={self.output_layouts}, desired_output_layouts={self.desired_output_layouts}"
+
     def __repr__(self):
-        return (
-            f"PrepareModuleOutput(output_layouts={self.output_layouts}, "
-            f"desired_output_layouts={self.desired_output_layouts}, use_local_output={self.use_local_output})"
-        )
+        return f"PrepareModuleOutput({self._layouts()}, use_local_output={self.use_local_output})"
 
 
 class PrepareModuleInputOutput(ParallelStyle):
@@ -302,4 +308,8 @@ class PrepareModuleInputOutput(ParallelStyle):
         return self.prepare_module_output._apply(module, device_mesh)
 
     def __repr__(self):
-        return f"PrepareModuleInputOutput({self.prepare_module_input}, {self.prepare_module_output})"
+        given, made = self.prepare_module_input, self.prepare_module_output
+        return (
+            f"PrepareModuleInputOutput({given._layouts()}, use_local_input={given.use_local_output}, "
+            f"{made._layouts()}, use_local_output={made.use_local_output})"
+        )

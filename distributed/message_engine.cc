@@ -2,20 +2,32 @@
 
 #include <algorithm>
 
-#include "distributed/mesh.h"
+#include "distributed/messages.h"
 
 namespace tessera::distributed {
 
+std::string other_size(size_t came, int peer, size_t expected) {
+  return "recv: a message of " + std::to_string(came) + " bytes came from rank " + std::to_string(peer) +
+         ", but the tensor has " + std::to_string(expected) + " bytes";
+}
+
+std::string too_late(const Transfer& transfer) {
+  std::string who = transfer.peer < 0 ? "any rank" : "rank " + std::to_string(transfer.peer);
+  return (transfer.sends ? "send: " + who + " of the group took no message"
+                         : "recv: no message came from " + who + " of the group") +
+         " within the timeout";
+}
+
 // One call of a collective. Messages of calls are told apart by their tags.
-class SocketEngine::Call {
+class MessageEngine::Call {
  public:
-  Call(Mesh* mesh, const Request& request, uint64_t number)
-      : mesh_(*mesh),
+  Call(Messages* messages, const Request& request, uint64_t number)
+      : messages_(*messages),
         request_(request),
-        rank_(mesh->rank()),
-        size_(mesh->size()),
+        rank_(messages->rank()),
+        size_(messages->size()),
         deadline_(deadline_after(request.timeout)) {
-    tag_ = (uint64_t{1} << 63) | (number << 8);
+    tag_ = kCollectiveTag | (number << 8);
   }
 
   void run() {
@@ -46,7 +58,7 @@ class SocketEngine::Call {
 
   void wait(const std::shared_ptr<Transfer>& transfer) {
     try {
-      mesh_.wait(transfer, deadline_);
+      messages_.wait(transfer, deadline_);
     } catch (const Error& error) { fail(error); }
   }
   // Transfers that are left use memory that goes away with this call, so none may live on.
@@ -55,7 +67,7 @@ class SocketEngine::Call {
     snprintf(seconds, sizeof(seconds), "%g", request_.timeout);
     std::string why = std::string(name_of(request_.what)) + " on rank " + std::to_string(rank_) +
                       " of the group (timeout " + seconds + " s): " + error.what();
-    mesh_.abort(why);
+    messages_.abort(why);
     throw Error(error.fault(), why);
   }
   void wait(const Transfers& transfers) {
@@ -63,11 +75,11 @@ class SocketEngine::Call {
   }
   std::shared_ptr<Transfer> send(int to, Buffer what, int step = 0) {
     try {
-      return mesh_.send(to, tag_ + step, what, deadline_);
+      return messages_.send(to, tag_ + step, what, deadline_);
     } catch (const Error& error) { fail(error); }
   }
   std::shared_ptr<Transfer> receive(int from, Buffer what, int step = 0) {
-    return mesh_.receive(from, tag_ + step, what);
+    return messages_.receive(from, tag_ + step, what);
   }
 
   void copy(Buffer from, Buffer to) {
@@ -127,25 +139,67 @@ class SocketEngine::Call {
 
   // Small: to rank 0 and back along a tree. Large: each folds a part, then all have all parts.
   void all_reduce(Buffer buffer) {
-    if (buffer.size <= 16384 || size_ == 2) {
-      reduce(buffer);
-      return broadcast(buffer, 0, 1);
+    if (buffer.size > 4096) return halve_and_double(buffer);
+    reduce(buffer);
+    broadcast(buffer, 0, 1);
+  }
+
+  // mine = mine (fold) other.
+  void fold_in(char* mine, const char* other, size_t bytes) {
+    const void* two[] = {mine, other};
+    fold_all(request_.kind, request_.fold, mine, two, 2, bytes / size_of(request_.kind));
+  }
+
+  // Ranks that differ in a bit swap halves of what they hold and keep the fold of one, from the highest bit to the
+  // lowest; back up they swap what is folded. So each sends twice the buffer in all, in 2 log2(size) messages. Of a
+  // number of ranks that is no power of two the first ones work as pairs.
+  void halve_and_double(Buffer buffer) {
+    int powers = 1;
+    while (powers * 2 <= size_) powers *= 2;
+    int pairs = size_ - powers, step = 0;
+    std::vector<char> other(rank_ < 2 * pairs ? buffer.size : buffer.size / 2 + size_of(request_.kind));
+    if (rank_ < 2 * pairs && rank_ % 2) {
+      wait(send(rank_ - 1, buffer));
+      return wait(receive(rank_ - 1, buffer, 1));
     }
-    size_t item = size_of(request_.kind), count = buffer.size / item, part = (count + size_ - 1) / size_;
-    std::vector<Buffer> parts(size_);
-    for (int i = 0; i < size_; ++i) {
-      size_t from = std::min(count, i * part);
-      parts[i] = {buffer.data + from * item, std::min(part, count - from) * item};
+    if (rank_ < 2 * pairs) {
+      wait(receive(rank_ + 1, {other.data(), buffer.size}));
+      fold_in(buffer.data, other.data(), buffer.size);
     }
-    reduce_scatter(parts, parts[rank_]);
-    exchange(std::vector<Buffer>(size_, parts[rank_]), parts, 1);
+    int me = rank_ < 2 * pairs ? rank_ / 2 : rank_ - pairs;
+    size_t item = size_of(request_.kind), from = 0, to = buffer.size / item;
+    std::vector<std::pair<size_t, size_t>> ranges;
+    auto swap = [&](int bit, size_t give, size_t give_end, size_t take, size_t take_end, char* into) {
+      int peer = me ^ bit, who = peer < pairs ? 2 * peer : peer + pairs;
+      ++step;
+      auto coming = receive(who, {into, (take_end - take) * item}, step + 1);
+      auto going = send(who, {buffer.data + give * item, (give_end - give) * item}, step + 1);
+      wait(coming);
+      wait(going);
+    };
+    for (int bit = powers / 2; bit > 0; bit /= 2) {
+      ranges.emplace_back(from, to);
+      size_t middle = from + (to - from) / 2;
+      bool low = !(me & bit);
+      swap(bit, low ? middle : from, low ? to : middle, low ? from : middle, low ? middle : to, other.data());
+      (low ? to : from) = middle;
+      fold_in(buffer.data + from * item, other.data(), (to - from) * item);
+    }
+    for (int bit = 1; bit < powers; bit *= 2) {
+      auto [all_from, all_to] = ranges.back();
+      ranges.pop_back();
+      size_t take = me & bit ? all_from : to, take_end = me & bit ? from : all_to;
+      swap(bit, from, to, take, take_end, buffer.data + take * item);
+      from = all_from;
+      to = all_to;
+    }
+    if (rank_ < 2 * pairs) wait(send(rank_ + 1, buffer, 1));
   }
 
   // A binomial tree over the ranks as seen from the root: a rank folds its children in their order and passes on.
   void reduce(Buffer buffer) {
     int root = request_.what == Collective::kReduce ? request_.root : 0;
     int me = (rank_ + size_ - root) % size_;
-    size_t count = buffer.size / size_of(request_.kind);
     std::vector<char> sum(buffer.data, buffer.data + buffer.size), next(buffer.size);
     for (int bit = 1; bit < size_; bit *= 2) {
       if (me & bit) {
@@ -154,8 +208,7 @@ class SocketEngine::Call {
       }
       if (me + bit >= size_) continue;
       wait(receive((me + bit + root) % size_, {next.data(), next.size()}));
-      const void* two[] = {sum.data(), next.data()};
-      fold_all(request_.kind, request_.fold, sum.data(), two, 2, count);
+      fold_in(sum.data(), next.data(), sum.size());
     }
     memcpy(buffer.data, sum.data(), sum.size());
   }
@@ -180,13 +233,13 @@ class SocketEngine::Call {
     }
   }
 
-  Mesh& mesh_;
+  Messages& messages_;
   const Request& request_;
   int rank_, size_;
   Deadline deadline_;
   uint64_t tag_;
 };
 
-void SocketEngine::run(const Request& request) { Call(mesh_, request, ++calls_).run(); }
+void MessageEngine::run(const Request& request) { Call(messages_, request, ++calls_).run(); }
 
 }  // namespace tessera::distributed
