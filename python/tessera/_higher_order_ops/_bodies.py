@@ -125,7 +125,7 @@ def emit(op, mode, names, modules, arguments, compute):
         names: of the attributes that hold the modules ("true_graph").
         compute: gives the results, without being traced.
     """
-    tracer = mode.tracer
+    tracer = getattr(mode.tracer, "writer", mode.tracer)  # of an export: that of the function that is traced
     nodes = []
     for name, module in zip(names, modules):
         path = next(p for p in (f"{name}_{i}" for i in itertools.count()) if not hasattr(tracer.root, p))
@@ -135,6 +135,7 @@ def emit(op, mode, names, modules, arguments, compute):
     with without(mode):
         result = compute()
     tracer.track(result, proxy)
+    proxy.node.meta.setdefault("val", result)
     return result
 
 

@@ -349,6 +349,7 @@ class Export:
             self._module_calls(), (self.args, self.kwargs), constants,
         )  # fmt: skip
         program._guards_code = self.inputs.guards()
+        _name_operands(program.graph_module)
         return program
 
     def _module_calls(self):
@@ -358,6 +359,26 @@ class Export:
         paths = [path for path, _ in self.mod.named_modules(remove_duplicate=False) if path]
         repeated = [call for call in signatures if "@" in call]
         return [ModuleCallEntry("", top), *(ModuleCallEntry(p, signatures.get(p)) for p in (*paths, *repeated))]
+
+
+# Where the functions among an operator's arguments get their operands from: positions of the node's arguments.
+_OPERANDS = {"cond": (3,), "map_impl": (1, 2)}
+
+
+def _name_operands(module):
+    """Gives the placeholders of inner graphs the names of what they stand for."""
+    for node in module.graph.find_nodes(op="call_function"):
+        where = _OPERANDS.get(getattr(node.target, "_name", None)) if not hasattr(node.target, "_schema") else None
+        for inner in node.args if where is not None else ():
+            if not isinstance(inner, Node) or inner.op != "get_attr":
+                continue
+            body = getattr(module, inner.target)
+            operands = [a for i in where for a in node.args[i]]
+            for placeholder, operand in zip(body.graph.find_nodes(op="placeholder"), operands):
+                if isinstance(operand, Node):
+                    placeholder.name = placeholder.target = body.graph._names.create(operand.name)
+            _name_operands(body)
+            body.recompile()
 
 
 def traced(*args, **more):

@@ -363,6 +363,11 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         """The result of an operator: compute(), which runs it on what stands for tensors. Subclasses know more."""
         return compute()
 
+    @property
+    def writer(self):
+        """The tracer that writes the nodes now: this one, or that of a function inside of it."""
+        return self._writers[-1]
+
     @contextlib.contextmanager
     def recorded_by(self, tracer):
         """Context manager: another tracer writes the nodes."""

@@ -462,17 +462,22 @@ class GraphModule(Module):
 
         Returns: the text.
         """
-        code = self.graph.python_code(
-            "self", verbose=True, include_stride=include_stride, include_device=include_device, colored=colored,
+        settings = dict(
+            verbose=True, include_stride=include_stride, include_device=include_device, colored=colored,
             expanded_def=expanded_def, additional_meta=additional_meta,
-        ).src  # fmt: skip
-        inner = [m.print_readable(print_output=False) for m in self.children() if isinstance(m, GraphModule)]
-        text = "\n".join([code.strip("\n").rstrip(), *("\n" + t for t in inner)])
-        body = "\n".join("    " + line if line.strip() else "" for line in text.split("\n"))
-        text = f"class {type(self).__name__}(torch.nn.Module):\n{body}\n"
+        )  # fmt: skip
+        text = self._readable(type(self).__name__, settings)
         if print_output:
             print(text)
         return text
+
+    def _readable(self, name, settings):
+        """The text of a class of this name, inner graphs as classes of the names of their attributes."""
+        code = self.graph.python_code("self", **settings).src
+        inner = [m._readable(n, settings) for n, m in self.named_children() if isinstance(m, GraphModule)]
+        text = "\n".join([code.strip("\n").rstrip(), *("\n" + t for t in inner)])
+        body = "\n".join("    " + line if line.strip() else "" for line in text.split("\n"))
+        return f"class {name}(torch.nn.Module):\n{body}\n"
 
     def __str__(self):
         shown = super().__str__()

@@ -1,12 +1,13 @@
 """export(): what becomes a node, what an input, and what a program does when it is called."""
 
 import collections
+import io
 
 import pytest
 
 import tessera
 from tessera import nn
-from tessera.export import export
+from tessera.export import export, load, save
 from tessera.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
 aten = tessera.ops.aten
@@ -472,3 +473,26 @@ def test_strict_export_has_its_own_error_of_values():
 
     with pytest.raises(tessera._dynamo.exc.UserError, match="test_programs.py"):
         export(M(), (tessera.tensor(3),), strict=True)
+
+
+def test_branches_inside_of_branches():
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(2, 2), nn.Linear(2, 2)
+
+        def forward(self, x):
+            def inner(x):
+                return tessera.cond(x.sum() > -9, lambda y: y.sin(), lambda y: y.cos(), (self.b(x),))
+
+            return tessera.cond(x.sum() > 0, lambda x: self.a(x), inner, (x,))
+
+    module = M()
+    program = export(module, (tessera.ones(3, 2),))
+    data = io.BytesIO()
+    save(program, data)
+    for p in (program, load(data), program.run_decompositions()):
+        for x in (tessera.ones(3, 2), -tessera.ones(3, 2), -9 * tessera.ones(3, 2)):
+            tessera.testing.assert_close(p.module()(x), module(x))
+    text = str(program)
+    assert "class false_graph_0(" in text and 'def forward(self, x: "f32[3, 2]", p_a_weight' in text
