@@ -13,6 +13,7 @@ from tessera.export.graph_signature import (
 )  # fmt: skip
 from tessera.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
 from tessera.fx.interpreter import Interpreter
+from tessera.utils import _pytree as pytree
 
 _WRITTEN = {
     InputKind.PARAMETER: OutputKind.PARAMETER_MUTATION, InputKind.BUFFER: OutputKind.BUFFER_MUTATION,
@@ -50,7 +51,21 @@ class _Run(Interpreter):
             return self._number(n)
         if n.target is tessera.ops.aten.reshape.default and n.target not in self.table:
             return self._reshape(n)
-        return super().run_node(n)
+        result = super().run_node(n)
+        if n.op == "call_function":
+            self._as_before(n.meta.get("val"), result)
+        return result
+
+    def _as_before(self, old, new):
+        """Sizes that an operator finds in its data have the symbols that they had."""
+        for before, value in zip(pytree.tree_leaves(old), pytree.tree_leaves(new)):
+            if not isinstance(before, tessera.Tensor) or not isinstance(value, tessera.Tensor):
+                continue
+            value = mb_unwrap(value)
+            shapes = tessera._C._symbolic_shape(before), tessera._C._symbolic_shape(value)
+            node = self.tracer._nodes.get(id(value))
+            if None not in shapes and node is not None:
+                self.tracer.symbols.add_known(node[1], *shapes)
 
     def _reshape(self, n):
         """A reshape as the view that it was, or as that of a copy: the trace knows which, for all sizes."""

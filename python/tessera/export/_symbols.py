@@ -69,6 +69,15 @@ class SymbolNodes:
                 self.env = shape.env
                 self._sizes.setdefault(expr, (node, dim))
 
+    def add_known(self, node, before, shape):
+        """Notes that the sizes of a tensor that were found in data are those that had other symbols before."""
+        from tessera.fx.experimental._expressions import condition
+
+        for dim, (old, new) in enumerate(zip(before.sizes, shape.sizes)):
+            if old.is_symbol and new.is_symbol and old != new and old.atom().unbacked and new.atom().unbacked:
+                self._sizes.setdefault(old, (node, dim))
+                shape.env._facts.learn(condition("==", new - old))
+
     def _add_linear(self, expr, node, dim):
         """Notes where a symbol of which an input's size is a * s + b can be computed."""
         if len(expr.free_symbols) == 1 and set(expr.terms) <= {(), *(m for s in expr.free_symbols for m in s.terms)}:

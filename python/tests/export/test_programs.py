@@ -7,7 +7,8 @@ import pytest
 
 import tessera
 from tessera import nn
-from tessera.export import export, load, save
+from tessera._higher_order_ops.while_loop import while_loop
+from tessera.export import Dim, export, load, save
 from tessera.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
 aten = tessera.ops.aten
@@ -489,10 +490,36 @@ def test_branches_inside_of_branches():
 
     module = M()
     program = export(module, (tessera.ones(3, 2),))
-    data = io.BytesIO()
-    save(program, data)
-    for p in (program, load(data), program.run_decompositions()):
+    for p in (program, saved(program), program.run_decompositions()):
         for x in (tessera.ones(3, 2), -tessera.ones(3, 2), -9 * tessera.ones(3, 2)):
             tessera.testing.assert_close(p.module()(x), module(x))
     text = str(program)
     assert "class false_graph_0(" in text and 'def forward(self, x: "f32[3, 2]", p_a_weight' in text
+
+
+def saved(program):
+    """The program that a file of it gives."""
+    data = io.BytesIO()
+    save(program, data)
+    return load(data)
+
+
+def test_loops_and_found_numbers_inside_of_branches():
+    class Loop(nn.Module):
+        def forward(self, x):
+            def body(x):
+                step = lambda i, x: (i + 1, x + 1)  # noqa: E731
+                return while_loop(lambda i, x: i < 3, step, (tessera.tensor(0), x))[1]
+
+            return tessera.cond(x.sum() > 0, body, lambda x: x * 1, (x,))
+
+    class Found(nn.Module):
+        def forward(self, x):
+            n = x.nonzero().shape[0]
+            return tessera.cond(x.sum() > 0, lambda x: x.sum() * n, lambda x: x.mean() * 1.0, (x,))
+
+    for module in (Loop(), Found()):
+        program = export(module, (tessera.ones(4, 3),), dynamic_shapes=({0: Dim.DYNAMIC},))
+        for p in (program, saved(program), program.run_decompositions()):
+            for x in (tessera.ones(4, 3), -tessera.ones(6, 3)):
+                tessera.testing.assert_close(p.module()(x), module(x))
