@@ -328,3 +328,22 @@ def test_files_of_others_say_symbols_in_their_way():
     symbol = tessera.fx.experimental.symbolic_shapes.Symbol
     expr = expression_of("Add(Mul(Integer(2), Symbol('s7', positive=True, integer=True)), Integer(1))", symbol)
     assert expr == symbol("s7") * 2 + 1
+
+
+def test_numbers_that_are_found_are_indices_and_sizes():
+    def pick(x, n):
+        at = n.item()
+        tessera._check(at >= 0)
+        tessera._check(at < x.shape[0])
+        return x[at] * 2
+
+    def rows(x, n):
+        return x.view(n.item(), -1)
+
+    x = tessera.arange(12.0)
+    for f in (pick, rows):
+        program = export(Fn(f), (x, tessera.tensor(3)))
+        for n in (2, 3, 4):
+            assert tessera.equal(program.module()(x, tessera.tensor(n)), f(x, tessera.tensor(n)))
+        with pytest.raises(RuntimeError):
+            program.module()(x, tessera.tensor(13))
