@@ -5,6 +5,7 @@ import copy
 import operator
 
 import tessera
+from tessera._subclasses._symbolic_tools import BelowPython, plain
 from tessera.export._symbols import is_symbolic
 from tessera.export._tracer import ExportTracer, documented_form, export_mode
 from tessera.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
@@ -71,7 +72,8 @@ class _Run(Interpreter):
         """A reshape as the view that it was, or as that of a copy: the trace knows which, for all sizes."""
         old, new = n.args[0].meta["val"], n.meta["val"]
         tensor = self.env[n.args[0]]
-        if old.untyped_storage()._cdata != new.untyped_storage()._cdata:
+        is_view = _is_viewable(mb_unwrap(tensor), new.shape)
+        if not is_view or old.untyped_storage()._cdata != new.untyped_storage()._cdata:
             tensor = tessera.ops.aten.clone.default(tensor, memory_format=tessera.contiguous_format)
         return tessera.ops.aten.view.default(tensor, list(new.shape))
 
@@ -83,6 +85,17 @@ class _Run(Interpreter):
             proxy = self.tracer.create_proxy("call_function", n.target, (tensor,), {}, name="item")
             self.tracer.track(known, proxy)
         return known
+
+
+def _is_viewable(tensor, shape):
+    """Whether a tensor has a view of these sizes: decompositions leave other strides than operators do."""
+    sizes, strides, shape = (tuple(map(plain, numbers)) for numbers in (tensor.shape, tensor.stride(), shape))
+    with BelowPython():
+        try:
+            tessera.empty_strided(sizes, strides, device="meta").view(shape)
+        except RuntimeError:
+            return False
+    return True
 
 
 def mb_unwrap(value):
