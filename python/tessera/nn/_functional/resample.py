@@ -95,7 +95,9 @@ def _target_size(input, size, scale_factor, recompute):
 def _scaled(size, factor):
     if isinstance(size, tessera.Tensor):  # of a trace
         return (size.double() * factor).floor().long()
-    return math.floor(float(size) * factor)
+    if isinstance(size, int):
+        return math.floor(float(size) * factor)
+    return size * int(factor) if factor == int(factor) else math.floor(size * factor)  # a symbolic size
 
 
 _MODES = {
@@ -148,7 +150,7 @@ def interpolate(
     _check_mode(input, mode, align_corners, antialias)
     size, steps = _target_size(input, size, scale_factor, recompute_scale_factor)
     align = bool(align_corners)
-    if min(size) <= 0 or 0 in input.shape[1:]:
+    if any(n <= 0 for n in size) or 0 in input.shape[1:]:
         raise RuntimeError(
             f"Input and output sizes should be greater than 0, but got input {list(input.shape)} and output size "
             f"{list(size)}"
