@@ -6,17 +6,19 @@
 //       ctx->saved_data["rate"] = Value::of(rate);
 //       return x * sigmoid(x * rate);
 //     }
-//     static variable_list backward(AutogradContext* ctx, variable_list grads) { ... return {grad_of_x, Tensor()}; }
+//     static variable_list backward(AutogradContext* ctx, variable_list grads) {
+//       const Tensor x = ctx->get_saved_variables()[0];
+//       const double rate = ctx->saved_data["rate"].number();
+//       const Tensor s = sigmoid(x * rate);
+//       return {grads[0] * (s + x * rate * s * (1 - s)), Tensor()};
+//     }
 //   };
 //   Tensor y = Swish::apply(x, 1.5);
 //
 // forward returns a Tensor or a list of them and runs without recording; backward gets one gradient for each output and
 // returns one for each argument of forward (each element of a list of tensors counts), undefined where there is none.
-// For forward mode a function has
-//
-//     static variable_list jvp(AutogradContext* ctx, variable_list tangents);
-//
-// too: from one tangent for each argument (zeros, or undefined with set_materialize_grads(false), where there is none)
+// For forward mode a function has `static variable_list jvp(AutogradContext* ctx, variable_list tangents)`, too: from
+// one tangent for each argument (zeros, or undefined with set_materialize_grads(false), where there is none)
 // to one for each output. There get_saved_variables() gives what save_for_forward kept. Without it arguments with
 // tangents are refused.
 //

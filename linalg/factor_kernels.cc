@@ -90,7 +90,7 @@ struct Factorization {
 };
 
 // LU of A in `LU`, `pivots` and `info`, which all have A's batch. info may be undefined. Without `pivot`, which devices
-// can do, every row stays where it is.
+// can do, every row stays where it is, and pivots are left alone.
 Factorization factor_into(const Tensor& A, const Tensor& LU, const Tensor& pivots, const Tensor& info,
                           bool pivot = true) {
   const ResultMemory lu = copied_result(A, LU), p(pivots);
@@ -99,10 +99,6 @@ Factorization factor_into(const Tensor& A, const Tensor& LU, const Tensor& pivot
   TESSERA_ON(A.device(), run_lu_factor)
   (A.dtype(), matrices(lu.tensor()), pivot ? static_cast<int32_t*>(p.data()) : nullptr,
    static_cast<int32_t*>(i.data()));
-  if (!pivot) {
-    const int64_t size = p.tensor().sizes().back();
-    copy__kernel(p.tensor(), arange(Scalar(int64_t{1}), Scalar(size + 1), DType::kInt32, {}, A.device(), {}), false);
-  }
   lu.finish();
   p.finish();
   i.finish();
@@ -149,6 +145,10 @@ std::array<OutputSpec, 3> linalg_lu_factor_ex_meta(const Tensor& A, bool pivot, 
 void linalg_lu_factor_ex_kernel(const Tensor& A, bool pivot, bool check_errors, const Tensor& LU, const Tensor& pivots,
                                 const Tensor& info) {
   factor_into(A, LU, pivots, info, pivot);
+  if (!pivot) {
+    const int64_t size = pivots.sizes().back();
+    copy__kernel(pivots, arange(Scalar(int64_t{1}), Scalar(size + 1), DType::kInt32, {}, A.device(), {}), false);
+  }
   if (check_errors) linalg::check_errors(info, "linalg.lu_factor", A.dim() == 2);
 }
 

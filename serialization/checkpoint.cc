@@ -1,5 +1,9 @@
 #include "serialization/checkpoint.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -11,9 +15,34 @@
 namespace tessera::serialization {
 namespace {
 
+// A file in memory. What is written there stays there.
+class Mapping final : public RefCounted {
+ public:
+  Mapping(const std::string& path, size_t size) : size_(size) {
+    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    void* p = file < 0 ? MAP_FAILED : mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    if (file >= 0) close(file);
+    TESSERA_CHECK(p != MAP_FAILED, "can't map '", path, "' into memory");
+    data_ = static_cast<uint8_t*>(p);
+  }
+  ~Mapping() override { munmap(data_, size_); }
+  // Bytes that keep the mapping alive.
+  Storage part(uint64_t offset, size_t bytes) {
+    const auto release = [](void*, void* context, size_t) { delete static_cast<IntrusivePtr<Mapping>*>(context); };
+    return StorageImpl::wrap(data_ + offset, bytes, Device(), release,
+                             new IntrusivePtr<Mapping>(IntrusivePtr<Mapping>::share(this)));
+  }
+
+ private:
+  uint8_t* data_ = nullptr;
+  size_t size_;
+};
+
 class RecordStorages final : public StorageReader {
  public:
-  RecordStorages(ZipReader& zip, bool swap) : zip_(zip), swap_(swap) {}
+  // mapping: of the archive's file, or null to read it.
+  RecordStorages(ZipReader& zip, bool swap, IntrusivePtr<Mapping> mapping)
+      : zip_(zip), swap_(swap), mapping_(std::move(mapping)) {}
 
   Storage load(const std::string& key, DType dtype, int64_t numel) override {
     const auto known = loaded_.find(key);
@@ -28,10 +57,8 @@ class RecordStorages final : public StorageReader {
     TESSERA_CHECK(!__builtin_mul_overflow(numel, item_size(dtype), &bytes) && static_cast<uint64_t>(bytes) == size,
                   "storage ", key.substr(0, 100), " should have ", numel, " elements of dtype ", name_of(dtype),
                   ", but its record has ", size, " bytes");
-    Storage storage = StorageImpl::allocate(size);
-    const std::span<uint8_t> data(static_cast<uint8_t*>(storage->data()), size);
-    zip_.read(name, data);
-    if (swap_) swap_bytes(data, dtype);
+    const Storage storage = mapping_ && size > 0 ? mapped(name, size) : read(name, size);
+    if (swap_) swap_bytes({static_cast<uint8_t*>(storage->data()), size}, dtype);
     loaded_.emplace(key, Loaded{storage, dtype, numel});
     return storage;
   }
@@ -43,6 +70,17 @@ class RecordStorages final : public StorageReader {
     int64_t numel;
   };
 
+  Storage read(const std::string& name, uint64_t size) {
+    Storage storage = StorageImpl::allocate(size);
+    zip_.read(name, {static_cast<uint8_t*>(storage->data()), size});
+    return storage;
+  }
+  // Engines take elements at multiples of their size, which other programs' archives need not keep to.
+  Storage mapped(const std::string& name, uint64_t size) {
+    const uint64_t offset = zip_.record_offset(name);
+    return offset % 16 == 0 ? mapping_->part(offset, size) : read(name, size);
+  }
+
   static void swap_bytes(std::span<uint8_t> data, DType dtype) {
     const size_t width = item_size(dtype) / (is_complex(dtype) ? 2 : 1);
     for (size_t i = 0; width > 1 && i + width <= data.size(); i += width)
@@ -51,6 +89,7 @@ class RecordStorages final : public StorageReader {
 
   ZipReader& zip_;
   bool swap_;
+  IntrusivePtr<Mapping> mapping_;
   std::unordered_map<std::string, Loaded> loaded_;
 };
 
@@ -63,13 +102,13 @@ bool needs_swap(ZipReader& zip) {
   return (text == "big") != (std::endian::native == std::endian::big);
 }
 
-Object load_from(Source& source) {
+Object load_from(Source& source, IntrusivePtr<Mapping> mapping = {}) {
   uint8_t magic[4] = {};
   if (source.size() >= sizeof magic) source.read(0, magic);
   TESSERA_CHECK(std::memcmp(magic, "PK\3\4", 4) == 0, "the file is not a checkpoint in the zip format of torch.save");
   ZipReader zip(source);
   TESSERA_CHECK(!zip.has("constants.pkl"), "the file is a TorchScript archive, not a checkpoint of tensors");
-  RecordStorages storages(zip, needs_swap(zip));
+  RecordStorages storages(zip, needs_swap(zip), std::move(mapping));
   return read_pickle(zip.read("data.pkl"), storages);
 }
 
@@ -115,9 +154,9 @@ std::string archive_name(const std::string& path) {
 
 }  // namespace
 
-Object load(const std::string& path) {
+Object load(const std::string& path, bool mapped) {
   FileSource source(path);
-  return load_from(source);
+  return load_from(source, mapped && source.size() > 0 ? make_intrusive<Mapping>(path, source.size()) : nullptr);
 }
 
 Object load(std::span<const uint8_t> data) {
@@ -125,7 +164,7 @@ Object load(std::span<const uint8_t> data) {
   return load_from(source);
 }
 
-StateDict load_state_dict(const std::string& path) { return load(path).as_state_dict(); }
+StateDict load_state_dict(const std::string& path, bool mapped) { return load(path, mapped).as_state_dict(); }
 
 void save(const Object& object, const std::string& path) {
   FileSink sink(path);

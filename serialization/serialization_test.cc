@@ -160,6 +160,26 @@ TEST(Checkpoint, ByteOrderIsTurned) {
   EXPECT_EQ(values_of<float>(load(sink.take()).as_tensor()), (std::vector<float>{1, -2}));
 }
 
+TEST(Checkpoint, MappedTensorsAreTheFilesAndStayTheirOwn) {
+  const std::string path = std::filesystem::temp_directory_path() / ("mapped_test" + std::to_string(getpid()) + ".pt");
+  const Tensor t = tensor_of<float>({1, 2, 3, 4}, {2, 2});
+  save(Object::dict({{"t", t}, {"empty", tensor_of<double>({}, {0})}, {"n", 3}}), path);
+  Tensor kept;
+  {
+    const Object all = load(path, true);
+    EXPECT_EQ(all.at("n").as_int(), 3);
+    EXPECT_EQ(all.at("empty").as_tensor().numel(), 0);
+    kept = all.at("t").as_tensor();
+    EXPECT_FALSE(kept.storage()->resizable());
+  }
+  EXPECT_EQ(values_of<float>(kept), (std::vector<float>{1, 2, 3, 4}));
+  kept.data<float>()[0] = 9;
+  EXPECT_EQ(values_of<float>(load(path).at("t").as_tensor()), (std::vector<float>{1, 2, 3, 4}));
+  std::filesystem::remove(path);
+  EXPECT_EQ(values_of<float>(kept), (std::vector<float>{9, 2, 3, 4}));
+  EXPECT_THROW(load(path, true), Error);
+}
+
 TEST(Checkpoint, FilesAreReplacedWhole) {
   const std::string path = testing::TempDir() + "/model.v1.pt";
   save(StateDict{{"w", tensor_of<float>({1, 2}, {2})}}, path);

@@ -1,5 +1,6 @@
 // Transforms of columns that stand side by side, a vector of lanes at a time: butterflies and passes. Included once per
 // SIMD target.
+#include <type_traits>
 #include <utility>
 
 #include "fft/cpu/plan.h"
@@ -210,8 +211,12 @@ HWY_NOINLINE void pass(D d, const typename ColumnPlan<T>::Pass& pass, const T* H
     }
 }
 
+// Radices whose passes read and write memory of any form. There are no such passes of the others, whose code is long
+// and whose arithmetic outweighs the copy that they take instead.
+inline bool is_brief(int radix) { return radix <= 5 || radix == 8; }
+
 template <bool kLast, class D, class From, class To, class T = hn::TFromD<D>>
-void pass_of_radix(D d, const typename ColumnPlan<T>::Pass& p, const T* numbers, const From& from, const To& to) {
+void brief_pass(D d, const typename ColumnPlan<T>::Pass& p, const T* numbers, const From& from, const To& to) {
   switch (p.radix) {
     case 2:
       return pass<2, kLast>(d, p, numbers, from, to);
@@ -221,18 +226,25 @@ void pass_of_radix(D d, const typename ColumnPlan<T>::Pass& p, const T* numbers,
       return pass<4, kLast>(d, p, numbers, from, to);
     case 5:
       return pass<5, kLast>(d, p, numbers, from, to);
-    case 8:
+    default:
       return pass<8, kLast>(d, p, numbers, from, to);
+  }
+}
+template <class D, class T = hn::TFromD<D>>
+void planar_pass(D d, const typename ColumnPlan<T>::Pass& p, const T* numbers, const Planar<D>& from,
+                 const Planar<D>& to) {
+  if (is_brief(p.radix)) return brief_pass<false>(d, p, numbers, from, to);
+  switch (p.radix) {
 #if HWY_TARGET != HWY_SSE4  // whose registers hold none of these numbers: the general form is as good
     case 7:
-      return pass<7, kLast>(d, p, numbers, from, to);
+      return pass<7, false>(d, p, numbers, from, to);
     case 11:
-      return pass<11, kLast>(d, p, numbers, from, to);
+      return pass<11, false>(d, p, numbers, from, to);
     case 13:
-      return pass<13, kLast>(d, p, numbers, from, to);
+      return pass<13, false>(d, p, numbers, from, to);
 #endif
     default:
-      return pass<0, kLast>(d, p, numbers, from, to);
+      return pass<0, false>(d, p, numbers, from, to);
   }
 }
 
@@ -240,20 +252,27 @@ void pass_of_radix(D d, const typename ColumnPlan<T>::Pass& p, const T* numbers,
 template <class D, class From, class To, class T = hn::TFromD<D>>
 void transform_columns(D d, const ColumnPlan<T>& plan, const From& from, const To& to, T* scratch) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const Planar<D> even{d, scratch, 2 * lanes, lanes}, odd{d, scratch + 2 * lanes * plan.n, 2 * lanes, lanes};
+  Planar<D> here{d, scratch, 2 * lanes, lanes}, there{d, scratch + 2 * lanes * plan.n, 2 * lanes, lanes};
   const T* numbers = plan.numbers.data();
   const auto count = static_cast<int64_t>(plan.passes.size());
-  if (count < 2) {
-    // One pass, or none: through memory, so that no form of a pass is needed for this alone.
-    const typename ColumnPlan<T>::Pass copy{1, 1, plan.n, 0, 0};
-    if (count == 0) return pass<1, true>(d, copy, numbers, from, to);
-    pass_of_radix<false>(d, plan.passes[0], numbers, from, even);
-    return pass<1, true>(d, copy, numbers, even, to);
+  const typename ColumnPlan<T>::Pass copy{1, 1, plan.n, 0, 0};
+  if (count == 0) return pass<1, true>(d, copy, numbers, from, to);
+  int64_t i = 0;
+  if constexpr (std::is_same_v<From, Planar<D>>) {
+    planar_pass(d, plan.passes[i++], numbers, from, here);
+  } else if (is_brief(plan.passes[0].radix)) {
+    brief_pass<false>(d, plan.passes[i++], numbers, from, here);
+  } else {
+    pass<1, true>(d, copy, numbers, from, here);
   }
-  pass_of_radix<false>(d, plan.passes[0], numbers, from, even);
-  for (int64_t i = 1; i + 1 < count; ++i)
-    pass_of_radix<false>(d, plan.passes[i], numbers, i % 2 ? even : odd, i % 2 ? odd : even);
-  pass_of_radix<true>(d, plan.passes[count - 1], numbers, count % 2 ? odd : even, to);
+  // The last pass writes the result; so does a copy where that is the first one, or has no such form.
+  const bool copies = i == count || !is_brief(plan.passes[count - 1].radix);
+  for (; i < count - (copies ? 0 : 1); ++i) {
+    planar_pass(d, plan.passes[i], numbers, here, there);
+    std::swap(here, there);
+  }
+  if (copies) return pass<1, true>(d, copy, numbers, here, to);
+  brief_pass<true>(d, plan.passes[i], numbers, here, to);
 }
 
 }  // namespace HWY_NAMESPACE

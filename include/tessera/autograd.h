@@ -1,4 +1,6 @@
-// backward() and grad().
+// backward() and grad(), functions of one's own, hooks.
 #pragma once
 
 #include "autograd/autograd.h"
+#include "autograd/function.h"
+#include "autograd/hooks.h"

@@ -38,13 +38,14 @@ Matrix<T> in_rows(T* data, int64_t ld) {
 // c = beta c + alpha a b; a: m x k, b: k x n.
 template <class T>
 void multiply(int64_t m, int64_t n, int64_t k, T alpha, Matrix<T> a, Matrix<T> b, T beta, Matrix<T> c) {
-  if (m > 0 && n > 0) gemm(kDType<T>, m, n, k, number(alpha), a.ref(), b.ref(), number(beta), c.ref());
+  if (m > 0 && n > 0) gemm_wide(kDType<T>, m, n, k, number(alpha), a.ref(), b.ref(), number(beta), c.ref());
 }
 // The same with the conjugate transpose of a, which is k x m.
 template <class T>
 void multiply_adjoint(int64_t m, int64_t n, int64_t k, T alpha, Matrix<T> a, Matrix<T> b, T beta, Matrix<T> c) {
   if (m > 0 && n > 0)
-    gemm(kDType<T>, m, n, k, number(alpha), a.transposed().ref(), b.ref(), number(beta), c.ref(), kIsComplex<T>, false);
+    gemm_wide(kDType<T>, m, n, k, number(alpha), a.transposed().ref(), b.ref(), number(beta), c.ref(), kIsComplex<T>,
+              false);
 }
 
 template <class T>

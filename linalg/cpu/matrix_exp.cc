@@ -137,8 +137,8 @@ class Exponential : public ExponentialPolynomials<Exponential<R>, R*> {
       (pairs_ == 2 ? p.c[0] : p.f) = x;
       return p;
     };
-    gemm(dtype_, n_, n_, n_, number(1), {const_cast<R*>(a), n_, 1}, {const_cast<R*>(b), n_, 1}, number(add ? 1 : 0),
-         {to, n_, 1});
+    gemm_wide(dtype_, n_, n_, n_, number(1), {const_cast<R*>(a), n_, 1}, {const_cast<R*>(b), n_, 1},
+              number(add ? 1 : 0), {to, n_, 1});
     return to;
   }
 

@@ -98,8 +98,8 @@ void apply_right(const Block<T>& q, bool adjoint, int64_t m, Matrix<T> c) {
     multiply(m, q.count, q.count, T(1), w, q.triangle(), T(0), u);
   }
   // c -= u v^H
-  gemm(kDType<T>, m, q.rows, q.count, number(T(-1)), u.ref(), q.vectors().transposed().ref(), number(T(1)), c.ref(),
-       false, kIsComplex<T>);
+  gemm_wide(kDType<T>, m, q.rows, q.count, number(T(-1)), u.ref(), q.vectors().transposed().ref(), number(T(1)),
+            c.ref(), false, kIsComplex<T>);
 }
 
 // Column j of t from tau_j and the products of v_j with the vectors before it, which are overwritten.

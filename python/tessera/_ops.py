@@ -278,10 +278,12 @@ class OpOverload(_C._OpBase):
 
     @property
     def tags(self):
-        tags = [Tag[t] for t in self._tags_text.split() if t in Tag.__members__]
-        if self.namespace == "aten" and self._name[len("aten::") :] in _CORE and Tag.core not in tags:
-            tags.append(Tag.core)
-        return tags
+        names = {t for t in self._tags_text.split() if t in Tag.__members__}
+        if self.namespace == "aten":
+            names.add("pt2_compliant_tag")
+            if self._name[len("aten::") :] in _CORE:
+                names.add("core")
+        return [Tag[name] for name in sorted(names)]
 
     def name(self):
         """The qualified name, "aten::add.Tensor"."""

@@ -124,7 +124,8 @@ class _Number:
         return self
 
     def __abs__(self):
-        return sym_max(self, -self)
+        bounds = self.node.shape_env.bound_sympy(self.node.expr)
+        return self if bounds.lower >= 0 else -self if bounds.upper <= 0 else sym_max(self, -self)
 
     def _rounded(self, name):
         from tessera.fx.experimental.sym_node import rounding

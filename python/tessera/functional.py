@@ -643,24 +643,25 @@ def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, ax
     if (lengths is None) == (offsets is None):
         raise RuntimeError("segment_reduce(): expected one of lengths and offsets")
     axis += data.dim() if axis < 0 else 0
-    ends = lengths.cumsum(-1) if offsets is None else offsets[..., 1:]
-    counts = lengths if offsets is None else offsets.diff()
+    bounds = tessera.nn.functional.pad(lengths.cumsum(-1), (1, 0)) if offsets is None else offsets
+    counts = bounds.diff()
     if counts.dim() != axis + 1 or counts.shape[:-1] != data.shape[:axis]:
         raise RuntimeError(
             f"segment_reduce(): pieces along axis {axis} of data of {list(data.shape)} have lengths of "
             f"{[*data.shape[:axis], 'S']}, got {list(counts.shape)}"
         )
     n, pieces = data.shape[axis], counts.shape[-1]
-    if not unsafe and counts.numel() and bool((counts < 0).any() | (ends[..., -1] != n).any()):
+    if not unsafe and counts.numel() and bool((counts < 0).any() | (bounds[..., -1] != n).any()):
         raise RuntimeError(f"segment_reduce(): expected lengths of at least 0 that sum to {n}, got {counts.tolist()}")
+    # Which piece an element is in: 0 before the first one, pieces + 1 behind the last, where lengths are not checked.
     where = tessera.searchsorted(
-        ends.contiguous(), tessera.arange(n).expand(*ends.shape[:-1], n).contiguous(), right=True
+        bounds.contiguous(), tessera.arange(n).expand(*bounds.shape[:-1], n).contiguous(), right=True
     )
     where = where.reshape(*where.shape, *(1,) * (data.dim() - axis - 1)).expand(data.shape)
     kind, start = kinds[reduce]
-    shape = (*data.shape[:axis], pieces, *data.shape[axis + 1 :])
+    shape = (*data.shape[:axis], pieces + 2, *data.shape[axis + 1 :])
     made = data.new_full(shape, start if initial is None else initial)
-    made = made.scatter_reduce(axis, where, data, kind, include_self=True)
+    made = made.scatter_reduce(axis, where, data, kind, include_self=True).narrow_copy(axis, 1, pieces)
     if reduce != "mean":
         return made
     counts = counts.reshape(*counts.shape, *(1,) * (data.dim() - axis - 1))

@@ -214,3 +214,24 @@ def test_lists_of_tensors():
     assert xs[0].tolist() == [-4]
     with pytest.raises(RuntimeError):
         tessera._foreach_abs([])
+
+
+@pytest.mark.parametrize("kind", ["sum", "mean", "amax", "amin", "prod"])
+@pytest.mark.parametrize("by", ["lengths", "offsets"])
+def test_segments_need_not_cover_all(kind, by):
+    """Without the check, elements before the first and behind the last piece are in none, and have no gradient."""
+    data = np.arange(1.0, 9.0) / 4
+    first, bounds = (0, [0, 1, 3, 3, 6]) if by == "lengths" else (2, [2, 3, 5, 5, 7])
+    given = tessera.tensor(np.diff(bounds) if by == "lengths" else bounds)
+    x = tessera.tensor(data, requires_grad=True)
+    initial = {"amax": 0.0, "amin": 9.0}.get(kind, 2.0)
+    got = tessera.segment_reduce(x, kind, unsafe=True, initial=initial, **{by: given})
+    join = {"sum": np.sum, "mean": np.sum, "amax": np.max, "amin": np.min, "prod": np.prod}[kind]
+    want = [join([initial, *data[a:b]]) for a, b in zip(bounds, bounds[1:])]
+    if kind == "mean":
+        want = [w / max(b - a, 1) for w, a, b in zip(want, bounds, bounds[1:])]
+    np.testing.assert_allclose(got.detach().numpy(), want)
+    got.sum().backward()
+    assert not x.grad[:first].any() and not x.grad[bounds[-1] :].any() and x.grad[first : bounds[-1]].any()
+    with pytest.raises(RuntimeError, match="sum to 8"):
+        tessera.segment_reduce(x, kind, **{by: given})

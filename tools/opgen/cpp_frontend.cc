@@ -242,6 +242,28 @@ std::string documented_name(const OpForm& f) {
   return absl::StrCat(cpp_identifier(f.schema.name), f.form == Form::kOut ? "_out" : "");
 }
 bool is_method(const OpForm& f) { return f.cpp_method || f.python_method; }
+// Whether there is a second name, for sizes that may be symbols: empty_symint.
+bool has_symint_name(const OpForm& f) {
+  if (f.form == Form::kOut || f.schema.name[0] == '_') return false;
+  return std::any_of(f.schema.arguments.begin(), f.schema.arguments.end(), [](const SchemaArgument& a) {
+    const SchemaType& t = a.type.without_optional();
+    return (t.is_list() ? t.elements[0].without_optional() : t).is(TypeKind::kSymInt);
+  });
+}
+// Names of out forms, with how many tensors are written: add_outf has them last.
+std::map<std::string, std::set<size_t>> outf_names(const std::vector<Family>& families) {
+  std::map<std::string, std::set<size_t>> names;
+  for (const Family& family : families)
+    for (const auto& e : family.entries)
+      for (const OpForm& f : e->forms)
+        if (f.form == Form::kOut && f.schema.name[0] != '_' && Writer::supported(f))
+          names[cpp_identifier(f.schema.name)].insert(f.outs().size());
+  return names;
+}
+// torch::nn::init has functions of these names, normal_ and uniform_, that a call in its namespace is to find alone.
+bool is_method_alone(const OpForm& f) {
+  return !f.python_function && absl::EndsWith(f.schema.name, "_") && f.schema.find_argument("generator") >= 0;
+}
 // Where one overload is a method, all are.
 std::set<std::string> method_names(const std::vector<Family>& families) {
   std::set<std::string> names;
@@ -274,8 +296,10 @@ std::string generate_frontend_methods(const std::vector<Family>& families) {
       for (const OpForm& f : e->forms)
         if (Writer::supported(f) &&
             (is_method(f) || (f.schema.find_argument("self") >= 0 && f.schema.arguments[0].type.is(TypeKind::kTensor) &&
-                              e->op.python_module().empty() && names.count(documented_name(f)))))
+                              e->op.python_module().empty() && names.count(documented_name(f))))) {
           text += Writer(f).method(documented_name(f));
+          if (has_symint_name(f)) text += Writer(f).method(documented_name(f) + "_symint");
+        }
   return file_comment("all tables") + "// The operators among the methods of at::Tensor.\n" + text;
 }
 
@@ -287,7 +311,8 @@ std::string generate_frontend_functions(const std::vector<Family>& families) {
     for (const auto& e : family.entries)
       for (const OpForm& f : e->forms) {
         if (!Writer::supported(f)) continue;
-        text += Writer(f).function(documented_name(f));
+        if (!is_method_alone(f)) text += Writer(f).function(documented_name(f));
+        if (has_symint_name(f)) text += Writer(f).function(documented_name(f) + "_symint");
         const std::string& module = e->op.python_module();
         const std::string name = documented_name(f);
         absl::string_view rest = name;
@@ -295,6 +320,8 @@ std::string generate_frontend_functions(const std::vector<Family>& families) {
             absl::ConsumePrefix(&rest, module + "_"))
           modules[module] += Writer(f).function(std::string(rest));
       }
+  for (const auto& [name, counts] : outf_names(families))
+    absl::StrAppend(&text, "TESSERA_OUTF(", name, ", ", absl::StrJoin(counts, ", "), ")\n");
   absl::StrAppend(&text, "}  // namespace at\n");
   for (const auto& [module, functions] : modules)
     absl::StrAppend(&text, "namespace torch::", module, " {\n", functions, "}  // namespace torch::", module, "\n");

@@ -12,8 +12,8 @@ struct EllipsisIndexType final {};
 inline constexpr EllipsisIndexType Ellipsis{};
 
 struct Slice final {
-  Slice(std::optional<int64_t> start = std::nullopt, std::optional<int64_t> stop = std::nullopt,
-        std::optional<int64_t> step = std::nullopt)
+  Slice(std::optional<SymInt> start = std::nullopt, std::optional<SymInt> stop = std::nullopt,
+        std::optional<SymInt> step = std::nullopt)
       : step_(step.value_or(1)),
         start_(start.value_or(step_ < 0 ? INDEX_MAX : 0)),
         stop_(stop.value_or(step_ < 0 ? INDEX_MIN : INDEX_MAX)) {
@@ -42,6 +42,7 @@ class TensorIndex final {
   requires std::is_integral_v<T> TensorIndex(T v)
       : number_(static_cast<int64_t>(v)),
         type_(std::is_same_v<T, bool> ? TensorIndexType::Boolean : TensorIndexType::SymInt) {}
+  TensorIndex(SymInt v) : number_(v), type_(TensorIndexType::SymInt) {}
   TensorIndex(Slice s) : slice_(s), type_(TensorIndexType::Slice) {}
   TensorIndex(Tensor t) : tensor_(std::move(t)), type_(TensorIndexType::Tensor) {}
 

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "linalg/cpu/eigen/eig.h"
 #include "linalg/cpu/testing.h"
 #include "tensor/core/parallel.h"
@@ -29,8 +31,7 @@ Pairs<T> eig(Dense<T> a) {
 
 // |A V - V W| / (n |A| eps), and vectors of norm 1.
 template <class T>
-void check(const Dense<T>& a, const std::string& what) {
-  const Pairs<T> p = eig(a);
+void check_pairs(const Dense<T>& a, const Pairs<T>& p, const std::string& what) {
   ASSERT_EQ(p.info, 0) << what;
   const int64_t n = a.rows;
   auto left = product(a, p.v);
@@ -43,6 +44,11 @@ void check(const Dense<T>& a, const std::string& what) {
     for (int64_t i = 0; i < n; ++i) norm += std::norm(std::complex<double>(p.v(i, j)));
     EXPECT_NEAR(norm, 1, 100 * static_cast<double>(kEps<T>)) << what << " " << j;
   }
+}
+template <class T>
+void check(const Dense<T>& a, const std::string& what) {
+  const Pairs<T> p = eig(a);
+  check_pairs(a, p, what);
   // The values alone are the same.
   std::vector<std::complex<Real<T>>> w(p.w.size());
   int32_t info = -2;
@@ -62,41 +68,146 @@ TYPED_TEST(Eigen, RandomMatrices) {
     check(random_matrix<TypeParam>(n, n, 7), "n = " + std::to_string(n));
 }
 
-TYPED_TEST(Eigen, MatricesThatAreHard) {
-  using T = TypeParam;
+// Matrices that break naive code, by name.
+template <class T>
+std::vector<std::pair<std::string, Dense<T>>> hard_matrices(int64_t n) {
   using R = Real<T>;
-  for (int64_t n : {6, 30, 90, 160}) {
-    Dense<T> a(n, n);
-    check(a, "zero");
-    for (int64_t i = 0; i < n; ++i) a(i, i) = T(3);
-    check(a, "identity");
-    for (int64_t i = 0; i + 1 < n; ++i) a(i, i + 1) = T(1);
-    check(a, "Jordan");
-    check(adjoint(a), "Jordan, lower");
-    Dense<T> cycle(n, n);
-    for (int64_t i = 0; i < n; ++i) cycle(i, (i + 1) % n) = T(1);
-    check(cycle, "cycle");
-    Dense<T> frank(n, n);
-    for (int64_t i = 0; i < n; ++i)
-      for (int64_t j = std::max<int64_t>(0, i - 1); j < n; ++j) frank(i, j) = T(static_cast<R>(n - std::max(i, j)));
-    check(frank, "Frank");
-    Dense<T> grcar(n, n);
-    for (int64_t i = 0; i < n; ++i)
-      for (int64_t j = std::max<int64_t>(0, i - 1); j < std::min(n, i + 4); ++j) grcar(i, j) = T(R(j < i ? -1 : 1));
-    check(grcar, "Grcar");
-    Dense<T> graded = random_matrix<T>(n, n, 3);
-    for (int64_t i = 0; i < n; ++i)
-      for (int64_t j = 0; j < n; ++j) graded(i, j) *= std::pow(R(10), R(-6) * (i + j) / (2 * n));
-    check(graded, "graded");
-    Dense<T> block = random_matrix<T>(n, n, 5);
-    for (int64_t i = n / 2; i < n; ++i)
-      for (int64_t j = 0; j < n / 2; ++j) block(i, j) = T(0);
-    check(block, "falls apart");
-    for (R scale : {std::numeric_limits<R>::min() * 1024, std::numeric_limits<R>::max() / 1048576}) {
-      Dense<T> far = random_matrix<T>(n, n, 4);
-      for (T& x : far.data) x *= scale;
-      check(far, "scaled");
+  std::vector<std::pair<std::string, Dense<T>>> all;
+  Dense<T> a(n, n);
+  all.emplace_back("zero", a);
+  for (int64_t i = 0; i < n; ++i) a(i, i) = T(3);
+  all.emplace_back("identity", a);
+  for (int64_t i = 0; i + 1 < n; ++i) a(i, i + 1) = T(1);
+  all.emplace_back("Jordan", a);
+  all.emplace_back("Jordan, lower", adjoint(a));
+  Dense<T> cycle(n, n);
+  for (int64_t i = 0; i < n; ++i) cycle(i, (i + 1) % n) = T(1);
+  all.emplace_back("cycle", cycle);
+  Dense<T> frank(n, n);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = std::max<int64_t>(0, i - 1); j < n; ++j) frank(i, j) = T(static_cast<R>(n - std::max(i, j)));
+  all.emplace_back("Frank", frank);
+  Dense<T> grcar(n, n);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = std::max<int64_t>(0, i - 1); j < std::min(n, i + 4); ++j) grcar(i, j) = T(R(j < i ? -1 : 1));
+  all.emplace_back("Grcar", grcar);
+  Dense<T> graded = random_matrix<T>(n, n, 3);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < n; ++j) graded(i, j) *= std::pow(R(10), R(-6) * (i + j) / (2 * n));
+  all.emplace_back("graded", graded);
+  Dense<T> block = random_matrix<T>(n, n, 5);
+  for (int64_t i = n / 2; i < n; ++i)
+    for (int64_t j = 0; j < n / 2; ++j) block(i, j) = T(0);
+  all.emplace_back("falls apart", block);
+  Dense<T> unlike = random_matrix<T>(n, n, 6);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < n; ++j) unlike(i, j) *= std::pow(R(2), R((i * 7 % 5) - (j * 7 % 5)) * 3);
+  all.emplace_back("rows of unlike size", unlike);
+  Dense<T> skew = random_matrix<T>(n, n, 8);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j <= i; ++j) skew(i, j) = i == j ? T(0) : -skew(j, i);
+  all.emplace_back("skew", skew);
+  Dense<T> symmetric = random_matrix<T>(n, n, 9);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j <= i; ++j)
+      symmetric(i, j) = i == j ? T(real_part(symmetric(i, i))) : conjugate(symmetric(j, i));
+  all.emplace_back("symmetric", symmetric);
+  for (R scale : {std::numeric_limits<R>::min() * 1024, std::numeric_limits<R>::max() / 1048576}) {
+    Dense<T> far = random_matrix<T>(n, n, 4);
+    for (T& x : far.data) x *= scale;
+    all.emplace_back("scaled", far);
+  }
+  return all;
+}
+
+TYPED_TEST(Eigen, MatricesThatAreHard) {
+  for (int64_t n : {6, 30, 90, 160})
+    for (const auto& [what, a] : hard_matrices<TypeParam>(n)) check(a, what);
+}
+
+// Many of a size at once, of one kind and of all together.
+TYPED_TEST(Eigen, Batches) {
+  using T = TypeParam;
+  using C = std::complex<Real<T>>;
+  for (int64_t n : {1, 2, 3, 5, 8, 16, 31, 32}) {
+    std::vector<std::pair<std::string, Dense<T>>> all;
+    if (n > 3) all = hard_matrices<T>(n);
+    for (int i = 0; i < 40; ++i) all.emplace_back("random " + std::to_string(i), random_matrix<T>(n, n, 100 + i));
+    const auto count = static_cast<int64_t>(all.size());
+    std::vector<T> a;
+    for (const auto& one : all) a.insert(a.end(), one.second.data.begin(), one.second.data.end());
+    std::vector<C> w(static_cast<size_t>(count * n)), alone(w.size()), v(a.size());
+    std::vector<int32_t> info(static_cast<size_t>(count), -2);
+    const MatrixBatch from{a.data(), count, n, n, n, 1, n * n}, vectors{v.data(), count, n, n, n, 1, n * n};
+    run_eig(kDType<T>, from, w.data(), &vectors, info.data());
+    std::vector<int32_t> other(info.size(), -2);
+    run_eig(kDType<T>, from, alone.data(), nullptr, other.data());
+    for (int64_t i = 0; i < count; ++i) {
+      const auto at = static_cast<size_t>(i);
+      const auto& [what, matrix] = all[at];
+      Pairs<T> p{{w.begin() + i * n, w.begin() + (i + 1) * n}, Dense<C>(n, n), info[at]};
+      p.v.data.assign(v.begin() + i * n * n, v.begin() + (i + 1) * n * n);
+      check_pairs(matrix, p, what + ", n = " + std::to_string(n));
+      EXPECT_EQ(other[at], 0);
+      std::complex<double> difference;
+      for (int64_t j = 0; j < n; ++j) {
+        difference += std::complex<double>(alone[static_cast<size_t>(i * n + j)]) -
+                      std::complex<double>(p.w[static_cast<size_t>(j)]);
+        if (!kIsComplex<T> && p.w[static_cast<size_t>(j)].imag() > 0) {
+          ASSERT_LT(j + 1, n);
+          EXPECT_EQ(p.w[static_cast<size_t>(j)], std::conj(p.w[static_cast<size_t>(j + 1)]));
+          for (int64_t k = 0; k < n; ++k) EXPECT_EQ(p.v(k, j), std::conj(p.v(k, j + 1)));
+        }
+      }
+      EXPECT_LT(std::abs(difference), 10 * units(matrix) + 1e-300) << what;
     }
+  }
+}
+
+// Small matrices have the same bits alone and among any others.
+TYPED_TEST(Eigen, BatchesAreTheirMatrices) {
+  using T = TypeParam;
+  using C = std::complex<Real<T>>;
+  for (int64_t n : {1, 2, 4, 5, 8, 13, 32}) {
+    std::vector<Dense<T>> all;
+    for (int i = 0; i < 9; ++i) all.push_back(random_matrix<T>(n, n, 200 + i));
+    if (n > 3)
+      for (const auto& [what, a] : hard_matrices<T>(n)) all.push_back(a);
+    const auto count = static_cast<int64_t>(all.size());
+    std::vector<T> a;
+    for (const auto& one : all) a.insert(a.end(), one.data.begin(), one.data.end());
+    std::vector<C> w(static_cast<size_t>(count * n)), v(a.size());
+    std::vector<int32_t> info(all.size(), -2);
+    const MatrixBatch vectors{v.data(), count, n, n, n, 1, n * n};
+    run_eig(kDType<T>, {a.data(), count, n, n, n, 1, n * n}, w.data(), &vectors, info.data());
+    for (int64_t i = 0; i < count; ++i) {
+      const Pairs<T> p = eig(all[static_cast<size_t>(i)]);
+      EXPECT_EQ(std::memcmp(p.w.data(), w.data() + i * n, p.w.size() * sizeof(C)), 0) << n << " " << i;
+      EXPECT_EQ(std::memcmp(p.v.data.data(), v.data() + i * n * n, p.v.data.size() * sizeof(C)), 0) << n << " " << i;
+    }
+  }
+}
+
+TYPED_TEST(Eigen, BatchesWithNan) {
+  using T = TypeParam;
+  using C = std::complex<Real<T>>;
+  const int64_t n = 6, count = 20;
+  std::vector<T> a;
+  for (int64_t i = 0; i < count; ++i) {
+    const Dense<T> one = random_matrix<T>(n, n, i);
+    a.insert(a.end(), one.data.begin(), one.data.end());
+  }
+  a[3 * n * n + 7] = T(std::numeric_limits<Real<T>>::quiet_NaN());
+  a[11 * n * n] = T(std::numeric_limits<Real<T>>::infinity());
+  std::vector<C> w(count * n), v(a.size());
+  std::vector<int32_t> info(count, -2);
+  const MatrixBatch vectors{v.data(), count, n, n, n, 1, n * n};
+  run_eig(kDType<T>, {a.data(), count, n, n, n, 1, n * n}, w.data(), &vectors, info.data());
+  for (int64_t i = 0; i < count; ++i) {
+    const bool bad = i == 3 || i == 11;
+    EXPECT_EQ(info[static_cast<size_t>(i)], bad ? -1 : 0);
+    EXPECT_EQ(std::isnan(w[static_cast<size_t>(i * n)].real()), bad);
+    EXPECT_EQ(std::isnan(v[static_cast<size_t>(i * n * n)].real()), bad);
   }
 }
 

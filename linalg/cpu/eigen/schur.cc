@@ -9,6 +9,9 @@ namespace {
 
 // Steps for one eigenvalue before it is given up; every tenth without success takes a shift from elsewhere.
 constexpr int64_t kMostSteps = 300, kExceptional = 10;
+// After so many, what is nothing beside the largest element is nothing: where the diagonal is (nearly) zero, neighbours
+// there say little. That is no more than rounding does to the matrix.
+constexpr int64_t kPatience = 20;
 
 // Pairs of shifts for a block of so many rows.
 int64_t bulges_for(int64_t rows) { return rows < 60 ? 1 : rows < 150 ? 2 : rows < 600 ? 4 : 8; }
@@ -28,7 +31,7 @@ class Iteration {
     int64_t hi = p_.hi;
     for (int64_t step = 0; hi > p_.lo; ++step) {
       if (step == kMostSteps) return hi;
-      const int64_t lo = block_start(hi);
+      const int64_t lo = block_start(hi, step < kPatience ? tiny_ : kEps<T> * largest(hi));
       if (hi - lo > kSmallest) {
         step_of(lo, hi, step);
         continue;
@@ -45,13 +48,21 @@ class Iteration {
 
  private:
   // Where the last block that does not fall apart begins.
-  int64_t block_start(int64_t hi) const {
+  int64_t block_start(int64_t hi, R tiny) const {
     for (int64_t k = hi - 1; k > p_.lo; --k) {
-      if (!is_negligible(h_, k, p_.lo, p_.hi, tiny_)) continue;
+      if (!is_negligible(h_, k, p_.lo, p_.hi, tiny)) continue;
       h_(k, k - 1) = T(0);
       return k;
     }
     return p_.lo;
+  }
+
+  // The size of the largest element in rows and columns [lo, hi).
+  R largest(int64_t hi) const {
+    R most = tiny_;
+    for (int64_t j = p_.lo; j < hi; ++j)
+      for (int64_t i = p_.lo; i < std::min(j + 2, hi); ++i) most = std::max(most, size_of(h_(i, j)));
+    return most;
   }
 
   // The two last rows become a block of their own.

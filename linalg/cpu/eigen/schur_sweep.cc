@@ -1,6 +1,7 @@
 #include "linalg/cpu/eigen/schur_sweep.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "linalg/cpu/reflections.h"
 #include "tensor/cpu/support/simd_move.h"
@@ -12,20 +13,36 @@ namespace {
 // conjugates.
 constexpr int64_t kFactors = 5;
 
+template <class R>
+R times_power(R x, int exponent) {
+  return std::ldexp(x, exponent);
+}
+template <class R>
+std::complex<R> times_power(std::complex<R> x, int exponent) {
+  return {std::ldexp(x.real(), exponent), std::ldexp(x.imag(), exponent)};
+}
+
 // I - tau (1, v) (1, v)^H that brings x, of 2 or 3 elements, to (beta, 0, 0); x[0] becomes beta.
 template <class T>
 bool small_reflection(int64_t size, T* x, T* factors) {
   using R = Real<T>;
-  const auto square = [](T t) { return real_part(t) * real_part(t) + imag_part(t) * imag_part(t); };
+  const auto square = [x] {
+    R sum = 0;
+    for (int i = 0; i < 3; ++i) sum += real_part(x[i]) * real_part(x[i]) + imag_part(x[i]) * imag_part(x[i]);
+    return sum;
+  };
   if (size == 2) x[2] = T(0);
-  R rest = square(x[1]) + square(x[2]), length = std::sqrt(rest + square(x[0]));
+  if (x[1] == T(0) && x[2] == T(0) && imag_part(x[0]) == 0) return false;
+  R squared = square();
   constexpr R kLow = kSafeMin<T> / (kEps<T> * kEps<T>);
-  if (!(rest > kLow && length < 1 / kLow)) {  // squares that may be none
-    rest = std::hypot(std::hypot(real_part(x[1]), imag_part(x[1])), std::hypot(real_part(x[2]), imag_part(x[2])));
-    length = std::hypot(rest, std::hypot(real_part(x[0]), imag_part(x[0])));
+  int exponent = 0;
+  if (!(squared > kLow && squared < 1 / kLow)) {  // squares that may be none
+    const R most = std::max({size_of(x[0]), size_of(x[1]), size_of(x[2])});
+    if (std::isfinite(most)) exponent = std::ilogb(most);
+    for (int i = 0; i < 3; ++i) x[i] = times_power(x[i], -exponent);
+    squared = square();
   }
-  if (rest == 0 && imag_part(x[0]) == 0) return false;
-  const R beta = -std::copysign(length, real_part(x[0]));
+  const R beta = -std::copysign(std::sqrt(squared), real_part(x[0]));
   const T tau = (T(beta) - conjugate(x[0])) / beta, inverse = T(1) / (x[0] - T(beta));  // of the adjoint
   const T v1 = times(x[1], inverse), v2 = times(x[2], inverse);
   factors[0] = conjugate(v1);
@@ -33,7 +50,7 @@ bool small_reflection(int64_t size, T* x, T* factors) {
   factors[2] = tau;
   factors[3] = times(tau, v1);
   factors[4] = times(tau, v2);
-  x[0] = T(beta);
+  x[0] = T(std::ldexp(beta, exponent));
   return true;
 }
 

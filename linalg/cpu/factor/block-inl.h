@@ -75,8 +75,9 @@ void solve_block(int64_t n, const T* l, int64_t ldl, const T* inverse_diagonal, 
   int64_t j = 0;
   for (; j + kColumns * kStep <= width; j += kColumns * kStep)
     solve_strip<T, kColumns, false>(n, l, ldl, inverse_diagonal, x + j, ldx, 0);
-  for (; j + kStep <= width; j += kStep) solve_strip<T, 1, false>(n, l, ldl, inverse_diagonal, x + j, ldx, 0);
-  if (j < width) solve_strip<T, 1, true>(n, l, ldl, inverse_diagonal, x + j, ldx, width - j);
+  // The rest by one form, for whole vectors as well: code of a form of its own would be more than the time is worth.
+  for (; j < width; j += kStep)
+    solve_strip<T, 1, true>(n, l, ldl, inverse_diagonal, x + j, ldx, std::min(kStep, width - j));
 }
 
 // ---- LU ----
@@ -121,8 +122,8 @@ void update_columns(int64_t m, int64_t k, const T* a, int64_t lda, const T* b, i
   int64_t i = 0;
   for (; i + kVectors * kStep <= m; i += kVectors * kStep)
     update_tile<T, kVectors, kColumns, false>(k, a + i, lda, b, ldb, c + i, ldc, 0);
-  for (; i + kStep <= m; i += kStep) update_tile<T, 1, kColumns, false>(k, a + i, lda, b, ldb, c + i, ldc, 0);
-  if (i < m) update_tile<T, 1, kColumns, true>(k, a + i, lda, b, ldb, c + i, ldc, m - i);
+  for (; i < m; i += kStep)
+    update_tile<T, 1, kColumns, true>(k, a + i, lda, b, ldb, c + i, ldc, std::min(kStep, m - i));
 }
 
 template <class T>
@@ -132,6 +133,10 @@ void update(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b
   for (; j < n; ++j) update_columns<T, 1>(m, k, a, lda, b + j * ldb, ldb, c + j * ldc, ldc);
 }
 
+template <class T>
+HWY_NOINLINE T sum_of(typename Wide<T>::V v) {
+  return Wide<T>::sum(v);
+}
 // Of rows: c(i, j) -= sum over p of a(i, p) b(p, j), where a lies in rows and b and c in columns; kColumns of them.
 template <class T, int kRows, int kColumns>
 HWY_INLINE void subtract_dots_tile(int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc) {
@@ -152,7 +157,7 @@ HWY_INLINE void subtract_dots_tile(int64_t k, const T* a, int64_t lda, const T* 
   for (; p + W::kCount <= k; p += W::kCount) step(p, [](const T* x) HWY_ATTR { return W::load(x); });
   if (p < k) step(p, [&](const T* x) HWY_ATTR { return W::load_n(x, k - p); });
   for (int r = 0; r < kRows; ++r)
-    for (int j = 0; j < kColumns; ++j) c[r + j * ldc] += W::sum(acc[r][j]);
+    for (int j = 0; j < kColumns; ++j) c[r + j * ldc] += sum_of<T>(acc[r][j]);
 }
 
 template <class T, int kColumns>

@@ -11,19 +11,17 @@ namespace tessera::cpu::factor {
 namespace HWY_NAMESPACE {
 
 template <class T>
-constexpr BlockKernels<T> kKernels = {
-    .lu_panel = lu_panel<T>,
-    .solve_block = solve_block<T>,
-    .subtract_columns = update<T>,
-    .subtract_dots = subtract_dots<T>,
-    .cholesky_block = cholesky_block<T>,
-    .lanes = lanes<T>,
-    .small_lu = small_lu<T>,
-    .small_inverse = small_inverse<T>,
-    .small_cholesky = small_cholesky<T>,
-    .small_solve = small_solve<T>,
-    .small_lu_solve = small_lu_solve<T>,
-};
+constexpr BlockKernels<T> kBlockKernels = {lu_panel<T>, solve_block<T>, update<T>, subtract_dots<T>};
+template <class T>
+constexpr CholeskyKernels<T> kCholeskyKernels = {cholesky_block<T>, small_cholesky<T>};
+template <class T>
+constexpr SmallKernels<T> kSmallKernels = {small_lu<T>, small_lu_solve<T>};
+template <class T>
+constexpr SmallInverse<T> kSmallInverse = {small_inverse<T>};
+template <class T>
+constexpr SmallTriangles<T> kSmallTriangles = {small_solve<T>};
+template <class T>
+constexpr int64_t kGroupSize = Lanes<T>::kCount;
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tessera::cpu::factor
@@ -32,14 +30,23 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tessera::cpu::factor {
 
-template <>
-const BlockKernels<TESSERA_REAL>& block_kernels() {
-  return *TESSERA_SIMD_CHOICE(kKernels<TESSERA_REAL>);
-}
-template <>
-const BlockKernels<std::complex<TESSERA_REAL>>& block_kernels() {
-  return *TESSERA_SIMD_CHOICE(kKernels<std::complex<TESSERA_REAL>>);
-}
+#define TESSERA_TABLE(Kernels, ...)                       \
+  template <>                                             \
+  const Kernels<__VA_ARGS__>& kernels() {                 \
+    return *TESSERA_SIMD_CHOICE(k##Kernels<__VA_ARGS__>); \
+  }
+#define TESSERA_TABLES(...)                               \
+  TESSERA_TABLE(BlockKernels, __VA_ARGS__)                \
+  TESSERA_TABLE(CholeskyKernels, __VA_ARGS__)             \
+  TESSERA_TABLE(SmallKernels, __VA_ARGS__)                \
+  TESSERA_TABLE(SmallInverse, __VA_ARGS__)                \
+  TESSERA_TABLE(SmallTriangles, __VA_ARGS__)              \
+  template <>                                             \
+  int64_t group_size<__VA_ARGS__>() {                     \
+    return *TESSERA_SIMD_CHOICE(kGroupSize<__VA_ARGS__>); \
+  }
+TESSERA_TABLES(TESSERA_REAL)
+TESSERA_TABLES(std::complex<TESSERA_REAL>)
 
 }  // namespace tessera::cpu::factor
 #endif

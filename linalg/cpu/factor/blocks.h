@@ -21,11 +21,12 @@ template <class T>
 void subtract_product(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T> b, Matrix<T> c,
                       bool conj_a = false, bool conj_b = false) {
   if (m == 0 || n == 0 || k == 0) return;
-  gemm(kDType<T>, m, n, k, number(T(-1)), a.ref(), b.ref(), number(T(1)), c.ref(), conj_a, conj_b);
+  gemm_wide(kDType<T>, m, n, k, number(T(-1)), a.ref(), b.ref(), number(T(1)), c.ref(), conj_a, conj_b);
 }
 
 // The size of blocks that kernels work on at once; larger problems are cut, and products put them together.
 inline constexpr int64_t kBlock = 64;
+// In tables by what calls them, so that a program keeps those that it needs.
 template <class T>
 struct BlockKernels {
   // LU of m x n (m >= n), columns next to each other at distance ld; pivots count from 0, in the block; info as
@@ -40,34 +41,47 @@ struct BlockKernels {
                            int64_t ldc);
   void (*subtract_dots)(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c,
                         int64_t ldc);
+};
+template <class T>
+struct CholeskyKernels {
   // U of A = U^H U from the upper triangle, n x n by rows at distance ld. 0, or the order of the minor that is not
   // positive definite.
-  int64_t (*cholesky_block)(int64_t n, T* a, int64_t ld);
-
-  // Small matrices; `count` <= lanes of them, written over. Scratch of a thread is theirs.
-  int64_t (*lanes)();
-  void (*small_lu)(int64_t count, int64_t m, int64_t n, Group<T> a, int32_t* pivots, int32_t* info);
-  void (*small_inverse)(int64_t count, int64_t n, Group<T> a, int32_t* info);
-  void (*small_cholesky)(int64_t count, int64_t n, Group<T> a, int32_t* info);
+  int64_t (*block)(int64_t n, T* a, int64_t ld);
+  void (*small)(int64_t count, int64_t n, Group<T> a, int32_t* info);
+};
+// Of small matrices; `count` <= lanes of them, written over. Scratch of a thread is theirs.
+template <class T>
+struct SmallKernels {
+  void (*lu)(int64_t count, int64_t m, int64_t n, Group<T> a, int32_t* pivots, int32_t* info);
   // b (n x width) = A^-1 b.
-  void (*small_solve)(int64_t count, int64_t n, int64_t width, Group<const T> a, TriangularForm form, Group<T> b);
-  void (*small_lu_solve)(int64_t count, int64_t n, int64_t width, Group<const T> lu, const int32_t* pivots,
-                         SystemForm form, Group<T> b);
+  void (*lu_solve)(int64_t count, int64_t n, int64_t width, Group<const T> lu, const int32_t* pivots, SystemForm form,
+                   Group<T> b);
+};
+template <class T>
+struct SmallInverse {
+  void (*inverse)(int64_t count, int64_t n, Group<T> a, int32_t* info);
+};
+template <class T>
+struct SmallTriangles {
+  void (*solve)(int64_t count, int64_t n, int64_t width, Group<const T> a, TriangularForm form, Group<T> b);
 };
 
 // Those of the SIMD target of this machine.
+template <class K>
+const K& kernels();
+// How many small matrices a group has there.
 template <class T>
-const BlockKernels<T>& block_kernels();
+int64_t group_size();
 
 // Whether so many matrices of that size go through the kernels for small ones.
 template <class T>
 bool is_lockstep(int64_t count, int64_t rows, int64_t cols) {
-  return goes_by_groups(block_kernels<T>().lanes(), count, rows, cols);
+  return goes_by_groups(group_size<T>(), count, rows, cols);
 }
-// Calls f(first, count) for groups of `lanes` of them.
+// Calls f(first, count) for groups of so many of them.
 template <class T, class F>
 void for_groups(int64_t count, int64_t rows, int64_t cols, F&& f) {
-  numbers::for_groups(block_kernels<T>().lanes(), count, rows, cols, f);
+  numbers::for_groups(group_size<T>(), count, rows, cols, f);
 }
 
 // Error unless `count` pivots (negative ones, too, if there are blocks of two) are numbers of one of `rows` rows.
@@ -103,6 +117,9 @@ void transpose(int64_t rows, int64_t cols, const T* from, int64_t from_step, T* 
 // b = A^-1 b for a triangle, n x n, b: n x width.
 template <class T>
 void solve_triangle(int64_t n, int64_t width, Matrix<const T> a, TriangularForm form, Matrix<T> b);
+// The same for each matrix of a batch.
+template <class T>
+void solve_each(const MatrixBatch& a, TriangularForm form, const MatrixBatch& b);
 // LU of m x n; pivots count from 0; returns info.
 template <class T>
 int32_t factor_lu(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots);

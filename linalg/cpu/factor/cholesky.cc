@@ -10,7 +10,7 @@ int64_t factor_block(int64_t n, Matrix<T> a) {
   T rows[kBlock * kBlock];
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = i; j < n; ++j) rows[i * kBlock + j] = conj_if(a(j, i), true);
-  const int64_t info = block_kernels<T>().cholesky_block(n, rows, kBlock);
+  const int64_t info = kernels<CholeskyKernels<T>>().block(n, rows, kBlock);
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = i; j < n; ++j) a(j, i) = conj_if(rows[i * kBlock + j], true);
   return info;
@@ -55,7 +55,7 @@ void run_cholesky(DType dtype, const MatrixBatch& a, bool upper, int32_t* info) 
   visit_number(dtype, [&]<class T>(T) {
     if (is_lockstep<T>(a.count, n, n)) {
       for_groups<T>(a.count, n, n, [&](int64_t first, int64_t count) {
-        block_kernels<T>().small_cholesky(count, n, group_of<T>(lower, first), info + first);
+        kernels<CholeskyKernels<T>>().small(count, n, group_of<T>(lower, first), info + first);
       });
       return;
     }

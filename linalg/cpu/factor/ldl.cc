@@ -3,70 +3,184 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "linalg/cpu/columns.h"
 #include "linalg/cpu/factor/blocks.h"
 
 namespace tessera::cpu {
 namespace factor {
 namespace {
 
+// A block D = [a b'; b c], where b is not small; scaled by b.
+template <class T>
+class Pair {
+ public:
+  Pair(T a, T b, T c, bool hermitian)
+      : b_(b), across_(conj_if(b, hermitian)), a_(a / b_), c_(c / across_), scale_(T(1) / (a_ * c_ - T(1))) {}
+  // (x, y) D = (u, v).
+  void solve(T u, T v, T& x, T& y) const {
+    u /= b_;
+    v /= across_;
+    x = scale_ * (c_ * u - v);
+    y = scale_ * (a_ * v - u);
+  }
+
+ private:
+  T b_, across_, a_, c_, scale_;
+};
+
 // The lower triangle by columns, each of which lies in one piece: element (i, j), i >= j, of an n x n matrix.
 template <class T>
 class LdlFactor {
   using R = Real<T>;
+  using Pair = factor::Pair<T>;
 
  public:
   LdlFactor(int64_t n, T* columns, bool hermitian, int32_t* pivots)
       : n_(n), a_(columns), hermitian_(hermitian), pivots_(pivots) {}
 
+  // By panels while what is left is large, then column by column.
   int32_t run() {
-    int32_t info = 0;
-    for (int64_t k = 0; k < n_;) {
-      const Choice c = choose(k);
-      if (c.zero) {
-        if (!info) info = static_cast<int32_t>(k + 1);
-        if (hermitian_) at(k, k) = T(real_part(at(k, k)));
-        pivots_[k] = static_cast<int32_t>(k + 1);
-        ++k;
-        continue;
-      }
-      const int64_t moved = k + c.size - 1;
-      exchange(k, moved, c.row, c.size == 2);
-      if (c.size == 1)
-        eliminate_one(k);
-      else
-        eliminate_two(k);
-      for (int64_t i = k; i <= moved; ++i) pivots_[i] = static_cast<int32_t>(c.size == 1 ? c.row + 1 : -(c.row + 1));
-      k += c.size;
+    int64_t k = 0;
+    if (n_ > kLeft) {
+      const ScratchArray<T> memory(n_ * kPanel);
+      while (n_ - k > kLeft) k = eliminate_panel(k, memory.get());
     }
-    return info;
+    while (k < n_) k += eliminate(k);
+    return info_;
   }
 
  private:
+  static constexpr int64_t kPanel = 48, kLeft = 2 * kPanel, kStrip = 128;
   struct Choice {
     int64_t row, size;
     bool zero;
   };
+  // Of a row: the largest element beside its diagonal, and that of the diagonal.
+  struct RowSizes {
+    R beside, own;
+  };
 
   T& at(int64_t i, int64_t j) { return a_[j * n_ + i]; }
   T other(T x) const { return conj_if(x, hermitian_); }  // the element on the other side of the diagonal
-  R diagonal_size(int64_t i) { return hermitian_ ? std::abs(real_part(at(i, i))) : size_of(at(i, i)); }
+  T on_diagonal(T x) const { return hermitian_ ? T(real_part(x)) : x; }
+  R diagonal_size(T x) const { return hermitian_ ? std::abs(real_part(x)) : size_of(x); }
 
   // Which row and column comes to k, and whether k + 1 belongs to it: elements of L stay below 1 / (1 - kGrowth).
-  Choice choose(int64_t k) {
+  // column: column k, from row k on; sizes_of(r): RowSizes of a row.
+  template <class F>
+  Choice choose(int64_t k, const T* column, F&& sizes_of) {
     constexpr R kGrowth = static_cast<R>(0.6403882032022076);  // (1 + sqrt(17)) / 8
-    const R own = diagonal_size(k);
+    const R own = diagonal_size(column[k]);
     R in_column = 0;
     int64_t r = k;
     for (int64_t i = k + 1; i < n_; ++i)
-      if (size_of(at(i, k)) > in_column) in_column = size_of(at(i, k)), r = i;
+      if (size_of(column[i]) > in_column) in_column = size_of(column[i]), r = i;
     if (std::isnan(own) || (own == 0 && in_column == 0)) return {k, 1, true};
     if (own >= kGrowth * in_column) return {k, 1, false};
-    R in_row = 0;
-    for (int64_t j = k; j < r; ++j) in_row = std::max(in_row, size_of(at(r, j)));
-    for (int64_t i = r + 1; i < n_; ++i) in_row = std::max(in_row, size_of(at(i, r)));
-    if (own >= kGrowth * in_column * (in_column / in_row)) return {k, 1, false};
-    if (diagonal_size(r) >= kGrowth * in_row) return {r, 1, false};
+    const RowSizes row = sizes_of(r);
+    if (own >= kGrowth * in_column * (in_column / row.beside)) return {k, 1, false};
+    if (row.own >= kGrowth * row.beside) return {r, 1, false};
     return {r, 2, false};
+  }
+  // Writes the pivots of a step.
+  void note(int64_t k, const Choice& c) {
+    if (c.zero && !info_) info_ = static_cast<int32_t>(k + 1);
+    for (int64_t i = k; i < k + c.size; ++i) pivots_[i] = static_cast<int32_t>(c.size == 1 ? c.row + 1 : -(c.row + 1));
+  }
+
+  // One step; results are its columns.
+  int64_t eliminate(int64_t k) {
+    const Choice c = choose(k, &at(0, k), [&](int64_t r) {
+      RowSizes row{0, diagonal_size(at(r, r))};
+      for (int64_t j = k; j < r; ++j) row.beside = std::max(row.beside, size_of(at(r, j)));
+      for (int64_t i = r + 1; i < n_; ++i) row.beside = std::max(row.beside, size_of(at(i, r)));
+      return row;
+    });
+    note(k, c);
+    if (c.zero) {
+      at(k, k) = on_diagonal(at(k, k));
+      return 1;
+    }
+    exchange(k, k + c.size - 1, c.row, c.size == 2);
+    if (c.size == 1)
+      eliminate_one(k);
+    else
+      eliminate_two(k);
+    return c.size;
+  }
+
+  // The columns from `begin` on, kPanel or one less: each is brought up to date when its turn comes, all to the right
+  // of them by products in the end. w: n x kPanel, the columns of L D. Where the next ones begin.
+  int64_t eliminate_panel(int64_t begin, T* w) {
+    int64_t end = begin;
+    while (end + 1 < begin + kPanel) end += panel_step(begin, end, w + (end - begin) * n_);
+    for (int64_t j = end; j < n_; j += kStrip) {
+      const int64_t width = std::min(kStrip, n_ - j);
+      subtract_product<T>(n_ - j, width, end - begin, {&at(j, begin), 1, n_}, {w + j, n_, 1}, {&at(j, j), 1, n_}, false,
+                          hermitian_);
+      for (int64_t i = j; i < j + width; ++i) at(i, i) = on_diagonal(at(i, i));
+    }
+    // Columns of L keep the order of rows that they were found in.
+    for (int64_t last = end - 1; last >= begin;) {
+      const int64_t r = std::abs(static_cast<int64_t>(pivots_[last])) - 1, first = last - (pivots_[last] < 0 ? 1 : 0);
+      exchange_rows(begin, first, last, r);
+      last = first - 1;
+    }
+    return end;
+  }
+  void exchange_rows(int64_t begin, int64_t end, int64_t p, int64_t r) {
+    for (int64_t j = begin; p != r && j < end; ++j) std::swap(at(p, j), at(r, j));
+  }
+
+  // one: column k - begin of w; the next one is free if the step takes two.
+  int64_t panel_step(int64_t begin, int64_t k, T* one) {
+    T *const two = one + n_, *const w = one - (k - begin) * n_;
+    up_to_date(begin, k, k, w, one);
+    const Choice c = choose(k, one, [&](int64_t r) {
+      up_to_date(begin, k, r, w, two);
+      RowSizes row{0, diagonal_size(two[r])};
+      for (int64_t i = k; i < n_; ++i)
+        if (i != r) row.beside = std::max(row.beside, size_of(two[i]));
+      return row;
+    });
+    note(k, c);
+    if (c.zero) {
+      std::copy(one + k, one + n_, &at(k, k));
+      std::fill(one + k, one + n_, T{});
+      return 1;
+    }
+    const int64_t p = k + c.size - 1;
+    exchange(k, p, c.row, false);
+    exchange_rows(begin, k, p, c.row);
+    if (c.size == 1 && c.row != k) std::copy(two + k, two + n_, one + k);
+    for (T* column = w; column <= (c.size == 1 ? one : two); column += n_) std::swap(column[p], column[c.row]);
+    if (c.size == 1)
+      divide_by_one(k, one);
+    else
+      divide_by_two(k, one, two);
+    return c.size;
+  }
+  // to: column j of what the columns from `begin` to k leave, from row k on.
+  void up_to_date(int64_t begin, int64_t k, int64_t j, const T* w, T* to) {
+    for (int64_t i = k; i < j; ++i) to[i] = other(at(j, i));
+    std::copy(&at(j, j), &at(0, j) + n_, to + j);
+    T factors[kPanel];
+    for (int64_t q = 0; q < k - begin; ++q) factors[q] = -other(w[q * n_ + j]);
+    columns::kernels<T>().combine(n_ - k, k - begin, &at(k, begin), n_, factors, to + k);
+    to[j] = on_diagonal(to[j]);
+  }
+
+  // Columns of L from those of L D.
+  void divide_by_one(int64_t k, const T* w) {
+    const T pivot = at(k, k) = w[k];
+    for (int64_t i = k + 1; i < n_; ++i) at(i, k) = w[i] / pivot;
+  }
+  void divide_by_two(int64_t k, const T* v, const T* w) {
+    at(k, k) = v[k];
+    at(k + 1, k) = v[k + 1];
+    at(k + 1, k + 1) = w[k + 1];
+    const Pair pair(at(k, k), at(k + 1, k), at(k + 1, k + 1), hermitian_);
+    for (int64_t i = k + 2; i < n_; ++i) pair.solve(v[i], w[i], at(i, k), at(i, k + 1));
   }
 
   // Rows and columns p and r > p of what is not factored yet. In a block of two, column k is not, too.
@@ -88,28 +202,23 @@ class LdlFactor {
     T* const to = &at(0, j);
     const T* const from = &at(0, k);
     for (int64_t i = j; i < n_; ++i) to[i] -= from[i] * factor;
-    if (hermitian_) to[j] = T(real_part(to[j]));
+    to[j] = on_diagonal(to[j]);
   }
 
   void eliminate_one(int64_t k) {
-    if (hermitian_) at(k, k) = T(real_part(at(k, k)));
-    const T pivot = at(k, k);
+    const T pivot = at(k, k) = on_diagonal(at(k, k));
     for (int64_t j = k + 1; j < n_; ++j) subtract(j, k, other(at(j, k)) / pivot);
     for (int64_t i = k + 1; i < n_; ++i) at(i, k) /= pivot;
   }
 
-  // D = [a b'; b c], where b is not small; scaled by b.
   void eliminate_two(int64_t k) {
-    if (hermitian_)
-      for (int64_t i = k; i < k + 2; ++i) at(i, i) = T(real_part(at(i, i)));
-    const T b = at(k + 1, k), a_over = at(k, k) / b, c_over = at(k + 1, k + 1) / other(b);
-    const T scale = T(1) / (a_over * c_over - T(1));
+    for (int64_t i = k; i < k + 2; ++i) at(i, i) = on_diagonal(at(i, i));
+    const Pair pair(at(k, k), at(k + 1, k), at(k + 1, k + 1), hermitian_);
     for (int64_t j = k + 2; j < n_; ++j) {
-      // The row (x, y) of L: (x, y) D = (u, v).
-      const T u = at(j, k) / b, v = at(j, k + 1) / other(b);
-      const T x = scale * (c_over * u - v), y = scale * (a_over * v - u);
+      T x, y;
+      pair.solve(at(j, k), at(j, k + 1), x, y);
       for (int64_t i = j; i < n_; ++i) at(i, j) -= at(i, k) * other(x) + at(i, k + 1) * other(y);
-      if (hermitian_) at(j, j) = T(real_part(at(j, j)));
+      at(j, j) = on_diagonal(at(j, j));
       at(j, k) = x;
       at(j, k + 1) = y;
     }
@@ -119,6 +228,7 @@ class LdlFactor {
   T* a_;
   bool hermitian_;
   int32_t* pivots_;
+  int32_t info_ = 0;
 };
 
 template <class T>

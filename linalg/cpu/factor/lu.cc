@@ -22,7 +22,7 @@ int32_t factor_narrow(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots) {
   else
     transpose<T>(m, n, a.data, a.row_stride, c, ld);
   int32_t info = 0;
-  block_kernels<T>().lu_panel(m, n, c, ld, pivots, &info);
+  kernels<BlockKernels<T>>().lu_panel(m, n, c, ld, pivots, &info);
   if (a.row_stride == 1)
     for (int64_t j = 0; j < n; ++j) std::copy_n(c + j * ld, m, &a(0, j));
   else
@@ -154,7 +154,7 @@ void run_lu_factor(DType dtype, const MatrixBatch& a, int32_t* pivots, int32_t* 
   visit_number(dtype, [&]<class T>(T) {
     if (is_lockstep<T>(a.count, m, n)) {
       for_groups<T>(a.count, m, n, [&](int64_t first, int64_t count) {
-        block_kernels<T>().small_lu(count, m, n, group_of<T>(a, first), pivots + first * size, info + first);
+        kernels<SmallKernels<T>>().lu(count, m, n, group_of<T>(a, first), pivots + first * size, info + first);
       });
       return;
     }
@@ -165,36 +165,41 @@ void run_lu_factor(DType dtype, const MatrixBatch& a, int32_t* pivots, int32_t* 
   });
 }
 
+namespace {
+
+template <class T>
+void lu_solve_each(const MatrixBatch& lu, const int32_t* pivots, SystemForm form, const MatrixBatch& b) {
+  const int64_t n = b.rows;
+  const auto permute = [&](bool back) {
+    for_matrices(b.count, n * b.cols,
+                 [&](int64_t i) { apply_pivots(n, b.cols, matrix_of<T>(b, i), pivots + i * n, back); });
+  };
+  if (form.transposed) {
+    solve_each<T>(transposed(lu), {false, false, form.conj}, b);
+    solve_each<T>(transposed(lu), {true, true, form.conj}, b);
+    permute(true);
+  } else {
+    permute(false);
+    solve_each<T>(lu, {false, true, form.conj}, b);
+    solve_each<T>(lu, {true, false, form.conj}, b);
+  }
+}
+
+}  // namespace
+
 void run_lu_solve(DType dtype, const MatrixBatch& lu, const int32_t* pivots, SystemForm form, const MatrixBatch& b) {
   const int64_t n = b.rows;
   if (b.count == 0 || n == 0 || b.cols == 0) return;
   check_pivots("LU solution", pivots, b.count * n, n, false);
-  bool done = false;
   visit_number(dtype, [&]<class T>(T) {
-    if (!is_lockstep<T>(b.count, n, b.cols)) return;
+    if (!is_lockstep<T>(b.count, n, b.cols)) return lu_solve_each<T>(lu, pivots, form, b);
     for_groups<T>(b.count, n, std::max(n, b.cols), [&](int64_t first, int64_t count) {
       const Matrix<T> a = matrix_of<T>(lu, first), x = matrix_of<T>(b, first);
-      block_kernels<T>().small_lu_solve(count, n, b.cols, {a.data, lu.batch_stride, a.row_stride, a.col_stride},
-                                        pivots + first * n, form, {x.data, b.batch_stride, x.row_stride, x.col_stride});
+      kernels<SmallKernels<T>>().lu_solve(count, n, b.cols, {a.data, lu.batch_stride, a.row_stride, a.col_stride},
+                                          pivots + first * n, form,
+                                          {x.data, b.batch_stride, x.row_stride, x.col_stride});
     });
-    done = true;
   });
-  if (done) return;
-  const auto permute = [&](bool back) {
-    visit_number(dtype, [&]<class T>(T) {
-      for_matrices(b.count, n * b.cols,
-                   [&](int64_t i) { apply_pivots(n, b.cols, matrix_of<T>(b, i), pivots + i * n, back); });
-    });
-  };
-  if (form.transposed) {
-    run_triangular_solve(dtype, transposed(lu), {false, false, form.conj}, b);
-    run_triangular_solve(dtype, transposed(lu), {true, true, form.conj}, b);
-    permute(true);
-  } else {
-    permute(false);
-    run_triangular_solve(dtype, lu, {false, true, form.conj}, b);
-    run_triangular_solve(dtype, lu, {true, false, form.conj}, b);
-  }
 }
 
 void run_determinant(DType dtype, const MatrixBatch& lu, const int32_t* pivots, DeterminantResult to) {
@@ -235,7 +240,7 @@ void run_inverse(DType dtype, const MatrixBatch& a, int32_t* info) {
   visit_number(dtype, [&]<class T>(T) {
     if (is_lockstep<T>(a.count, n, n)) {
       for_groups<T>(a.count, n, 2 * n, [&](int64_t first, int64_t count) {
-        block_kernels<T>().small_inverse(count, n, group_of<T>(a, first), info + first);
+        kernels<SmallInverse<T>>().inverse(count, n, group_of<T>(a, first), info + first);
       });
       return;
     }

@@ -335,11 +335,6 @@ void small_lu_solve(int64_t count, int64_t n, int64_t width, Group<const T> lu, 
   x.store(count, n, b);
 }
 
-template <class T>
-int64_t lanes() {
-  return Lanes<T>::kCount;
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace tessera::cpu::factor
 HWY_AFTER_NAMESPACE();

@@ -35,7 +35,7 @@ class DiagonalBlock {
       ldx = -ldx;
     }
     if (exact_) return divide(x, ldx, width);
-    block_kernels<T>().solve_block(n_, memory_.get(), n_, form_.unit ? nullptr : inverse_, x, ldx, width);
+    kernels<BlockKernels<T>>().solve_block(n_, memory_.get(), n_, form_.unit ? nullptr : inverse_, x, ldx, width);
   }
 
  private:
@@ -87,9 +87,11 @@ void solve_narrow(int64_t n, int64_t width, Matrix<const T> a, TriangularForm fo
     const int64_t solved = form.upper ? first + size : 0;
     const Matrix<const T> beside = a.at(first, solved);
     if (done && a.col_stride == 1)
-      block_kernels<T>().subtract_dots(size, width, done, beside.data, a.row_stride, x + solved, n, x + first, n);
+      kernels<BlockKernels<T>>().subtract_dots(size, width, done, beside.data, a.row_stride, x + solved, n, x + first,
+                                               n);
     else if (done)
-      block_kernels<T>().subtract_columns(size, width, done, beside.data, a.col_stride, x + solved, n, x + first, n);
+      kernels<BlockKernels<T>>().subtract_columns(size, width, done, beside.data, a.col_stride, x + solved, n,
+                                                  x + first, n);
     T* const rows = block_rows.get();
     transpose<T>(width, size, x + first, n, rows, width);
     DiagonalBlock<T>(size, a.at(first, first), form).solve(rows, width, width);
@@ -125,7 +127,16 @@ void solve_triangle(int64_t n, int64_t width, Matrix<const T> a, TriangularForm 
   }
 }
 
-#define TESSERA_INSTANCES(T) template void solve_triangle(int64_t, int64_t, Matrix<const T>, TriangularForm, Matrix<T>);
+template <class T>
+void solve_each(const MatrixBatch& a, TriangularForm form, const MatrixBatch& b) {
+  for_matrices(b.count, b.rows * b.rows * b.cols / 2, [&](int64_t i) {
+    solve_triangle<T>(b.rows, b.cols, matrix_of<T>(a, i).reading(), form, matrix_of<T>(b, i));
+  });
+}
+
+#define TESSERA_INSTANCES(T)                                                                  \
+  template void solve_triangle(int64_t, int64_t, Matrix<const T>, TriangularForm, Matrix<T>); \
+  template void solve_each<T>(const MatrixBatch&, TriangularForm, const MatrixBatch&);
 TESSERA_INSTANCES(float)
 TESSERA_INSTANCES(double)
 TESSERA_INSTANCES(std::complex<float>)
@@ -142,14 +153,12 @@ void run_triangular_solve(DType dtype, const MatrixBatch& a, TriangularForm form
     if (is_lockstep<T>(b.count, n, width)) {
       for_groups<T>(b.count, n, std::max(n, width), [&](int64_t first, int64_t count) {
         const Matrix<T> l = matrix_of<T>(a, first), x = matrix_of<T>(b, first);
-        block_kernels<T>().small_solve(count, n, width, {l.data, a.batch_stride, l.row_stride, l.col_stride}, form,
-                                       {x.data, b.batch_stride, x.row_stride, x.col_stride});
+        kernels<SmallTriangles<T>>().solve(count, n, width, {l.data, a.batch_stride, l.row_stride, l.col_stride}, form,
+                                           {x.data, b.batch_stride, x.row_stride, x.col_stride});
       });
       return;
     }
-    for_matrices(b.count, n * n * width / 2, [&](int64_t i) {
-      solve_triangle<T>(n, width, matrix_of<T>(a, i).reading(), form, matrix_of<T>(b, i));
-    });
+    solve_each<T>(a, form, b);
   });
 }
 

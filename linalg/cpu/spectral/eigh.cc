@@ -104,7 +104,7 @@ void together(const LaneGroup<R>& group, const MatrixBatch& a, bool lower, const
     group.load(rows.get(), n, n, diagonal,
                [&](int64_t lane, int64_t i, int64_t j) { return from[lane](i, j) * scale[lane]; });
   const uint32_t failed = lockstep<R>().eigh(rows.get(), n, d.get(), vectors ? v.get() : nullptr, room.get());
-  const std::vector<int64_t> places = group.places(d.get(), n, std::less<>());
+  const std::vector<int64_t> places = places_of(group, d.get(), n, std::less<>());
   for (int64_t i = 0; i < n; ++i)
     for (int64_t lane = 0; lane < group.used; ++lane) {
       const int64_t k = group.first + lane, place = places[i * lanes + lane];
@@ -135,8 +135,9 @@ void eigh(const MatrixBatch& a, bool lower, Real<T>* values, const MatrixBatch* 
   for (R& x : scales) x = scale_for(x);
   if constexpr (!kIsComplex<T>)
     if (goes_together<T>(a.count, n, n))
-      return for_lane_groups<R>(
-          a.count, [&](const LaneGroup<R>& group) { together(group, a, lower, scales.data(), values, vectors, info); });
+      return for_lane_groups<R>(lockstep<R>().lanes(), a.count, [&](const LaneGroup<R>& group) {
+        together(group, a, lower, scales.data(), values, vectors, info);
+      });
   for_matrices(a.count, 4 * size * size * size, [&](int64_t k) {
     if (!one<T>(a, k, lower, scales[k], values, vectors)) info[k] = 1;
   });

@@ -135,7 +135,7 @@ void together(const LaneGroup<R>& group, const MatrixBatch& a, const R* scales, 
                [&](int64_t lane, int64_t i, int64_t j) { return from[lane](j, i) * scale[lane]; });
   const uint32_t failed =
       lockstep<R>().svd(columns.get(), m, n, d.get(), u ? left.get() : nullptr, long_count, right.get(), room.get());
-  const std::vector<int64_t> places = group.places(d.get(), n, [](R x, R y) { return std::abs(x) > std::abs(y); });
+  const std::vector<int64_t> places = places_of(group, d.get(), n, [](R x, R y) { return std::abs(x) > std::abs(y); });
   for (int64_t i = 0; i < std::max(n, long_count); ++i)
     for (int64_t lane = 0; lane < group.used; ++lane) {
       const int64_t k = group.first + lane, place = i < n ? places[i * lanes + lane] : i;
@@ -190,8 +190,9 @@ void svd(const MatrixBatch& a, const MatrixBatch* u, Real<T>* values, const Matr
   for (R& x : scales) x = scale_for(x);
   if constexpr (!kIsComplex<T>)
     if (goes_together<T>(a.count, std::max(a.rows, a.cols), n))
-      return for_lane_groups<R>(
-          a.count, [&](const LaneGroup<R>& group) { together(group, a, scales.data(), u, values, vh, info); });
+      return for_lane_groups<R>(lockstep<R>().lanes(), a.count, [&](const LaneGroup<R>& group) {
+        together(group, a, scales.data(), u, values, vh, info);
+      });
   for_matrices(a.count, 8 * m * size * size, [&](int64_t k) {
     if (!one<T>(a, k, scales[k], u, values, vh)) info[k] = 1;
   });

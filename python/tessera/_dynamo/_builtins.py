@@ -232,10 +232,29 @@ def _super(tracer, *args):
     return Super(cls.value, owner)
 
 
-@_special(id, hash, globals, locals, vars, dir, eval, exec, open, input, print, breakpoint)
-def _refuse(tracer, args, kwargs):
-    raise Unsupported("a call of a builtin that looks at or changes what is outside of the graph, such as print()",
-                      case_name="builtin")  # fmt: skip
+def _outside(function):
+    """A builtin that looks at or changes what is outside of the graph."""
+    name = function.__name__
+
+    def run(tracer, args, kwargs):
+        kinds = [type(a.value).__name__ if isinstance(a, Const) else type(a).__name__ for a in args]
+        hints = [
+            f"Avoid calling builtin `{name}` with argument types {kinds}. Consider using an equivalent alternative "
+            f"function/method to `{name}`.",
+        ]  # fmt: skip
+        raise Unsupported(
+            "Failed to trace builtin operator", case_name="builtin", hints=hints,
+            explanation=f"Dynamo does not know how to trace builtin operator `{name}` with argument types {kinds} "
+            f"(has_kwargs {bool(kwargs)})",
+            context=f"builtin {name} {kinds} {bool(kwargs)}",
+        )  # fmt: skip
+
+    SPECIAL[function] = run
+
+
+for _builtin in (id, hash, globals, locals, vars, dir, eval, exec, open, input, print, breakpoint):
+    _outside(_builtin)
+del _builtin
 
 
 # --- numbers and texts ------------------------------------------------------------------------------------------------
@@ -940,6 +959,20 @@ def install():
 
 
 del _cls, _function
+
+
+def asked_for(name):
+    """A handler that ends the graph because the program says so."""
+
+    def run(tracer, args, kwargs):
+        given = [a.value if isinstance(a, Const) else a for a in (*args, *kwargs.values())]
+        raise Unsupported(
+            f"Call to `{name}()`", hints=[f"Remove the `{name}()` call."],
+            explanation=f"User-inserted graph break. Message: {given[0] if given and given[0] else None}",
+            context=f"Called `{name}()` with {given}",
+        )  # fmt: skip
+
+    return run
 
 
 def refused(text):

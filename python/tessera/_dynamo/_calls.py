@@ -14,7 +14,7 @@ from ._values import (
     NONE, Bound, Closure, Const, Context, Exit, Iter, Map, Method, New, NumberV, Obj, Partial, Raised, Seq,
     TensorV,
 )  # fmt: skip
-from .exc import Unsupported
+from .exc import Unsupported, skipped
 
 # Modules of this library whose functions are one node each.
 _LEAVES = (
@@ -65,8 +65,11 @@ def _call_object(tracer, function, args, kwargs):
     if reason is not None and not isinstance(value, type):
         why = getattr(value, "_torchdynamo_disable_msg", None)
         raise Unsupported(
-            f"a call of {_name(value)}, which is disabled{': ' + why if why else ''}", case_name="disabled"
-        )
+            "Skip calling `torch.compiler.disable()`d function", case_name="disabled", context=repr(value),
+            explanation=f"Skip calling function `{value}` since it was wrapped with `torch.compiler.disable` (reason: "
+            f"{why})",
+            hints=["Remove the `torch.compiler.disable` call"],
+        )  # fmt: skip
     try:
         special = _builtins.SPECIAL.get(value)
     except TypeError:
@@ -151,9 +154,9 @@ def _call_function(tracer, function, args, kwargs):
     if module.startswith("tessera.") and not module.startswith(_builtins.LOOKED_INTO):
         return _our_function(value, args, kwargs)
     if where.startswith(_STDLIB) and "site-packages" not in where and module.partition(".")[0] not in _OPEN:
-        raise Unsupported(f"a call of {module}.{_name(value)}")
+        raise skipped(module, _name(value))
     if where.startswith("<frozen") and module.partition(".")[0] not in _OPEN:
-        raise Unsupported(f"a call of {module}.{_name(value)}")
+        raise skipped(module, _name(value))
     if function.source is None:
         function = tracer.trusted(value)
     cells = [tracer.wrap(c, function.source.attr("__closure__").item(i)) for i, c in enumerate(value.__closure__ or ())]
@@ -172,7 +175,7 @@ def _our_function(value, args, kwargs):
     if value.__name__.startswith(("is_", "get_", "are_", "has_")) and not has_tensors([*args, *kwargs.values()]):
         result = _builtins.fold(value, args, kwargs)
         return result
-    raise Unsupported(f"a call of {value.__module__.replace('tessera', 'torch', 1)}.{_name(value)}")
+    raise skipped(value.__module__.replace("tessera", "torch", 1), _name(value))
 
 
 def _constant_result(tracer, function, args, kwargs):
@@ -279,7 +282,7 @@ def _call_builtin(tracer, value, args, kwargs):
         return _operator_module(tracer, name, args, kwargs)
     if module in _builtins.FOLDED:
         return _builtins.fold(value, args, kwargs)
-    raise Unsupported(f"a call of {module + '.' if module else ''}{_name(value)}", case_name="call")
+    raise skipped(module, _name(value))
 
 
 _MAKERS = ("tensor", "as_tensor", "asarray", "scalar_tensor")

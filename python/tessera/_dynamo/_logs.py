@@ -5,6 +5,7 @@ import logging
 from tessera._logging import getArtifactLogger
 
 from . import utils
+from ._sources import failed_text, readable
 
 log = logging.getLogger("tessera._dynamo")
 _name = "tessera._dynamo"
@@ -51,17 +52,31 @@ def compiled(point, entry):
 
 def reasons(point, args):
     """Which guard of each entry does not hold for the arguments."""
-    failed = [(entry, entry.check(*args)) for entry in point.entries]
-    return [e.texts[i] if i >= 0 else "a value that guards read is not there any more" for e, i in failed]
+    values = dict(zip(point.parameters, args))
+    return [_reason(entry, entry.check(*args), values) for entry in point.entries]
+
+
+def _reason(entry, failed, values):
+    if failed < 0:
+        return "a value that guards read is not there any more"
+    for guard in entry.guards:
+        if entry.texts[failed] == f"{guard.guard_type}: {readable(guard)}":
+            return failed_text(guard, values) or entry.texts[failed]
+    return entry.texts[failed]
+
+
+def why_again(point, args):
+    """Which guards do not hold, in lines, as an error or the log shows it."""
+    failed = [f"{len(point.entries) - 1 - i}: {reason}" for i, reason in enumerate(reasons(point, args))]
+    return "    triggered by the following guard failure(s):\n    - " + "\n    - ".join(failed)
 
 
 def recompile(point, args):
     """No entry fits to the arguments."""
     if not _recompiles.isEnabledFor(logging.DEBUG) and not _listeners:
         return
-    failed = reasons(point, args)
-    _tell("recompile", point, failed)
+    _tell("recompile", point, reasons(point, args))
     _recompiles.debug(
-        "Recompiling function %s in %s:%d\n    triggered by the following guard failure(s):\n    - %s",
-        point.code.co_name, point.code.co_filename, point.code.co_firstlineno, "\n    - ".join(failed),
+        "Recompiling function %s in %s:%d\n%s",
+        point.code.co_name, point.code.co_filename, point.code.co_firstlineno, why_again(point, args),
     )  # fmt: skip

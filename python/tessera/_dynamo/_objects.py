@@ -14,7 +14,7 @@ from ._values import (
     Bound, Closure, Const, Context, Iter, ListIter, Loose, Map, Method, New, NumberV, Obj, Partial, Raised, Seq, Slice,
     Super, TensorV, View,
 )  # fmt: skip
-from .exc import Unsupported
+from .exc import FUNDAMENTAL, Unsupported
 
 _missing = object()
 
@@ -93,7 +93,12 @@ def truth(tracer, var):
     if isinstance(var, TensorV):
         if var.example.numel() != 1:
             raise Unsupported("the truth of a tensor with several elements")
-        raise Unsupported("a branch on the numbers of a tensor (data-dependent control flow)", case_name="branch")
+        raise Unsupported(
+            "Data-dependent branching", case_name="branch", context="attempted to jump with TensorVariable()",
+            explanation="Detected data-dependent branching (e.g. `if my_tensor.sum() > 0:`). Dynamo does not support "
+            "tracing dynamic control flow.",
+            hints=[FUNDAMENTAL, "Use `torch.cond` to express dynamic control flow."],
+        )  # fmt: skip
     if isinstance(var, NumberV):
         return tracer.decide(var)
     if isinstance(var, (Closure, Bound, Method, Partial, Context, Slice, Super, Iter, Raised)):

@@ -212,7 +212,11 @@ class Point:
             error.at = frame.now
             raise
         except Observed as error:
-            made = Unsupported(f"the program raises {error.text()}")
+            made = Unsupported(
+                "Observed exception", context=f"raised exception {error.text()}", hints=[exc.USER_ERROR],
+                explanation="Dynamo found no exception handler at the top-level compiled function when encountering an "
+                "exception. Exception will propagate outside the compiled region.",
+            )  # fmt: skip
             made.at, made.real_stack = frame.now, [frame.summary()]
             raise made from None
         except (exc.TorchDynamoException, NeedSymbols):
@@ -471,14 +475,19 @@ def _miss(point, args):
     if stance == "eager_on_recompile" or stance == "fail_on_recompile":
         if stance == "fail_on_recompile":
             raise RuntimeError(
-                f"Detected recompile of {point.code.co_name} when torch.compile stance is 'fail_on_recompile'"
+                "Detected recompile when torch.compile stance is 'fail_on_recompile'. filename: "
+                f"'{point.code.co_filename}', function name: '{point.code.co_name}', line number: "
+                f"{point.code.co_firstlineno}\n{_logs.why_again(point, args) if point.entries else ''}"
             )
         return None
     with _lock:
         if point.entries:
             _logs.recompile(point, args)
             if config.error_on_recompile:
-                raise exc.RecompileError(f"{point.code.co_name} has to be compiled again: {_logs.reasons(point, args)}")
+                raise exc.RecompileError(
+                    f"Recompiling function {point.code.co_name} in {point.code.co_filename}:"
+                    f"{point.code.co_firstlineno}\n{_logs.why_again(point, args)}"
+                )
             everywhere = sum(len(p.entries) for p in point.settings.points[point.code].values())
             if len(point.entries) >= config.recompile_limit or everywhere >= config.accumulated_recompile_limit:
                 return _limit(point)

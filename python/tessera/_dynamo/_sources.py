@@ -269,13 +269,36 @@ class Guards:
             name = w.read(guard.source)
             test = _TESTS[guard.guard_type](w, name, guard.argument)
             w.lines.append(f"if not ({test}): return {len(texts)}")
-            texts.append(f"{guard.guard_type}: {_readable(guard)}")
+            texts.append(f"{guard.guard_type}: {readable(guard)}")
         w.lines = outer + ["    " + line for line in w.lines]
         w.lines += ["except (AttributeError, KeyError, IndexError, TypeError, ValueError): return -2", "return -1"]
         return w.function("check", "<guards>"), texts
 
 
-def _readable(guard):
+def failed_text(guard, values):
+    """What differs of an argument, of which a guard does not hold: a text, or None. values: {name: value}."""
+    source = guard.source
+    if guard.guard_type != "TENSOR_MATCH" or source.kind != "local" or source.key not in values:
+        return None
+    now, name = values[source.key], source.key
+    cls, dtype, device, grad, _, shape, stride, *_ = guard.argument
+    if not isinstance(now, tessera.Tensor) or type(now) is not cls:
+        return f"expected type of '{name}' to be a tensor type, ' but found {type(now)}"
+    for what, known, found in (
+        ("dtype", dtype, now.dtype), ("device", device, now.device), ("requires_grad", grad, now.requires_grad),
+        ("rank", len(shape), now.dim()),
+    ):  # fmt: skip
+        if known != found:
+            return f"tensor '{name}' {what} mismatch. expected {known}, actual {found}".replace("tessera.", "torch.")
+    for what, known, found in (("size", shape, now.shape), ("stride", stride, now.stride())):
+        for i, (a, b) in enumerate(zip(known or (), found)):
+            if a is not None and a != b:
+                return f"tensor '{name}' {what} mismatch at index {i}. expected {a}, actual {b}"
+    return None
+
+
+def readable(guard):
+    """A guard as people read it."""
     if guard.guard_type == "TENSOR_MATCH":
         cls, dtype, device, grad, _, shape, stride, *_ = guard.argument
         return f"{guard.name}: {dtype}, {device}, size={list(shape)}, stride={stride}, requires_grad={grad}"

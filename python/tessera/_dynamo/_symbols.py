@@ -2,7 +2,9 @@
 are said to differ.
 """
 
+import functools
 import math
+import re
 
 import tessera
 
@@ -12,6 +14,16 @@ from .exc import UserError, UserErrorType
 
 class NeedSymbols(Exception):
     """A capture has met the first number that is to be a symbol: it starts again with a ShapeEnv."""
+
+
+@functools.cache
+def _violation_type():
+    from tessera.fx.experimental.symbolic_shapes import ConstraintViolationError
+
+    class Violation(UserError, ConstraintViolationError):
+        """A size that was to be a symbol is a number."""
+
+    return Violation
 
 
 class History:
@@ -87,16 +99,15 @@ class Symbols:
     def guard(self):
         """What has to hold of the symbols: (function of the inputs, their sources), or None.
 
-        Raises: UserError if a size that was to be a symbol is a number.
+        Raises: ConstraintViolationError if a size that was to be a symbol is a number.
         """
         names = [f"p{i}" for i in range(len(self.inputs))]
         try:
             texts = self.env.produce_guards([v for v, _ in self.inputs], names, ignore_static=False)
         except self._module.ConstraintViolationError as error:
-            text = str(error)
-            for name, (_, source) in zip(names, self.inputs):
-                text = text.replace(f"- {name}.", f"- {source.name()}.").replace(f"- {name} ", f"- {source.name()} ")
-            raise UserError(UserErrorType.CONSTRAINT_VIOLATION, text) from None
+            by_name = {name: source.name() for name, (_, source) in zip(names, self.inputs)}
+            text = re.sub(r"\bp\d+\b", lambda m: by_name.get(m[0], m[0]), str(error))
+            raise _violation_type()(UserErrorType.CONSTRAINT_VIOLATION, text) from None
         if not texts:
             return None
         holds = eval(f"lambda {', '.join(names)}: {' and '.join(texts)}", {"math": math})

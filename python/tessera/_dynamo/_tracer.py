@@ -12,7 +12,7 @@ from tessera.fx import Graph, GraphModule
 from ._sources import Guards, Source, tensor_facts
 from ._symbols import History, NeedSymbols, Symbols
 from ._values import Bound, Cell, Const, Loose, Map, New, NumberV, Obj, Partial, Seq, Slice, TensorV
-from .exc import Unsupported
+from .exc import USER_ERROR, OperatorRefused, Unsupported
 
 CONSTANTS = (
     int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range, tessera.dtype,
@@ -307,8 +307,13 @@ class Tracer:
             raise
         except Exception as error:
             name = target if isinstance(target, str) else getattr(target, "__name__", repr(target))
-            raise Unsupported(
-                f"the call of {name} can't be captured: {type(error).__name__}: {error}", case_name="operator"
+            shown = f"{op} {name}(*{real_args}, **{real_kwargs})"
+            raise OperatorRefused(
+                "RuntimeError when making fake tensor call",
+                case_name="operator",
+                hints=[USER_ERROR],
+                explanation=f"Dynamo failed to run FX node with fake tensors: {shown}: got "
+                f"{type(error).__name__}({str(error)!r})",
             ) from error
         if isinstance(result, CONSTANTS) and not isinstance(result, (type(None), type(NotImplemented))):
             return Const(result)  # a fact of shapes or dtypes: no node is needed

@@ -129,6 +129,6 @@ def mark_static_address(t, guard=True):
     t._dynamo_static_input_type = "guarded" if guard else "unguarded"
 
 
-for _function, _text in ((graph_break, "torch._dynamo.graph_break()"), (skip_frame, "torch._dynamo.skip_frame()")):
-    _builtins.SPECIAL[_function] = _builtins.refused(_text)
-del _function, _text
+for _function in (graph_break, skip_frame):
+    _builtins.SPECIAL[_function] = _builtins.asked_for(f"torch._dynamo.{_function.__name__}")
+del _function

@@ -61,9 +61,14 @@ class Unsupported(TorchDynamoException):
 
     Args:
         msg: what, and what to do. case_name: a word for the kind.
+        explanation, hints, context: more about it: a sentence, what one can do, and what the capture saw; they stand
+            below msg.
     """
 
-    def __init__(self, msg, *, case_name=None):
+    def __init__(self, msg, *, case_name=None, explanation=None, hints=(), context=""):
+        if explanation is not None:
+            hints = "".join(f"  Hint: {hint}\n" for hint in hints)
+            msg = f"{msg}\n  Explanation: {explanation}\n{hints}\n  Developer debug context: {context}\n"
         super().__init__(msg)
         self.msg, self.case_name = msg, case_name
         self.real_stack = []  # traceback.FrameSummary of the program, outermost first
@@ -76,7 +81,7 @@ class Unsupported(TorchDynamoException):
                 lines.append(f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}')
                 if frame.line:
                     lines.append(f"    {frame.line}")
-            self.msg += "\n\nfrom user code:\n" + "\n".join(lines)
+            self.msg += "\n\nfrom user code:\n " + "\n".join(lines)
             self.args = (self.msg,)
         return self
 
@@ -122,3 +127,33 @@ class UserError(Unsupported):
 
 class TorchRuntimeError(TorchDynamoException):
     """An operator refused its arguments while it was captured."""
+
+
+class OperatorRefused(Unsupported, TorchRuntimeError):
+    """The same, where a graph ends for it: without fullgraph Python calls the operator, which then raises its own."""
+
+
+# What one can do about it, where several kinds of breaks have the same answer.
+FUNDAMENTAL = (
+    "This graph break is fundamental - it is unlikely that Dynamo will ever be able to trace through your code. "
+    "Consider finding a workaround."
+)
+USER_ERROR = (
+    "Your code may result in an error when running in eager. Please double check that your code doesn't contain a "
+    "similar error when actually running eager/uncompiled. You can do this by removing the `torch.compile` call, or by "
+    'using `torch.compiler.set_stance("force_eager")`.'
+)
+
+
+def skipped(module, name):
+    """The Unsupported of a function that is not looked into."""
+    return Unsupported(
+        "Attempted to call function marked as skipped", case_name="call",
+        explanation=f"Dynamo does not know how to trace the function `{module + '.' if module else ''}{name}`: it is "
+        "not written in Python, or belongs to a library that is left to Python.",
+        hints=[
+            "Call it outside of the compiled function, or wrap it into a custom operator (torch.library.custom_op); if "
+            "it can be traced, use `torch.compiler.allow_in_graph`.",
+        ],
+        context=f"module: {module}, qualname: {name}",
+    )  # fmt: skip

@@ -1,5 +1,6 @@
 """Checks of exported programs: that their graph has the nodes it may have, and that the signature is the graph's."""
 
+import math
 import operator
 
 import tessera
@@ -21,7 +22,7 @@ _NUMBERS = frozenset(
         *(getattr(operator, name) for name in _ARITHMETIC.split()),
         *(operator.getitem, operator.pos, operator.xor, operator.abs, operator.lshift, operator.rshift),
         *(abs, round, int, float, bool, tessera.sym_float, tessera.sym_int, tessera.sym_ite, tessera.sym_max),
-        *(tessera.sym_min, tessera.sym_not, tessera.sym_sum),
+        *(tessera.sym_min, tessera.sym_not, tessera.sym_sum, tessera.sym_sqrt, math.floor, math.ceil, math.trunc),
     ]
 )
 _by_dialect = {}

@@ -99,9 +99,31 @@ def trace_bodies(name, mode, functions, operands):
     """Traces functions, each on its list of operands. Returns (bodies, tensors that all of them take in addition)."""
     bodies = [_trace(name, mode, f, given, ()) for f, given in zip(functions, operands)]
     lifted = list({id(t): t for b in bodies for t in b.lifted}.values())
-    if any(len(b.lifted) != len(lifted) or any(x is not y for x, y in zip(b.lifted, lifted)) for b in bodies):
-        bodies = [_trace(name, mode, f, given, lifted) for f, given in zip(functions, operands)]
+    for body, given in zip(bodies, operands):
+        if list(map(id, body.lifted)) != list(map(id, lifted)):
+            _take(body, len(given), lifted)
     return bodies, lifted
+
+
+def _take(body, count, lifted):
+    """Makes the graph of a body of `count` operands take these tensors behind them, used or not."""
+    graph = body.module.graph
+    placeholders = graph.find_nodes(op="placeholder")
+    own = {id(t): node for t, node in zip(body.lifted, placeholders[count:])}
+    last = placeholders[count - 1] if count else None
+    for i, value in enumerate(lifted):
+        node = own.get(id(value))
+        if node is None:
+            with graph.inserting_before() if last is None else graph.inserting_after(last):
+                node = graph.placeholder(f"lifted_{i}")
+            node.target, node.meta["val"] = node.name, value
+        elif last is None:
+            next(iter(graph.nodes)).prepend(node)
+        else:
+            last.append(node)
+        last = node
+    body.lifted = lifted
+    body.module.recompile()
 
 
 def samples(mode, *values):
@@ -125,7 +147,7 @@ def emit(op, mode, names, modules, arguments, compute):
         names: of the attributes that hold the modules ("true_graph").
         compute: gives the results, without being traced.
     """
-    tracer = mode.tracer
+    tracer = getattr(mode.tracer, "writer", mode.tracer)  # of an export: that of the function that is traced
     nodes = []
     for name, module in zip(names, modules):
         path = next(p for p in (f"{name}_{i}" for i in itertools.count()) if not hasattr(tracer.root, p))
@@ -135,6 +157,7 @@ def emit(op, mode, names, modules, arguments, compute):
     with without(mode):
         result = compute()
     tracer.track(result, proxy)
+    proxy.node.meta.setdefault("val", result)
     return result
 
 

@@ -112,7 +112,8 @@ class CustomOpDef:
         if self._qualname in _definitions:
             _definitions.pop(self._qualname)._destroy()
         self._lib = tessera.library.Library(namespace, "FRAGMENT")
-        self._lib.define(f"{name}{schema}", tags=() if tags is None else tags)
+        tags = () if tags is None else tags if isinstance(tags, (tuple, list, set, frozenset)) else (tags,)
+        self._lib.define(f"{name}{schema}", tags=(tessera.Tag.pt2_compliant_tag, *tags))
         self._opoverload = tessera._ops._overload_of(self._qualname, "")
         self._written = [(i, a.name) for i, a in enumerate(self._opoverload._schema.arguments) if a.is_write]
         self._lib.impl(name, self._kernel_for(None), "CompositeExplicitAutograd")
@@ -192,9 +193,8 @@ class CustomOpDef:
     def _run_fake(self, *args, **kwargs):
         if self._fake is None:
             raise RuntimeError(
-                f"There was no fake impl registered for {self}. This is necessary for meta tensors, export and tracing "
-                f"to work. Please "
-                f"use `{self.__name__}.register_fake` to add a fake impl."
+                f"There was no fake impl registered for {self}. This is necessary for torch.compile/export/fx tracing "
+                f"to work, and for meta tensors. Please use `{self.__name__}.register_fake` to add an fake impl."
             )
         return self._fake(*args, **kwargs)
 

@@ -18,7 +18,7 @@ from tessera._subclasses._symbolic_tools import (
     plain,
     solved,
 )
-from tessera.fx.experimental._expressions import as_expr, condition, constant, int_oo
+from tessera.fx.experimental._expressions import as_expr, condition, constant, int_oo, is_unbacked
 
 __all__ = [
     "call",
@@ -29,6 +29,7 @@ __all__ = [
     "inner_call",
     "interleaved",
     "setitem",
+    "unknown_twin",
 ]
 
 
@@ -48,6 +49,9 @@ def call(mode, func, args, kwargs):
 def _with_symbols(env, value, numbers):
     if isinstance(value, Tensor):
         sizes, strides = ([next(numbers) for _ in range(value.dim())] for _ in range(2))
+        for size in sizes:
+            if size.is_symbol and is_unbacked(size) and env.var_to_range[size].lower < 0:
+                env._expect(condition(">=", size))  # an operator made a tensor of it
         env._attach(value, sizes, strides, next(numbers))
         return value
     return env._number(next(numbers)) if type(value) is int else value
@@ -272,7 +276,15 @@ def data_dependent(mode, func, args, kwargs):
     rule = _UNKNOWN.get(name)
     if rule is None:
         raise NotImplementedError(f"{func}: the size of its result depends on values, which has no rule for symbols")
-    return rule(mode, env, func, args, kwargs)
+    result = rule(mode, env, func, args, kwargs)
+    if mode.values_found is not None:
+        mode.values_found(func, args, kwargs, result)
+    return result
+
+
+def unknown_twin(mode, env, t):
+    """A fake tensor of the dtype and device of a real one, of whose sizes nothing is known."""
+    return _made(mode, env, [_unknown_size(env, int_oo) for _ in range(t.dim())], t.dtype, t.device)
 
 
 def _unknown_number(mode, env, func, args, kwargs):

@@ -373,6 +373,7 @@ class FakeTensorMode(_C._FakeModeBase, TorchDispatchMode):
         self.cache_enabled = True
         self.allow_meta = False
         self.in_kernel_invocation = False
+        self.values_found = None  # function of (operator, args, kwargs, result) with symbols for what depends on values
         self.fake_tensor_converter = FakeTensorConverter(export=export)
         self._symbolic = shape_env is not None
         self._native = type(self).__torch_dispatch__ is FakeTensorMode.__torch_dispatch__

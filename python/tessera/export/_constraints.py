@@ -60,7 +60,11 @@ class Constraints:
         root = dim.root
         size = dim._root_size(value) if dim is not root else value
         if size is None:
-            raise _shapes._user_error(f"{text} = {value} is not {dim.__name__} for any whole number {root.__name__}")
+            at = text.rpartition("[")[2].rstrip("]")
+            raise _shapes._user_error(
+                f"Expected shape[{at}] = {value} of input Tensor to be of the form {dim.__name__}, where "
+                f"{root.__name__} is an integer ({text})"
+            )
         if not root.min <= size <= root.max:
             raise _violation(f"{size} not in range {_shown_range(max(root.min, 2), root.max)}")
         known = self._named.get(root.__name__)
@@ -68,16 +72,20 @@ class Constraints:
             expr = self._symbol(size, text, root.min, root.max)
             self._named[root.__name__] = _Named(root, expr, text, size)
         elif known.value != size:
-            raise _shapes._user_error(f"{text} = {value} is not equal to {self._expected(dim, known)}")
+            raise _shapes._user_error(self._unequal(dim, known, text, value))
         elif dim is root:
             known.text = known.text if known.text in self._first else text
         if dim is root:
             self._first.setdefault(text, root)
 
     @staticmethod
-    def _expected(dim, known):
-        text = known.text if dim is known.dim else dim.__name__.replace(known.dim.__name__, known.text)
-        return f"{text} = {dim._factor * known.value + dim._offset}"
+    def _unequal(dim, known, text, value):
+        if dim is known.dim or dim.root is dim:
+            return f"{text} = {value} is not equal to {known.text} = {known.value}"
+        return (
+            f"Expected input {text} to be equal to {dim.__name__}, where {known.dim.__name__} = {known.value}, but got "
+            f"{value}"
+        )
 
     def of_dim(self, dim):
         """The expression of a dimension with a name."""
@@ -92,11 +100,11 @@ class Constraints:
         """The expression of a dimension without a name."""
         low, high = hint.min or 0, math.inf if hint.max is None else hint.max
         if value in (0, 1) and hint.type is _DimHintType.DYNAMIC:
-            raise _shapes._user_error(
+            place = text.removeprefix("L").replace(".size()[", ".shape[")
+            raise ValueError(
                 "Found the following conflicts between user-specified ranges and inferred ranges from model tracing:\n"
                 f"- Received user-specified dim hint Dim.DYNAMIC(min={hint.min}, max={hint.max}), but export 0/1 "
-                f"specialized due to hint of {value} for dimension {text}.",
-                "CONSTRAINT_VIOLATION",
+                f"specialized due to hint of {value} for dimension inputs{place}."
             )
         if not low <= value <= high and value > 1:
             raise _violation(f"{value} not in range {_shown_range(max(low, 2), high)}, for {text}")
@@ -166,7 +174,8 @@ class Constraints:
     def _specialized(self, name, expr):
         return (
             f"You marked {name} as dynamic but your code specialized it to be a constant ({self._now(expr)}). If "
-            f"you're using Dim.DYNAMIC, replace it with either Dim.STATIC or Dim.AUTO.{self._place(expr)}"
+            "you're using mark_dynamic, either remove it or use maybe_mark_dynamic. If you're using Dim.DYNAMIC, "
+            f"replace it with either Dim.STATIC or Dim.AUTO.{self._place(expr)}"
         )
 
     def _place(self, expr, *, equal=True):

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import operator
 
 import tessera
 from tessera.export._symbols import is_symbolic
@@ -125,6 +126,9 @@ class _Decomposition:
             for value, spec in zip(results, self.program.graph_signature.output_specs):
                 self._result(value, spec, outputs, specs)
         self.tracer.graph.output(tuple(outputs))
+        for node in reversed(self.tracer.graph.find_nodes(op="call_function", target=operator.getitem)):
+            if not node.users:
+                self.tracer.graph.erase_node(node)
         self._check_symbols()
         return self._program(specs)
 

@@ -23,11 +23,11 @@ class Inputs:
 
     Args:
         mod: Module. bound: its call, as inspect.Signature.bind gives it. args, kwargs: the same as they were given, the
-            keyword arguments in the order of the parameters. dynamic_shapes: as of export(). make_mode: as of Export.
-        defer: what sizes have to satisfy is checked by nodes.
+            keyword arguments in the order of the parameters. dynamic_shapes: as of export(). make_mode, make_env: as of
+        Export. defer: what sizes have to satisfy is checked by nodes.
     """
 
-    def __init__(self, mod, bound, args, kwargs, dynamic_shapes, make_mode, defer=False):
+    def __init__(self, mod, bound, args, kwargs, dynamic_shapes, make_mode, make_env=None, defer=False):
         self.in_spec = pytree.tree_structure((args, kwargs))
         if hasattr(dynamic_shapes, "dynamic_shapes"):
             dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs)
@@ -35,7 +35,7 @@ class Inputs:
         self._specs = _shapes._process_dynamic_shapes(combined, dynamic_shapes)
         self._check_order(args, kwargs)
         self._name(bound)
-        self._make(make_mode, defer)
+        self._make(make_mode, make_env, defer)
 
     def _check_order(self, args, kwargs):
         """Leaves of arguments by name come in the order of (args, kwargs), since kwargs are in that of parameters."""
@@ -57,10 +57,10 @@ class Inputs:
 
     # --- what stands for them ---
 
-    def _make(self, make_mode, defer):
+    def _make(self, make_mode, make_env, defer):
         from tessera.fx.experimental.symbolic_shapes import ShapeEnv
 
-        self.env = ShapeEnv(prefer_deferred_runtime_asserts_over_guards=defer)
+        self.env = (make_env or ShapeEnv)(prefer_deferred_runtime_asserts_over_guards=defer)
         self.mode = make_mode(allow_non_fake_inputs=True, shape_env=self.env, static_shapes=True)
         self.constraints = Constraints(self.env)
         self._symbols_of_dims()

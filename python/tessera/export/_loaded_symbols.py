@@ -44,6 +44,8 @@ class LoadedSymbols:
             self.env.var_to_range[symbol] = ValueRanges(2, math.inf) if name[0] == "s" else ValueRanges.unknown_int()
             if name[0] == "s":
                 self.env.var_to_val[symbol] = 2
+            else:
+                self.env._stand_ins[symbol] = 2 if name[0] == "u" else 1.5
         return self._made[name]
 
     def expression(self, text):

@@ -1,6 +1,7 @@
 """Programs as JSON: the graph, its signature and what is known of its values, in the documented schema."""
 
 import builtins
+import math
 import operator
 
 import tessera
@@ -29,8 +30,9 @@ FUNCTIONS = {
     for name in "add sub mul truediv floordiv mod pow neg pos eq ne lt le gt ge and_ or_ not_ xor getitem".split()
 }
 FUNCTIONS.update(
-    (f"torch.{n}", getattr(tessera, n)) for n in "sym_float sym_int sym_ite sym_max sym_min sym_not".split()
+    (f"torch.{n}", getattr(tessera, n)) for n in "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt".split()
 )
+FUNCTIONS.update((f"math.{n}", getattr(math, n)) for n in ("floor", "ceil", "trunc"))
 FUNCTIONS.update((f"builtins.{n}", getattr(builtins, n)) for n in ("abs", "round", "int", "float", "bool"))
 _NAME_OF = {function: name for name, function in FUNCTIONS.items()}
 _GETITEM = operator.getitem

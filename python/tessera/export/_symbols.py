@@ -43,6 +43,7 @@ class SymbolNodes:
 
         self._graph, self._annotate = graph, annotate
         self._sizes = {}  # symbol -> (node of a tensor, dimension)
+        self._read = {}  # expression -> node of the tensor that has the number
         self._linear = {}  # symbol -> (node of a tensor, dimension, a, b) where the size is a * symbol + b
         self._numbers = NumberNodes(self._symbol, self._call)
         self.env = None
@@ -78,8 +79,21 @@ class SymbolNodes:
     def add(self, node, value):
         """Notes the node of a symbolic number."""
         self.env = value.node.shape_env
-        if not isinstance(value.node.expr, bool):
-            self._numbers.known[value.node.expr] = node
+        for expr in (value.node.expr, value.node._expr):
+            if not isinstance(expr, bool):
+                self._numbers.known.setdefault(expr, node)
+
+    def add_reading(self, node, value):
+        """Notes that a symbolic number is that of a tensor, whose node this is."""
+        self._read[value.node._expr] = node
+
+    def gives(self, expr):
+        """Whether there are nodes for an expression's symbols; those that read numbers of tensors are made here."""
+        for part in (expr, *expr.free_symbols):
+            if part in self._read and part not in self._numbers.known:
+                self._numbers.known[part] = self._call(tessera.ops.aten.item.default, (self._read[part],), part)
+        known = (self._numbers.known, self._sizes, self._linear)
+        return expr in known[0] or all(any(s in table for table in known) for s in expr.free_symbols)
 
     def node_of(self, value):
         """The node that computes a symbolic number; the number itself if it is fixed."""

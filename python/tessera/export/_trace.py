@@ -202,14 +202,14 @@ class Export:
     """One export: arguments as of export(), and what makes the trace.
 
     Args:
-        make_mode: function that makes the mode that what stands for tensors is of. tracer_class: ExportTracer or a
-            subclass.
+        make_mode: function that makes the mode that what stands for tensors is of. make_env: one that makes the
+            ShapeEnv, or None. tracer_class: ExportTracer or a subclass.
     """
 
     def __init__(
         self, mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserve_module_call_signature=(),
-        prefer_deferred_runtime_asserts_over_guards=False, make_mode=export_mode, tracer_class=ExportTracer,
-        keeps_history=False,
+        prefer_deferred_runtime_asserts_over_guards=False, make_mode=export_mode, make_env=None,
+        tracer_class=ExportTracer, keeps_history=False,
     ):  # fmt: skip
         _check(mod, args, kwargs)
         bound, kwargs = _in_order(mod, args, kwargs or {})
@@ -218,7 +218,7 @@ class Export:
         self.mod, self.args, self.kwargs = mod, args, kwargs
         self.strict = strict
         self.inputs = Inputs(
-            mod, bound, args, kwargs, dynamic_shapes, make_mode, prefer_deferred_runtime_asserts_over_guards
+            mod, bound, args, kwargs, dynamic_shapes, make_mode, make_env, prefer_deferred_runtime_asserts_over_guards
         )
         self.mode = self.inputs.mode
         self.state = _State(mod, self.mode)
@@ -234,7 +234,7 @@ class Export:
             check(self.mod, self.args, self.kwargs)
         placeholders = self._placeholders()
         with self.state.swapped(), self.tracer.on(self.calls):
-            result = self._call()
+            result = self._called_strictly() if self.strict else self._call()
             if self.strict:
                 self._check_strictly()
             self._assigned(self.state.assigned_buffers())
@@ -242,6 +242,19 @@ class Export:
             self._assert()
             output_specs = self._output(result)
         return self._program(placeholders, output_specs)
+
+    def _called_strictly(self):
+        """_call(), with the error of a capture for decisions that depend on values."""
+        from tessera._dynamo.exc import UserError, UserErrorType
+        from tessera.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+        try:
+            return self._call()
+        except GuardOnDataDependentSymNode as error:
+            raise UserError(
+                UserErrorType.ANTI_PATTERN, f"Consider annotating your code using torch._check*(). {error}",
+                case_name="constrain_as_size_example",
+            ) from error  # fmt: skip
 
     def _call(self):
         args, kwargs = self._given = self.inputs.stand_ins()
@@ -289,17 +302,21 @@ class Export:
             old = self.state.stand_ins[path]
             self.tracer.create_node(
                 "call_function", tessera.ops.aten.copy_.default,
-                (self.tracer.node_of(old), self.tracer.node_of(new)), {}, "copy_",
+                (self.tracer.node_of(old), self.tracer.node_of(new)), {},
             ).meta["val"] = old  # fmt: skip
 
     def _assert(self):
         """Nodes that check what the program said of numbers that it finds itself."""
         for condition, line in self.inputs.constraints.assertions():
-            node = self.tracer.symbols.of_expression(self.mode.shape_env.replace(condition))
+            symbols, now = self.tracer.symbols, self.mode.shape_env.replace(condition)
+            if isinstance(now, bool):  # what was assumed is used everywhere; the program still has to check it
+                if not symbols.gives(condition):
+                    continue
+                now = condition
+            node = symbols.of_expression(now)
             text = f"Runtime assertion failed for expression {condition} on node '{node}' ({line})"
-            self.tracer.create_node(
-                "call_function", tessera.ops.aten._assert_scalar.default, (node, text), {}, "_assert_scalar"
-            ).meta["val"] = None
+            made = self.tracer.create_node("call_function", tessera.ops.aten._assert_scalar.default, (node, text), {})
+            made.meta["val"] = None
 
     def _output(self, result):
         leaves, self.out_spec = pytree.tree_flatten(result)
@@ -332,6 +349,7 @@ class Export:
             self._module_calls(), (self.args, self.kwargs), constants,
         )  # fmt: skip
         program._guards_code = self.inputs.guards()
+        _name_operands(program.graph_module)
         return program
 
     def _module_calls(self):
@@ -341,6 +359,26 @@ class Export:
         paths = [path for path, _ in self.mod.named_modules(remove_duplicate=False) if path]
         repeated = [call for call in signatures if "@" in call]
         return [ModuleCallEntry("", top), *(ModuleCallEntry(p, signatures.get(p)) for p in (*paths, *repeated))]
+
+
+# Where the functions among an operator's arguments get their operands from: positions of the node's arguments.
+_OPERANDS = {"cond": (3,), "map_impl": (1, 2)}
+
+
+def _name_operands(module):
+    """Gives the placeholders of inner graphs the names of what they stand for."""
+    for node in module.graph.find_nodes(op="call_function"):
+        where = _OPERANDS.get(getattr(node.target, "_name", None)) if not hasattr(node.target, "_schema") else None
+        for inner in node.args if where is not None else ():
+            if not isinstance(inner, Node) or inner.op != "get_attr":
+                continue
+            body = getattr(module, inner.target)
+            operands = [a for i in where for a in node.args[i]]
+            for placeholder, operand in zip(body.graph.find_nodes(op="placeholder"), operands):
+                if isinstance(operand, Node):
+                    placeholder.name = placeholder.target = body.graph._names.create(operand.name)
+            _name_operands(body)
+            body.recompile()
 
 
 def traced(*args, **more):

@@ -20,6 +20,10 @@ from tessera.fx.passes.shape_prop import _extract_tensor_metadata
 from tessera.fx.proxy import Proxy
 
 _BIT = _C._key_bits("PreDispatch")
+_AUTOCAST = [
+    (_C._key_bits(name), name) for name in ("AutocastCPU", "AutocastCUDA", "AutocastXPU", "AutocastPrivateUse1")
+]
+_ANY_AUTOCAST = functools.reduce(int.__or__, (bits for bits, _ in _AUTOCAST))
 _PACKAGE = os.path.dirname(tessera.__file__) + os.sep
 _LAYERS = os.path.join(_PACKAGE, "nn", "modules") + os.sep
 _SHELLS = (os.path.join(_LAYERS, "module.py"), os.path.join(_LAYERS, "container.py"))
@@ -134,13 +138,9 @@ def _replaced(a, table):
     return a
 
 
-def export_mode(**settings):
-    """A FakeTensorMode that knows the tracer of the export that it is used for (`tracer`), and that operators with
-    functions among their arguments use to trace these (`nested`).
-
-    Args:
-        **settings: of FakeTensorMode.
-    """
+@functools.cache
+def export_mode_class():
+    """The class of export_mode(); it is made when the first program is exported."""
     from tessera._subclasses.fake_tensor import FakeTensorMode
 
     class ExportMode(FakeTensorMode):
@@ -154,7 +154,17 @@ def export_mode(**settings):
             with self, self.tracer.recorded_by(tracer):
                 yield
 
-    return ExportMode(**settings)
+    return ExportMode
+
+
+def export_mode(**settings):
+    """A FakeTensorMode that knows the tracer of the export that it is used for (`tracer`), and that operators with
+    functions among their arguments use to trace these (`nested`).
+
+    Args:
+        **settings: of FakeTensorMode.
+    """
+    return export_mode_class()(**settings)
 
 
 class ExportTracer(proxy_tensor.PythonKeyTracer):
@@ -180,6 +190,9 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         self.first_user_input = None
         self.module_stack = {}
         self.symbols = SymbolNodes(self.graph, self._annotate)
+        self._casts = None  # id of an argument -> its dtype, while it is found out what autocast does with them
+        self._history = set()  # ids of tensors that have a history where the program is differentiated
+        self._grad_enabled = self._grad_at_first = True
         self.keeps_history = False  # operators make what backward() needs; slower, and few programs ask for it
 
     # --- values ---
@@ -196,6 +209,8 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         if isinstance(value, tessera.Tensor):
             self._nodes[id(value)] = (value, node)
             node.meta["tensor_meta"] = _extract_tensor_metadata(value)
+            if value.requires_grad:
+                self._history.add(id(value))
             if node.op == "placeholder":
                 self.symbols.add_tensor(node, value)
             else:
@@ -326,9 +341,32 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
             lift = self._lift_written if _shares_memory(op) else self._lift
             table = {key: lift(t) for key, t in real.items()}
             args, kwargs = _replaced(args, table), {name: _replaced(a, table) for name, a in kwargs.items()}
-        result = op(*args, **kwargs)
+        result = self.ran(lambda: op(*args, **kwargs), op, args, kwargs)
         _write(self._writers[-1], op, args, kwargs, result)
+        if any(id(t) in self._history for t in tensors):
+            self._follow(op, result)
         return result
+
+    def _follow(self, op, result):
+        """Notes that a result has a history; without one, where the program has switched that off (no_grad())."""
+        made = [t for t in _tensors_in((result,), {}, []) if t.dtype.is_floating_point or t.dtype.is_complex]
+        if self._grad_enabled or not self._grad_at_first:
+            if op is not tessera.ops.aten.detach.default:
+                self._history.update(map(id, made))
+        elif not op._schema.is_mutable and len(self._writers) == 1:
+            for t in made:
+                bare = t.detach()
+                _write(self, tessera.ops.aten.detach.default, (t,), {}, bare)
+                self._nodes[id(t)] = (t, self._nodes[id(bare)][1])
+
+    def ran(self, compute, op, args, kwargs):
+        """The result of an operator: compute(), which runs it on what stands for tensors. Subclasses know more."""
+        return compute()
+
+    @property
+    def writer(self):
+        """The tracer that writes the nodes now: this one, or that of a function inside of it."""
+        return self._writers[-1]
 
     @contextlib.contextmanager
     def recorded_by(self, tracer):
@@ -373,6 +411,9 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         plain_call, _C._call_with_symbols = _C._call_with_symbols, self._call_with_symbols
         self._plain_call = plain_call
         self.fake_mode.tracer = self
+        self._grad_at_first = _C._is_grad_enabled()
+        cached = tessera.is_autocast_cache_enabled()
+        tessera.set_autocast_cache_enabled(False)  # casts are recorded where they are needed
         proxy_tensor._modes.append(self.fake_mode)
         _symbolic_trace._tracing += 1
         before = _C._trace_modules(call, read)
@@ -382,6 +423,7 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
                 yield
         finally:
             del self._fake_type.item
+            tessera.set_autocast_cache_enabled(cached)
             _C._trace_modules(*before)
             _symbolic_trace._tracing -= 1
             proxy_tensor._modes.remove(self.fake_mode)
@@ -395,13 +437,58 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         if not self._is_on():
             with _keys(0, _BIT):
                 return op(*args, **kwargs)
+        if self._casts is not None:
+            return self._note_cast(op, args, kwargs)
+        if keys.bits & _ANY_AUTOCAST and not op._schema.is_mutable:
+            args, kwargs = self._cast(keys.bits & ~_BIT, op, args, kwargs)
         with self._working():
             return self.record(op, *args, **kwargs)
+
+    def _cast(self, bits, op, args, kwargs):
+        """The arguments as autocast changes them, by recorded operators: a trial shows what it does."""
+        if not any(bits & key and op.has_kernel_for_dispatch_key(name) for key, name in _AUTOCAST):
+            return args, kwargs
+        enabled, self._casts = _C._is_grad_enabled(), {id(t): None for t in _tensors_in(args, kwargs, [])}
+        try:
+            _C._set_grad_enabled(False)
+            result, casts = op._redispatch(bits, *args, **kwargs), self._casts
+        finally:
+            self._casts = None
+            _C._set_grad_enabled(enabled)
+        to = tessera.ops.aten._to_copy.default
+        for tensor in _tensors_in(args, kwargs, []):
+            if isinstance(casts[id(tensor)], tessera.dtype):
+                with self._working():
+                    casts[id(tensor)] = self.record(to, tensor, dtype=casts[id(tensor)])
+        changed = {key: made for key, made in casts.items() if made is not None}
+        if not changed:
+            return args, self._with_dtype(op, args, kwargs, result)
+        return _replaced(args, changed), {name: _replaced(a, changed) for name, a in kwargs.items()}
+
+    @staticmethod
+    def _with_dtype(op, args, kwargs, result):
+        """The keywords, with dtype=float32 for an operator that autocast gives it."""
+        first = next((a for a in args if isinstance(a, tessera.Tensor)), None)
+        narrow = first is not None and first.dtype in (tessera.float16, tessera.bfloat16)
+        wide = isinstance(result, tessera.Tensor) and result.dtype is tessera.float32
+        at = [a.name for a in op._schema.arguments]
+        if narrow and wide and "dtype" in at and kwargs.get("dtype") is None and at.index("dtype") >= len(args):
+            return {**kwargs, "dtype": tessera.float32}
+        return kwargs
+
+    def _note_cast(self, op, args, kwargs):
+        """An operator that is called in a trial: a copy of an argument, made while the region is off, is a cast."""
+        with _keys(0, _BIT):
+            result = op(*args, **kwargs)
+        if op._schema.name in ("aten::to", "aten::_to_copy") and _C._tls_keys()[1] & _ANY_AUTOCAST:
+            if self._casts.get(id(args[0]), self) is None:
+                self._casts[id(args[0])] = result.dtype
+        return result
 
     @contextlib.contextmanager
     def _working(self):
         """Context manager: operators are run and not recorded, without history."""
-        enabled = _C._is_grad_enabled()
+        enabled = self._grad_enabled = _C._is_grad_enabled()
         with _keys(0, _BIT):
             _C._set_grad_enabled(enabled and self.keeps_history)
             try:
@@ -417,7 +504,8 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
                 with _keys(0, _BIT):
                     return tessera.Tensor.item(tensor)
             with self._working():
-                result = tessera.Tensor.item(tensor)
+                read = tessera.Tensor.item
+                result = self.ran(lambda: read(tensor), read, (tensor,), {})
                 _write(self._writers[-1], tessera.ops.aten.item.default, (tensor,), {}, result)
             return result
 
@@ -428,13 +516,13 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         if not _C._tls_keys()[0] & _BIT or not self._is_on():
             return self._plain_call(op, name, symbols, args, kwargs)
         with self._working():
-            result = self._plain_call(op, name, symbols, args, kwargs)
             shown, named = list(args), dict(kwargs)
             for i, value in symbols.items():
                 if i < len(shown):
                     shown[i] = value
                 else:
                     named[op._schema.arguments[i].name] = value
+            result = self.ran(lambda: self._plain_call(op, name, symbols, args, kwargs), op, tuple(shown), named)
             _write(self._writers[-1], op, tuple(shown), named, result)
         return result
 

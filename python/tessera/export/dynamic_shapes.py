@@ -67,7 +67,9 @@ class Dim:
 
     def __init__(self, name, *, min=None, max=None):
         assert isinstance(name, str) and name.isidentifier(), f"Dim name must be a valid identifier, got {name!r}"
-        low, high = 0 if min is None else min, math.inf if max is None else max
+        from tessera.fx.experimental._expressions import int_oo
+
+        low, high = 0 if min is None else min, int_oo if max is None else max
         assert low <= high, f"Cannot create Dim with inconsistent min={low}, max={high}"
         self.__name__, self.min, self.max = name, low, high
 
@@ -120,13 +122,23 @@ class _DerivedDim(Dim):
         self._root, self._factor, self._offset = root, factor, offset
         times = root.__name__ if factor == 1 else f"{factor}*{root.__name__}"
         self.__name__ = times if offset == 0 else f"{times} {'+' if offset > 0 else '-'} {abs(offset)}"
-        self.min, self.max = self._of(root.min), self._of(root.max)
-        assert self.min >= 0, (
-            f"Expected derived min value of {self.__name__} to be >= 0. Please specify an appropriate min value for "
-            f"{root.__name__} (currently {root.min})."
-        )
 
     root = property(lambda self: self._root)
+
+    @property
+    def min(self):
+        """The least size. AssertionError if that would be negative."""
+        least = self._of(self._root.min)
+        assert least >= 0, (
+            f"Expected derived min value of {self.__name__} to be >= 0. Please specify an appropriate min value for "
+            f"{self._root.__name__} (currently {self._root.min})."
+        )
+        return least
+
+    @property
+    def max(self):
+        """The largest size."""
+        return self._of(self._root.max)
 
     def _of(self, size):
         return self._factor * size + self._offset
@@ -227,20 +239,21 @@ def _mismatch(path, told):
 
 def _spec_children(children, tree, spec, path):
     """The parts of a spec that belong to a container's parts."""
-    if isinstance(spec, dict):
-        keys = [_plain(key) for key, _ in children]
-        if set(spec) != set(keys):
-            raise _mismatch(path, f"has keys {keys}, but `dynamic_shapes{path}` has keys {list(spec)}")
-        return [spec[key] for key in keys]
-    if isinstance(spec, (tuple, list)) and not (isinstance(tree, dict)):
-        parts = list(spec)
-    elif type(spec) is type(tree) and not pytree.tree_is_leaf(spec):
-        parts = [child for _, child in _children(spec)]
-    else:
-        raise _mismatch(path, f"is a {type(tree)}, but `dynamic_shapes{path}` is not")
+    keys = [_plain(key) for key, _ in children]
+    is_container = isinstance(spec, (dict, tuple, list))
+    # A class that was registered may be given as a dict or sequence of its parts; Python's own have to agree.
+    parts_of_class = is_container and not isinstance(tree, (dict, tuple, list))
+    if type(spec) is not type(tree) and not parts_of_class:
+        told = f"is a {type(spec)}" if is_container else "is not"
+        raise _mismatch(path, f"is a {type(tree)}, but `dynamic_shapes{path}` {told}")
+    parts = spec if is_container else [child for _, child in _children(spec)]
     if len(parts) != len(children):
         raise _mismatch(path, f"has {len(children)} elements, but `dynamic_shapes{path}` has {len(parts)} elements")
-    return parts
+    if not isinstance(spec, dict):
+        return list(parts)
+    if set(spec) != set(keys):
+        raise _mismatch(path, f"has keys {keys}, but `dynamic_shapes{path}` has keys {list(spec)}")
+    return [spec[key] for key in keys]
 
 
 def _leaf_specs(tree, spec, path="", found=None):
@@ -363,7 +376,7 @@ def _check_names(found):
             if not first._same(dim.root):
                 raise _user_error(
                     f"Found different definitions {first!r} and {dim.root!r} for the same symbolic dimension "
-                    f"{dim.root.__name__}!"
+                    f"{dim.root!r}!"
                 )
 
 

@@ -5,11 +5,13 @@ import enum
 import functools
 import math
 import re
+import types
 import typing
 
 import tessera
+from tessera.fx import config
 from tessera.fx._names import INFIX, Namespace, qualified_name, shown_module
-from tessera.fx.node import Node, type_text
+from tessera.fx.node import Node
 
 
 @dataclasses.dataclass
@@ -106,10 +108,34 @@ class Writer:
         return ", ".join([*map(self.write, args), *(f"{k} = {self.write(v)}" for k, v in kwargs.items())])
 
 
-def _annotation(kind):
-    """A type as the text of an annotation, in which this package is `torch`."""
-    text, shown = type_text(kind), shown_module("tessera")
-    return "torch" + text[len(shown) :] if text.startswith(shown + ".") else text
+def _annotation(kind, names):
+    """A type as the text of an annotation; names: Globals that get what it mentions."""
+    if isinstance(kind, str):
+        return kind
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is not None and parts:
+        if origin is types.UnionType:
+            return " | ".join(_annotation(p, names) for p in parts)
+        shown = "typing.Union" if origin is typing.Union else repr(kind).partition("[")[0]
+        in_typing = shown.startswith("typing.")
+        base = names.name(getattr(typing, shown[7:]), shown) if in_typing else names.name(origin)
+        return f"{base}[{','.join(_part(p, names) for p in parts)}]"
+    if kind is type(None):
+        return "NoneType"
+    if isinstance(kind, type):
+        return names.name(kind)
+    text = repr(kind)
+    return names.name(kind, text) if text.startswith("typing.") and text[7:].isidentifier() else text
+
+
+def _part(part, names):
+    """A parameter of a generic type: a type, `...`, a list of types or a value."""
+    if part is Ellipsis:
+        return "..."
+    if isinstance(part, list):
+        return "[" + ",".join(_part(p, names) for p in part) + "]"
+    is_type = isinstance(part, type) or typing.get_origin(part) is not None or repr(part).startswith("typing.")
+    return _annotation(part, names) if is_type else repr(part)
 
 
 _SHORT = {
@@ -162,7 +188,7 @@ class Emitter:
         self.return_type = None
         self._last_trace = ""
         for position, node in enumerate(nodes):
-            if verbose:
+            if verbose and not config.do_not_emit_stack_traces:
                 self._comment(node)
             getattr(self, "_" + node.op)(node)
             self.positions[position] = len(self.lines)
@@ -190,7 +216,7 @@ class Emitter:
     def _type_of(self, node):
         """The annotation of a node; with verbose, of its value where that is known."""
         if node.type:
-            return f" : {_annotation(node.type)}"
+            return f" : {_annotation(node.type, self._names)}"
         known = value_text(node.meta.get("val")) if self._verbose else ""
         return f': "{known}"' if known else ""
 
@@ -281,7 +307,7 @@ class CodeGen:
         lines = [text for text, _ in body.lines] or ["pass"]
         if self._body_transformer is not None:
             lines = [line.rstrip("\n") for line in self._body_transformer([line + "\n" for line in lines])]
-        annotation = f" -> {_annotation(body.return_type)}" if body.return_type else ""
+        annotation = f" -> {_annotation(body.return_type, names)}" if body.return_type else ""
         wraps = "\n".join(f'torch.fx._symbolic_trace.wrap("{name}")' for name in names.wrapped)
         head = self.gen_fn_def(body.arguments, annotation)
         prologue = f"\n{wraps}\n\n{head}\n" if wraps else f"\n\n\n{head}\n"

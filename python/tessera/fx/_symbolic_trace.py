@@ -1,6 +1,7 @@
 """Tracing: a module's forward or a function, run with proxies, becomes a graph."""
 
 import builtins
+import collections
 import contextlib
 import functools
 import inspect
@@ -16,7 +17,7 @@ from tessera.fx._code import _PyTreeCodeGen, _PyTreeInfo
 from tessera.fx.graph import Graph
 from tessera.fx.graph_module import GraphModule
 from tessera.fx.node import base_types
-from tessera.fx.proxy import ParameterProxy, Proxy, Scope, ScopeContextManager, TracerBase
+from tessera.fx.proxy import WRITTEN_AS_THEY_ARE, ParameterProxy, Proxy, Scope, TracerBase
 from tessera.nn import Module
 from tessera.utils import _pytree as pytree
 
@@ -125,6 +126,7 @@ def _leaf(original, record):
     return leaf
 
 
+@functools.lru_cache(maxsize=1024)
 def _create_wrapped_func(orig_fn):
     def record(tracer, args, kwargs):
         made = tracer.create_proxy("call_function", orig_fn, args, kwargs)
@@ -217,6 +219,10 @@ def _autowrap_check(patcher, frame_dict, function_ids):
 # --- the tracer ---
 
 
+# Types of attributes that are no tensors, to save asking.
+_PLAIN = frozenset((bool, int, float, str, tuple, dict, list, set, type(None), collections.OrderedDict))
+
+
 def _assert_is_none(value, msg):
     if value is not None:
         raise AssertionError(msg)
@@ -274,18 +280,20 @@ class Tracer(TracerBase):
 
     def call_module(self, m, forward, args, kwargs):
         """A call of a submodule: a node if it is a leaf, else forward(*args, **kwargs), which goes on tracing."""
-        path = self.path_of_module(m)
-        with ScopeContextManager(self.scope, Scope(path, type(m))) as scope:
-            count = self.num_calls.get(scope.module_path, 0)
-            key = f"{scope.module_path}@{count}" if count else scope.module_path
-            self.module_stack[key] = (path, scope.module_type)
-            self.num_calls[scope.module_path] = count + 1
-            try:
-                if self.is_leaf_module(m, path):
-                    return self.create_proxy("call_module", path, args, kwargs)
-                return forward(*args, **kwargs)
-            finally:
-                del self.module_stack[key]
+        path, scope = self.path_of_module(m), self.scope
+        before = scope.module_path, scope.module_type
+        scope.module_path, scope.module_type = path, type(m)
+        count = self.num_calls.get(path, 0)
+        key = f"{path}@{count}" if count else path
+        self.module_stack[key] = path, scope.module_type
+        self.num_calls[path] = count + 1
+        try:
+            if self.is_leaf_module(m, path):
+                return self.create_proxy("call_module", path, args, kwargs)
+            return forward(*args, **kwargs)
+        finally:
+            del self.module_stack[key]
+            scope.module_path, scope.module_type = before
 
     def getattr(self, attr, attr_val, parameter_proxy_cache):
         """What reading an attribute of a module gives: for parameters a proxy, made once each.
@@ -314,6 +322,8 @@ class Tracer(TracerBase):
 
     def create_arg(self, a):
         """As of TracerBase; tensors and modules of the root are get_attr nodes, other tensors become attributes."""
+        if type(a) in WRITTEN_AS_THEY_ARE or type(a) is Proxy:
+            return super().create_arg(a)
         if isinstance(a, tessera.nn.Parameter):
             for name, p in self.root.named_parameters():
                 if a is p:
@@ -383,9 +393,10 @@ class Tracer(TracerBase):
         if isinstance(root, Module):
             fn = self._forward_of(root)
             self.root, self.root_module_name = root, root._get_name()
-            self.submodule_paths = {mod: name for name, mod in root.named_modules()}
+            self.submodule_paths = self._submodules = {mod: name for name, mod in root.named_modules()}
         else:
             self.root, fn, self.submodule_paths = Module(), root, None
+            self._submodules = {self.root: ""}
         cls = type(self)
         self.graph = Graph(tracer_cls=None if "<locals>" in cls.__qualname__ else cls)
         self._collect_tensors()
@@ -412,28 +423,32 @@ class Tracer(TracerBase):
     def _collect_tensors(self):
         """Tensors that are plain attributes somewhere in the root, by their path."""
         self._tensor_paths = {}
-        for path, module in self.root.named_modules():
-            for name, value in vars(module).items():
-                if isinstance(value, tessera.Tensor):
+        for module, path in self._submodules.items():
+            for name, value in module.__dict__.items():
+                if type(value) not in _PLAIN and isinstance(value, tessera.Tensor):
                     self._tensor_paths.setdefault(value, f"{path}.{name}" if path else name)
 
     @contextlib.contextmanager
     def _modules_traced(self, patcher):
         """Context manager: modules are called by call_module, and their parameters read by getattr."""
-        cache, tracer = {}, self
+        cache, tracer, seen = {}, self, set()
 
         def read(mod, attr):
             return tracer.getattr(attr, _orig_module_getattr(mod, attr), cache)
 
         def caller(original):
             def call(mod, *args, **kwargs):
-                space = getattr(getattr(mod, "forward", mod), "__globals__", None)
-                _autowrap_check(patcher, {} if space is None else space, tracer._autowrap_function_ids)
+                if type(mod) not in seen or "forward" in mod.__dict__:
+                    seen.add(type(mod))
+                    space = getattr(getattr(mod, "forward", mod), "__globals__", None)
+                    _autowrap_check(patcher, {} if space is None else space, tracer._autowrap_function_ids)
                 return tracer.call_module(mod, functools.partial(original, mod), args, kwargs)
 
             return call
 
-        for kind in {type(m) for m in self.root.modules() if type(m).__call__ is not _orig_module_call}:
+        for kind in {type(m) for m in self._submodules}:
+            if kind.__call__ is _orig_module_call:
+                continue
             patcher.patch_method(kind, "__call__", caller(kind.__call__))
         before = _C._trace_modules(caller(_orig_module_call), read)
         try:
@@ -578,7 +593,8 @@ def _bound(fn, parameters, values, given):
 
 
 def symbolic_trace(root, concrete_args=None):
-    """The GraphModule of a module or function, traced with proxies for its arguments.
+    """The GraphModule of a module or function, traced with proxies for its arguments. Its code is written when it is
+    first called or looked at.
 
     Args:
         root: Module or function.
@@ -590,4 +606,4 @@ def symbolic_trace(root, concrete_args=None):
     tracer = Tracer()
     graph = tracer.trace(root, concrete_args)
     name = type(root).__name__ if isinstance(root, Module) else root.__name__
-    return GraphModule(tracer.root, graph, name)
+    return GraphModule._of_trace(tracer.root, graph, name)

@@ -122,12 +122,12 @@ class Graph:
 
     def _target_to_str(self, target):
         if callable(target):
-            name = getattr(target, "__name__", type(target).__name__).partition(".")[0]
+            name = getattr(target, "__name__", type(target).__name__)
         else:
             name = target
         if name.startswith("__") and name.endswith("__") and len(name) > 4:
             name = name[2:-2]
-        return snake_case(name)
+        return snake_case(name.replace(".", "_"))
 
     def placeholder(self, name, type_expr=None, default_value=inspect.Signature.empty):
         """An argument of the function. Its default is None if none is given and the graph is called without."""

@@ -5,6 +5,7 @@ import itertools
 import linecache
 import sys
 import traceback
+import weakref
 from pathlib import Path
 
 import tessera
@@ -165,6 +166,8 @@ class _Forwarding:
         self._call = super(cls, cls).__call__
 
     def __call__(self, module, *args, **kwargs):
+        if "_pending" in module.__dict__:
+            module._ready()
         try:
             return self._call(module, *args, **kwargs)
         except Exception as error:
@@ -188,6 +191,17 @@ def _excerpt(tb):
     mark = "    " + "~" * max(len(lines[number - 1].strip()) if number <= len(lines) else 0, 1) + "~~~ <--- HERE"
     title = f"Call using an FX-traced Module, line {number} of the traced Module's generated forward function:"
     return "\n".join([head, "", title, before, mark, after])
+
+
+class _Unwritten:
+    """`forward` of a module whose code has not been written yet: it is when somebody asks for it."""
+
+    def __init__(self, module):
+        self._module = weakref.ref(module)
+
+    def __get__(self, module, cls):
+        self._module()._ready()
+        return cls.forward if module is None else module.forward
 
 
 class GraphModule(Module):
@@ -229,7 +243,7 @@ class GraphModule(Module):
             for target in sorted(needed, key=lambda t: t.count(".")):
                 _put(self, target, root[target])
         else:
-            raise RuntimeError(f"Unsupported type {type(root)} passed for root!")
+            raise RuntimeError(f"Unsupported type {root} passed for root!")
         self.graph = graph
         self._tracer_cls, self._tracer_extras = graph._tracer_cls, graph._tracer_extras or {}
         self.meta = {}
@@ -238,9 +252,26 @@ class GraphModule(Module):
         self._replace_hooks, self._create_node_hooks, self._erase_node_hooks = [], [], []
         self._deepcopy_hooks = []
 
+    @classmethod
+    def _of_trace(cls, root, graph, class_name):
+        """As GraphModule(root, graph, class_name), for a graph that nobody else has: its code is written when it, or
+        the graph, is first asked for.
+        """
+        made = cls.__new__(cls)
+        made.__dict__["_pending"] = True
+        made.__init__(root, graph, class_name)
+        return made
+
+    def _ready(self):
+        """Writes the code, if that is still to be done."""
+        if self.__dict__.pop("_pending", False):
+            self.recompile()
+
     @property
     def graph(self):
         """The Graph. Assign to replace it; after editing it call recompile()."""
+        if "_pending" in self.__dict__:
+            self._ready()
         return self._graph
 
     @graph.setter
@@ -251,11 +282,16 @@ class GraphModule(Module):
             g = copy.deepcopy(g)
         g.owning_module = self
         self.__dict__["_graph"] = g
-        self.recompile()
+        if "_pending" in self.__dict__ and "_tracer_cls" not in self.__dict__:
+            type(self).forward = _Unwritten(self)
+            self._forward_calls()
+        else:
+            self.recompile()
 
     @property
     def code(self):
         """The text of forward."""
+        self._ready()
         if not hasattr(self, "_code"):
             raise RuntimeError("Code has not been generated! Please report a bug to the library's developers")
         return self._code
@@ -265,6 +301,7 @@ class GraphModule(Module):
 
         Returns: PythonCode.
         """
+        self.__dict__.pop("_pending", None)
         if isinstance(self._graph._codegen, _PyTreeCodeGen):
             info = self._graph._codegen.pytree_info
             self._in_spec, self._out_spec = info.in_spec, info.out_spec
@@ -274,10 +311,14 @@ class GraphModule(Module):
         cls = type(self)
         cls.forward = _compiled(made.src, made.globals)
         self.__dict__["_code_globals"] = made.globals
+        self._forward_calls()
+        return made
+
+    def _forward_calls(self):
+        cls = type(self)
         if "__call__" not in cls.__dict__:
             forwarding = _Forwarding(cls)
             cls.__call__ = lambda module, *args, **kwargs: forwarding(module, *args, **kwargs)
-        return made
 
     # --- submodules ---
 
@@ -330,6 +371,7 @@ class GraphModule(Module):
     # --- copies, files, text ---
 
     def __reduce__(self):
+        self._ready()
         state = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code_globals", "_lineno_map")}
         block = _import_block(self._code_globals)
         state["_graphmodule_cls_name"] = type(self).__name__
@@ -338,6 +380,7 @@ class GraphModule(Module):
         return reduce_graph_module, (state, block)
 
     def __reduce_package__(self, exporter):
+        self._ready()
         state = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code_globals", "_lineno_map")}
         state["_graphmodule_cls_name"] = type(self).__name__
         name = f"fx-generated._{exporter.get_unique_id()}"
@@ -345,6 +388,7 @@ class GraphModule(Module):
         return reduce_package_graph_module, (state, name)
 
     def __deepcopy__(self, memo):
+        self._ready()
         bare = Module()
         skipped = ("_graph", "_code_globals")
         bare.__dict__ = {k: copy.deepcopy(v, memo) for k, v in self.__dict__.items() if k not in skipped}
@@ -382,6 +426,7 @@ class GraphModule(Module):
             folder: path; made if it is not there.
             module_name: the class's name.
         """
+        self._ready()
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         tessera.save(self.state_dict(), folder / "state_dict.pt")
@@ -417,21 +462,26 @@ class GraphModule(Module):
 
         Returns: the text.
         """
-        code = self._graph.python_code(
-            "self", verbose=True, include_stride=include_stride, include_device=include_device, colored=colored,
+        settings = dict(
+            verbose=True, include_stride=include_stride, include_device=include_device, colored=colored,
             expanded_def=expanded_def, additional_meta=additional_meta,
-        ).src  # fmt: skip
-        inner = [m.print_readable(print_output=False) for m in self.children() if isinstance(m, GraphModule)]
-        text = "\n".join([code.strip("\n").rstrip(), *("\n" + t for t in inner)])
-        body = "\n".join("    " + line if line.strip() else "" for line in text.split("\n"))
-        text = f"class {type(self).__name__}(torch.nn.Module):\n{body}\n"
+        )  # fmt: skip
+        text = self._readable(type(self).__name__, settings)
         if print_output:
             print(text)
         return text
 
+    def _readable(self, name, settings):
+        """The text of a class of this name, inner graphs as classes of the names of their attributes."""
+        code = self.graph.python_code("self", **settings).src
+        inner = [m._readable(n, settings) for n, m in self.named_children() if isinstance(m, GraphModule)]
+        text = "\n".join([code.strip("\n").rstrip(), *("\n" + t for t in inner)])
+        body = "\n".join("    " + line if line.strip() else "" for line in text.split("\n"))
+        return f"class {name}(torch.nn.Module):\n{body}\n"
+
     def __str__(self):
         shown = super().__str__()
-        return f"{shown}\n{self._code}\n# To see more debug info, please use `graph_module.print_readable()`"
+        return f"{shown}\n{self.code}\n# To see more debug info, please use `graph_module.print_readable()`"
 
 
 def _dtype(tensor):

@@ -1,5 +1,8 @@
 """Running a graph node by node, and rewriting it by doing so."""
 
+import sys
+
+from tessera.fx import config
 from tessera.fx import traceback as fx_traceback
 from tessera.fx.graph import Graph
 from tessera.fx.graph_module import GraphModule
@@ -7,6 +10,18 @@ from tessera.fx.node import map_aggregate, map_arg
 from tessera.fx.proxy import Proxy
 
 __all__ = ["Interpreter", "Transformer"]
+
+
+def _with_progress(nodes, name):
+    """The nodes, while a line on stderr says how many of them have run."""
+    count = len(nodes)
+    try:
+        for i, node in enumerate(nodes):
+            what = f" {node.format_node()}\n" if config.verbose_progress else ""
+            sys.stderr.write(f"\r{name}: {i + 1}/{count}{what}")
+            yield node
+    finally:
+        sys.stderr.write("\n")
 
 
 class Interpreter:
@@ -53,7 +68,8 @@ class Interpreter:
         if enable_io_processing:
             args = self.graph.process_inputs(*args)
         self.args_iter = iter(args)
-        for node in self.graph.nodes:
+        nodes = self.graph.nodes
+        for node in nodes if config.disable_progress else _with_progress(nodes, self.name):
             if node in self.env:
                 continue
             try:

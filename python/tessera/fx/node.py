@@ -20,6 +20,7 @@ Argument = typing.Optional[
     typing.Union[tuple, list, dict, slice, range, "Node", BaseArgumentTypes]  # of arguments, to any depth
 ]
 
+_ATOMS = frozenset((int, float, bool, str, type(None)))
 OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output", "root")
 _side_effectful_functions = {tessera._assert, operator.setitem} if hasattr(tessera, "_assert") else {operator.setitem}
 # Functions of the library whose results differ from call to call: dropping one changes what the later ones draw.
@@ -148,6 +149,18 @@ class Node:
     def _assign(self, args, kwargs):
         for node in self._input_nodes:
             node.users.pop(self, None)
+        if not kwargs and type(args) is tuple:  # nearly all: a few nodes and numbers
+            found = {}
+            for a in args:
+                if type(a) is Node:
+                    found[a] = None
+                elif type(a) not in _ATOMS:
+                    break
+            else:
+                self._args, self._kwargs, self._input_nodes = args, immutable_dict(), found
+                for node in found:
+                    node.users.setdefault(self)
+                return
         as_it_is = lambda leaf: leaf  # noqa: E731
         self._args, self._kwargs = map_aggregate(tuple(args), as_it_is), map_aggregate(dict(kwargs), as_it_is)
         self._input_nodes = _found_in(self._args, self._kwargs, {})

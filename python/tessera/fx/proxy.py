@@ -43,6 +43,9 @@ class ScopeContextManager:
         self._scope.module_path, self._scope.module_type = self._before
 
 
+# Types of arguments that stand in a node as they are, and the containers of them.
+WRITTEN_AS_THEY_ARE = frozenset((int, float, bool, str, type(None), tuple, list, dict))
+
 _HERE = frozenset((__file__, __file__.replace("proxy.py", "_symbolic_trace.py")))
 
 
@@ -100,6 +103,13 @@ class TracerBase:
 
         Errors: NotImplementedError for what a graph cannot hold.
         """
+        kind = type(a)
+        if kind in WRITTEN_AS_THEY_ARE:
+            if kind is tuple:
+                return tuple([self.create_arg(e) for e in a])
+            if kind is list:
+                return [self.create_arg(e) for e in a]
+            return {self._key(k): self.create_arg(v) for k, v in a.items()} if kind is dict else a
         if isinstance(a, Proxy):
             return a.node
         if a is None or a is Ellipsis or isinstance(a, (Node, *base_types)):

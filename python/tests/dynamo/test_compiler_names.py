@@ -360,5 +360,45 @@ def test_settings_about_errors(caplog):
     f(X)
     with _dynamo.config.patch("error_on_recompile", True):
         f(X)
-        with pytest.raises(_dynamo.exc.RecompileError, match=r"compiled again.*L\['x'\]"):
+        with pytest.raises(_dynamo.exc.RecompileError, match=r"(?s)Recompiling function plus.*tensor 'x' \w+ mismatch"):
             f(X.double())
+
+
+def test_breaks_say_what_why_and_what_to_do():
+    def branch(x):
+        return x if x.sum() > 0 else -x
+
+    def outside(x):
+        print("here")
+        return x
+
+    def asked(x):
+        _dynamo.graph_break("for a reason")
+        return x
+
+    def wrong(x):
+        return x @ x
+
+    titles = {
+        branch: "Data-dependent branching", outside: "Failed to trace builtin operator",
+        asked: r"Call to `torch._dynamo.graph_break\(\)`", wrong: "RuntimeError when making fake tensor call",
+    }  # fmt: skip
+    for function, title in titles.items():
+        with pytest.raises(_dynamo.exc.Unsupported, match=title) as found:
+            tessera.compile(function, backend="eager", fullgraph=True)(tessera.ones(2, 3))
+        text = str(found.value)
+        assert "  Explanation: " in text and "  Hint: " in text and "test_compiler_names.py" in text
+        assert isinstance(found.value, _dynamo.exc.TorchRuntimeError) is (function is wrong)
+
+
+def test_what_makes_a_function_compile_again():
+    f = tessera.compile(lambda x: x + 1, backend="eager", dynamic=False)
+    f(tessera.ones(2))
+    with _dynamo.config.patch("error_on_recompile", True):
+        for x, reason in (
+            (tessera.ones(3), "size mismatch at index 0. expected 2, actual 3"),
+            (tessera.ones(2).int(), "dtype mismatch. expected torch.float32, actual torch.int32"),
+            (tessera.ones(2, requires_grad=True), "requires_grad mismatch. expected False, actual True"),
+        ):
+            with pytest.raises(_dynamo.exc.RecompileError, match=reason):
+                f(x)

@@ -1,6 +1,7 @@
 """Programs whose inputs have sizes that differ from call to call: constraints, their errors, and checks of inputs."""
 
 import io
+import math
 
 import pytest
 
@@ -20,6 +21,13 @@ class Fn(nn.Module):
 
     def forward(self, x, y):
         return self.f(x, y)
+
+
+class One(Fn):
+    """The same, of one argument."""
+
+    def forward(self, x):
+        return self.f(x)
 
 
 X, Y = tessera.arange(20.0).view(4, 5), tessera.ones(4, 5)
@@ -99,7 +107,7 @@ def test_sizes_of_zero_and_one():
     f = Fn(lambda x, y: x * 2)
     assert shapes(export(f, (one, Y), dynamic_shapes=({0: Dim.AUTO}, None)))[0] == "(1, 5)"
     for spec, text in ((Dim.DYNAMIC, "0/1 specialized"), (Dim("a"), "constant \\(1\\)")):
-        with pytest.raises(RuntimeError, match=text):
+        with pytest.raises((RuntimeError, ValueError), match=text):
             export(f, (one, Y), dynamic_shapes=({0: spec}, None))
 
 
@@ -137,7 +145,7 @@ def test_derived_dims_are_checked_in_both_ways():
     assert only.module()(tessera.ones(12), Y).shape == (12,)
     with pytest.raises(AssertionError, match="% 2"):
         only.module()(tessera.ones(11), Y)
-    with pytest.raises(RuntimeError, match="not 2\\*k"):
+    with pytest.raises(RuntimeError, match="of the form 2\\*k, where k is an integer"):
         export(Fn(lambda x, y: x), (tessera.ones(7), Y), dynamic_shapes=({0: 2 * Dim("k")}, None))
 
 
@@ -198,10 +206,70 @@ def test_drafts_say_what_is_wrong():
     assert program.module()(tessera.ones(3)).tolist() == [2, 2, 2]
     (failure,) = program._report.failures
     assert failure.failure_type.name == "DATA_DEPENDENT_ERROR" and "test_dynamic_sizes.py" in str(program._report)
+    assert "Eq(u0, 1)" in failure.print() and failure.data["result"] is True
+    with pytest.raises(RuntimeError, match="Runtime assertion failed"):
+        program.module()(-tessera.ones(3))
     assert draft_export(nn.ReLU(), (X,))._report.successful()
     relaxed = draft_export(Fn(lambda x, y: x + y), (X, Y), dynamic_shapes=({0: Dim("a")}, {0: Dim("b")}))
     assert relaxed._report.failures[0].failure_type.name == "GUARD_ADDED"
     assert relaxed.module()(tessera.ones(6, 5), tessera.ones(6, 5)).shape == (6, 5)
+    assert relaxed._report.failures[0].data["symbol_to_sources"] == {
+        "s0": "L['x'].size()[0]", "s1": "L['y'].size()[0]",
+    }  # fmt: skip
+
+
+def test_drafts_go_on_where_a_kernel_is_missing_or_wrong():
+    library = tessera.library.Library("drafts", "DEF")
+    library.define("unruly(Tensor x) -> Tensor")
+    library.impl("unruly", lambda x: x[x > 0], "CPU")
+    f = One(lambda x: tessera.ops.drafts.unruly(x) * 2)
+    program = draft_export(f, (tessera.ones(3),), dynamic_shapes=({0: Dim.DYNAMIC},))
+    (failure,) = program._report.failures
+    assert failure.failure_type.name == "MISSING_FAKE_KERNEL" and failure.data["op"] == "drafts.unruly.default"
+    assert program.module()(tessera.tensor([1.0, -1.0, 2.0, 3.0])).tolist() == [2, 4, 6]
+    tessera.library.register_fake("drafts::unruly", lambda x: tessera.empty_like(x).int(), lib=library)
+    (failure,) = draft_export(f, (tessera.ones(3),))._report.failures
+    assert failure.failure_type.name == "MISMATCHED_FAKE_KERNEL" and "Dtypes" in failure.data["reason"]
+
+
+def test_drafts_know_the_numbers_of_the_example():
+    def f(x, n):
+        found = x.nonzero()
+        if found.shape[0] > n.item():
+            return found[: n.item()]
+        return found
+
+    program = draft_export(Fn(f), (tessera.ones(4), tessera.tensor(2)))
+    assert {failure.failure_type.name for failure in program._report.failures} == {"DATA_DEPENDENT_ERROR"}
+    assert program.module()(tessera.ones(4), tessera.tensor(3)).shape == (3, 1)
+    with pytest.raises(RuntimeError, match="Runtime assertion failed"):
+        program.module()(tessera.zeros(4), tessera.tensor(3))
+
+
+def test_what_is_assumed_of_two_numbers_is_checked():
+    def f(x, y):
+        a, b = x.tolist()
+        tessera._check(a >= 0)
+        tessera._check(a + b == y.shape[0])
+        return tessera.split(y, [a, b])
+
+    program = export(Fn(f), (tessera.tensor([2, 3]), tessera.ones(5)))
+    assert [t.shape[0] for t in program.module()(tessera.tensor([1, 4]), tessera.ones(5))] == [1, 4]
+    with pytest.raises(RuntimeError, match="Eq\\(u0 \\+ u1, 5\\)"):
+        program.module()(tessera.tensor([1, 3]), tessera.ones(5))
+
+
+def test_sizes_that_are_rounded():
+    def f(x):
+        n = x.shape[0]
+        return tessera.zeros(math.floor(n * 0.7)), tessera.ones(math.ceil(n * 1.5)), tessera.sym_sqrt(n) * x
+
+    program = export(One(f), (tessera.ones(10),), dynamic_shapes=({0: Dim.DYNAMIC},))
+    data = io.BytesIO()
+    save(program, data)
+    for p in (program, load(data)):
+        for given, known in zip(p.module()(tessera.ones(13)), f(tessera.ones(13))):
+            assert tessera.equal(given, known)
 
 
 def test_collections_and_additional_inputs_are_specs():

@@ -1,12 +1,14 @@
 """export(): what becomes a node, what an input, and what a program does when it is called."""
 
 import collections
+import io
 
 import pytest
 
 import tessera
 from tessera import nn
-from tessera.export import export
+from tessera._higher_order_ops.while_loop import while_loop
+from tessera.export import Dim, export, load, save
 from tessera.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
 aten = tessera.ops.aten
@@ -422,3 +424,102 @@ def test_programs_can_be_exported_again():
 def test_kinds_of_inputs_have_the_documented_numbers(kind):
     names = "USER_INPUT PARAMETER BUFFER CONSTANT_TENSOR CUSTOM_OBJ TOKEN".split()
     assert names[kind.value - 1] == kind.name
+
+
+def test_casts_of_autocast_are_in_the_program():
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(3, 3)
+
+        def forward(self, x, w):
+            with tessera.autocast("cpu", dtype=tessera.bfloat16):
+                y = x @ w
+                z = self.inner(self.inner(y)) + x
+                return z, nn.functional.cosine_similarity(z, y), y.softmax(-1), y.sum()
+
+    module, args = M(), (tessera.randn(3, 3), tessera.randn(3, 3))
+    program = export(module, args).module()
+    for found, known in zip(program(*args), module(*args)):
+        assert found.dtype is known.dtype and tessera.equal(found, known)
+
+
+def test_gradients_end_where_the_program_ends_them():
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(3, 3)
+            self.register_buffer("scale", tessera.ones(3))
+
+        def forward(self, x):
+            with tessera.no_grad():
+                fixed = self.inner(x) * (self.scale * 2)
+            return fixed * self.inner(x)
+
+    module = M()
+    program = export(module, (tessera.ones(2, 3),))
+    assert [n.target for n in program.graph.nodes].count(tessera.ops.aten.detach.default) == 1
+    again = program.module()
+    again(tessera.ones(2, 3)).sum().backward()
+    found = [p.grad.clone() for p in again.parameters()]
+    module.zero_grad()
+    module(tessera.ones(2, 3)).sum().backward()
+    assert all(tessera.equal(a, p.grad) for a, p in zip(found, module.parameters()))
+
+
+def test_strict_export_has_its_own_error_of_values():
+    class M(nn.Module):
+        def forward(self, n):
+            return n + 1 if n.item() > 2 else n
+
+    with pytest.raises(tessera._dynamo.exc.UserError, match="test_programs.py"):
+        export(M(), (tessera.tensor(3),), strict=True)
+
+
+def test_branches_inside_of_branches():
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(2, 2), nn.Linear(2, 2)
+
+        def forward(self, x):
+            def inner(x):
+                return tessera.cond(x.sum() > -9, lambda y: y.sin(), lambda y: y.cos(), (self.b(x),))
+
+            return tessera.cond(x.sum() > 0, lambda x: self.a(x), inner, (x,))
+
+    module = M()
+    program = export(module, (tessera.ones(3, 2),))
+    for p in (program, saved(program), program.run_decompositions()):
+        for x in (tessera.ones(3, 2), -tessera.ones(3, 2), -9 * tessera.ones(3, 2)):
+            tessera.testing.assert_close(p.module()(x), module(x))
+    text = str(program)
+    assert "class false_graph_0(" in text and 'def forward(self, x: "f32[3, 2]", p_a_weight' in text
+
+
+def saved(program):
+    """The program that a file of it gives."""
+    data = io.BytesIO()
+    save(program, data)
+    return load(data)
+
+
+def test_loops_and_found_numbers_inside_of_branches():
+    class Loop(nn.Module):
+        def forward(self, x):
+            def body(x):
+                step = lambda i, x: (i + 1, x + 1)  # noqa: E731
+                return while_loop(lambda i, x: i < 3, step, (tessera.tensor(0), x))[1]
+
+            return tessera.cond(x.sum() > 0, body, lambda x: x * 1, (x,))
+
+    class Found(nn.Module):
+        def forward(self, x):
+            n = x.nonzero().shape[0]
+            return tessera.cond(x.sum() > 0, lambda x: x.sum() * n, lambda x: x.mean() * 1.0, (x,))
+
+    for module in (Loop(), Found()):
+        program = export(module, (tessera.ones(4, 3),), dynamic_shapes=({0: Dim.DYNAMIC},))
+        for p in (program, saved(program), program.run_decompositions()):
+            for x in (tessera.ones(4, 3), -tessera.ones(6, 3)):
+                tessera.testing.assert_close(p.module()(x), module(x))

@@ -261,3 +261,20 @@ def test_provenance():
         made = tracer.create_proxy("call_function", tessera.cos, (1.0,), {}).node
     assert made.meta["custom"] == {"why": 1} and made.meta["from_node"][0].name == "sin"
     assert notes.get_graph_provenance_json(tracer.graph)["cos"][0]["pass_name"] == "pass"
+
+
+def test_settings_of_what_is_shown(capsys, monkeypatch):
+    from tessera.fx import config
+
+    graph_module = fx.symbolic_trace(lambda x: x.sin() + 1)
+    fx.Interpreter(graph_module).run(tessera.zeros(1))
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(config, "disable_progress", False)
+    fx.Interpreter(graph_module).run(tessera.zeros(1))
+    assert "Interpreter: 4/4" in capsys.readouterr().err
+    monkeypatch.setattr(config, "verbose_progress", True)
+    fx.Interpreter(graph_module).run(tessera.zeros(1))
+    assert "call_method[target=sin]" in capsys.readouterr().err
+    assert "#" in graph_module.print_readable(print_output=False)
+    monkeypatch.setattr(config, "do_not_emit_stack_traces", True)
+    assert "#" not in graph_module.print_readable(print_output=False)

@@ -272,3 +272,30 @@ def test_constants_of_replacements():
     traced.graph.lint()
     assert traced(tessera.ones(1)).item() == (1 + 5 + 10) * 2
     assert len({n.target for n in traced.graph.nodes if n.op == "get_attr"}) == 3
+
+
+def test_code_is_written_when_it_is_asked_for_and_is_that_of_the_trace():
+    import copy
+    import inspect
+    import pickle
+
+    module = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    x = tessera.ones(1, 2)
+    assert tessera.equal(fx.symbolic_trace(module)(x), module(x))
+    edited = fx.symbolic_trace(lambda x: tessera.relu(x))
+    for node in edited.graph.nodes:
+        if node.target is tessera.relu:
+            node.target = tessera.neg
+    assert edited(x).tolist() == [[1.0, 1.0]]  # as traced, until recompile()
+    edited.recompile()
+    assert edited(x).tolist() == [[-1.0, -1.0]]
+    for change in (
+        copy.deepcopy,
+        copy.copy,
+        lambda m: pickle.loads(pickle.dumps(m)),
+        lambda m: fx.GraphModule(m, m.graph),
+    ):
+        assert tessera.equal(change(fx.symbolic_trace(module))(x), module(x))
+    assert list(inspect.signature(fx.symbolic_trace(module).forward).parameters) == ["input"]
+    assert list(inspect.signature(type(fx.symbolic_trace(module)).forward).parameters) == ["self", "input"]
+    assert "return" in fx.symbolic_trace(module).code and "def forward" in str(fx.symbolic_trace(module))

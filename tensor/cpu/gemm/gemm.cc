@@ -225,6 +225,26 @@ void check_sizes(int64_t batch, int64_t m, int64_t n, int64_t k) {
                 " times ", k, " x ", n, " (batch ", batch, ")");
 }
 
+[[noreturn, gnu::cold]] void not_implemented(DType dtype) {
+  ::tessera::internal::raise<NotImplementedError>("gemm is not implemented for dtype ", name_of(dtype));
+}
+
+void run_wide(DType dtype, const Product& p) {
+  if (p.m == 0 || p.n == 0) return;
+  switch (dtype) {
+    case DType::kFloat32:
+      return gemm_float<float>(p);
+    case DType::kFloat64:
+      return gemm_float<double>(p);
+    case DType::kComplex64:
+      return gemm_complex<float>(p);
+    case DType::kComplex128:
+      return gemm_complex<double>(p);
+    default:
+      not_implemented(dtype);
+  }
+}
+
 void run(DType dtype, const Product& p) {
   if (p.m == 0 || p.n == 0) return;
   switch (dtype) {
@@ -248,18 +268,10 @@ void run(DType dtype, const Product& p) {
     case DType::kBFloat16:
       if (gemm_brain(p)) return;
       return gemm_half<BFloat16>(p);
-    case DType::kFloat32:
-      return gemm_float<float>(p);
-    case DType::kFloat64:
-      return gemm_float<double>(p);
     case DType::kComplex32:
       return gemm_complex_half(p);
-    case DType::kComplex64:
-      return gemm_complex<float>(p);
-    case DType::kComplex128:
-      return gemm_complex<double>(p);
     default:
-      TESSERA_CHECK_NOT_IMPLEMENTED(false, "gemm is not implemented for dtype ", name_of(dtype));
+      return run_wide(dtype, p);
   }
 }
 
@@ -319,6 +331,12 @@ void gemm(DType dtype, int64_t m, int64_t n, int64_t k, KernelParam alpha, Matri
           MatrixRef c, bool conj_a, bool conj_b) {
   check_sizes(1, m, n, k);
   run(dtype, Product{m, n, k, alpha, beta, a, b, c, conj_a, conj_b});
+}
+
+void gemm_wide(DType dtype, int64_t m, int64_t n, int64_t k, KernelParam alpha, MatrixRef a, MatrixRef b,
+               KernelParam beta, MatrixRef c, bool conj_a, bool conj_b) {
+  check_sizes(1, m, n, k);
+  run_wide(dtype, Product{m, n, k, alpha, beta, a, b, c, conj_a, conj_b});
 }
 
 void gemm_batched(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, KernelParam alpha, MatrixRef a,

@@ -23,6 +23,10 @@ struct MatrixRef {
 void gemm(DType dtype, int64_t m, int64_t n, int64_t k, KernelParam alpha, MatrixRef a, MatrixRef b, KernelParam beta,
           MatrixRef c, bool conj_a = false, bool conj_b = false);
 
+// The same for float32, float64, complex64 and complex128 alone: who has no others does not link their kernels.
+void gemm_wide(DType dtype, int64_t m, int64_t n, int64_t k, KernelParam alpha, MatrixRef a, MatrixRef b,
+               KernelParam beta, MatrixRef c, bool conj_a = false, bool conj_b = false);
+
 // `batch` independent products; batch strides in elements (0 broadcasts).
 void gemm_batched(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, KernelParam alpha, MatrixRef a,
                   int64_t a_batch_stride, MatrixRef b, int64_t b_batch_stride, KernelParam beta, MatrixRef c,

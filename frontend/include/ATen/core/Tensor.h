@@ -50,6 +50,35 @@ class Dimname {
   std::string name_ = "*";
 };
 
+// What Tensor::type() gives: the older name of dtype, layout and device together.
+class DeprecatedTypeProperties {
+ public:
+  DeprecatedTypeProperties(ScalarType type, Layout layout, DeviceType device)
+      : type_(type), layout_(layout), device_(device) {}
+  ScalarType scalarType() const { return type_; }
+  caffe2::TypeMeta typeMeta() const { return type_; }
+  Layout layout() const { return layout_; }
+  DeviceType device_type() const { return device_; }
+  bool is_cuda() const { return device_ == kCUDA; }
+  bool is_sparse() const { return layout_ == kSparse; }
+  bool is_sparse_csr() const { return layout_ == kSparseCsr; }
+  TensorOptions options() const { return TensorOptions(type_).device(device_).layout(layout_); }
+  operator TensorOptions() const { return options(); }
+  operator ScalarType() const { return type_; }
+  DeprecatedTypeProperties toScalarType(ScalarType t) const { return {t, layout_, device_}; }
+  std::string toString() const {
+    const char* kind = is_sparse() ? "Sparse" : is_sparse_csr() ? "SparseCsr" : "";
+    return c10::str(kind, DeviceTypeName(device_), c10::toString(type_), "Type");
+  }
+  friend bool operator==(const DeprecatedTypeProperties&, const DeprecatedTypeProperties&) = default;
+  friend std::ostream& operator<<(std::ostream& out, const DeprecatedTypeProperties& t) { return out << t.toString(); }
+
+ private:
+  ScalarType type_;
+  Layout layout_;
+  DeviceType device_;
+};
+
 // How arguments get to the operators, and results back.
 namespace fe {
 inline const tessera::Tensor& in(const std::optional<Tensor>& t);
@@ -140,11 +169,12 @@ class Tensor : public tessera::Tensor {
   int64_t ndimension() const { return dim(); }
   IntArrayRef sizes() const { return impl_or_raise().sizes(); }
   IntArrayRef strides() const { return impl_or_raise().strides(); }
-  IntArrayRef sym_sizes() const { return sizes(); }
-  IntArrayRef sym_strides() const { return strides(); }
-  int64_t sym_size(int64_t d) const { return size(d); }
-  int64_t sym_numel() const { return numel(); }
-  int64_t sym_storage_offset() const { return storage_offset(); }
+  SymIntArrayRef sym_sizes() const { return sizes(); }
+  SymIntArrayRef sym_strides() const { return strides(); }
+  SymInt sym_size(int64_t d) const { return size(d); }
+  SymInt sym_stride(int64_t d) const { return stride(d); }
+  SymInt sym_numel() const { return numel(); }
+  SymInt sym_storage_offset() const { return storage_offset(); }
   size_t nbytes() const { return static_cast<size_t>(tessera::Tensor::nbytes()); }
   size_t itemsize() const { return static_cast<size_t>(item_size()); }
   int64_t element_size() const { return item_size(); }
@@ -172,11 +202,9 @@ class Tensor : public tessera::Tensor {
   Storage storage() const { return tessera::Tensor::storage(); }
   bool is_alias_of(const tessera::Tensor& o) const { return tessera::Tensor::storage() == o.storage(); }
   bool is_same(const tessera::Tensor& o) const { return impl() == o.impl(); }
-  std::string toString() const {
-    if (!defined()) return "UndefinedType";
-    const char* kind = layout() == kSparse ? "Sparse" : layout() == kSparseCsr ? "SparseCsr" : "";
-    return c10::str(kind, DeviceTypeName(device().type()), c10::toString(scalar_type()), "Type");
-  }
+  bool is_same_size(const tessera::Tensor& o) const { return sizes() == IntArrayRef(o.sizes()); }
+  DeprecatedTypeProperties type() const { return {scalar_type(), layout(), device().type()}; }
+  std::string toString() const { return defined() ? type().toString() : "UndefinedType"; }
   void print() const;
   const Tensor& tensor_identity() const { return *this; }
 
@@ -278,6 +306,7 @@ class Tensor : public tessera::Tensor {
   Tensor cpu() const { return to(TensorOptions(kCPU)); }
   Tensor cuda() const { return to(TensorOptions(kCUDA)); }
   Tensor toType(ScalarType t) const { return to(t); }
+  Tensor toType(const DeprecatedTypeProperties& t) const { return to(t.options()); }
   Tensor toBackend(DeviceType d) const { return to(TensorOptions(d)); }
   c10::MaybeOwned<Tensor> expect_contiguous(MemoryFormat f = MemoryFormat::Contiguous) const& {
     return is_contiguous(f) ? c10::MaybeOwned<Tensor>::borrowed(*this) : c10::MaybeOwned<Tensor>::owned(contiguous(f));
@@ -391,7 +420,32 @@ inline void Generator::set_state(const Tensor& state) {
 
 }  // namespace at
 
+namespace at::fe {
+// f(outs..., others...) of (others..., outs...), for the first of the numbers of outs with which f can be called.
+template <size_t... I, size_t... J, class F, class T>
+auto call_rotated(std::index_sequence<I...>, std::index_sequence<J...>, const F& f, T&& all)
+    -> decltype(f(std::get<sizeof...(J) + I>(all)..., std::get<J>(all)...)) {
+  return f(std::get<sizeof...(J) + I>(all)..., std::get<J>(all)...);
+}
+template <size_t n, size_t... more, class F, class... A>
+decltype(auto) outs_first(const F& f, A&&... a) {
+  using Others = std::make_index_sequence<sizeof...(A) - n>;
+  if constexpr (sizeof...(more) == 0 ||
+                requires { call_rotated(std::make_index_sequence<n>(), Others(), f, std::forward_as_tuple(a...)); })
+    return call_rotated(std::make_index_sequence<n>(), Others(), f, std::forward_as_tuple(a...));
+  else
+    return outs_first<more...>(f, a...);
+}
+}  // namespace at::fe
+#define TESSERA_OUTF(name, ...)                                                                                   \
+  template <class... A>                                                                                           \
+  decltype(auto) name##_outf(A&&... a) {                                                                          \
+    return fe::outs_first<__VA_ARGS__>([](auto&... b) -> decltype(name##_out(b...)) { return name##_out(b...); }, \
+                                       a...);                                                                     \
+  }
+
 #include "ATen/ops.h"
+#undef TESSERA_OUTF
 
 namespace at {
 

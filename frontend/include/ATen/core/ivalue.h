@@ -73,7 +73,7 @@ constexpr ivalue::Element element_of() {
   using E = ivalue::Element;
   if constexpr (std::is_same_v<T, bool>)
     return E::kBool;
-  else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>)
+  else if constexpr (std::is_integral_v<T> || std::is_enum_v<T> || std::is_same_v<T, SymInt>)
     return E::kInt;
   else if constexpr (std::is_floating_point_v<T>)
     return E::kDouble;
@@ -105,6 +105,7 @@ class IValue {
     else
       v_ = static_cast<double>(v);
   }
+  IValue(SymInt v) : v_(int64_t{v}) {}
   IValue(std::complex<double> v) : v_(v) {}
   IValue(ScalarType t) : v_(static_cast<int64_t>(t)) {}
   IValue(Layout l) : v_(static_cast<int64_t>(l)) {}
@@ -182,6 +183,8 @@ class IValue {
   const Tensor& toTensor() const { return get<Tensor>("Tensor"); }
   Tensor& toTensor() { return const_cast<Tensor&>(get<Tensor>("Tensor")); }
   int64_t toInt() const { return get<int64_t>("Int"); }
+  SymInt toSymInt() const { return toInt(); }
+  bool isSymInt() const { return false; }  // a size is an Int
   double toDouble() const { return get<double>("Double"); }
   bool toBool() const { return get<bool>("Bool"); }
   std::complex<double> toComplexDouble() const { return get<std::complex<double>>("ComplexDouble"); }
@@ -341,7 +344,7 @@ T IValue::to() const {
     return toTensor();
   } else if constexpr (std::is_same_v<T, bool>) {
     return toBool();
-  } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+  } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T> || std::is_same_v<T, SymInt>) {
     return static_cast<T>(toInt());
   } else if constexpr (std::is_floating_point_v<T>) {
     return static_cast<T>(toDouble());

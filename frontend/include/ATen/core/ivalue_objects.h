@@ -118,8 +118,10 @@ std::string schema_name() {
     return "NoneType";
   else if constexpr (detail::is_optional<U>)
     return schema_name<typename U::value_type>() + "?";
-  else if constexpr (std::is_same_v<U, OptionalIntArrayRef>)
-    return "int[]?";
+  else if constexpr (std::is_same_v<U, OptionalIntArrayRef> || std::is_same_v<U, OptionalSymIntArrayRef>)
+    return schema_name<typename U::value_type>() + "?";
+  else if constexpr (std::is_same_v<U, SymInt>)
+    return "SymInt";
   else if constexpr (std::is_same_v<U, bool>)
     return "bool";
   else if constexpr (std::is_same_v<U, ScalarType>)

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "c10/core/SymInt.h"
 #include "c10/util/Exception.h"
 
 namespace c10 {
@@ -36,6 +37,13 @@ class ArrayRef {
              requires std::is_same_v<std::remove_cvref_t<decltype(*c.data())>, T>;
            }) constexpr ArrayRef(const C& c)
       : data_(c.data()), size_(static_cast<size_t>(c.size())) {}
+  // Sizes in the other of their two forms.
+  template <class C>
+  requires requires(const C& c) {
+    requires SymInt::is_other_form<std::remove_cvref_t<decltype(*c.data())>, T>;
+    c.size();
+  }
+  ArrayRef(const C& c) : data_(reinterpret_cast<const T*>(c.data())), size_(static_cast<size_t>(c.size())) {}
   template <size_t N>
   constexpr ArrayRef(const T (&a)[N]) : data_(a), size_(N) {}
   constexpr ArrayRef(const std::initializer_list<T>& l)
@@ -131,11 +139,16 @@ class OptionalArrayRef {
   constexpr OptionalArrayRef(ArrayRef<T> l) : list_(l) {}
   constexpr OptionalArrayRef(const T& one) : list_(ArrayRef<T>(one)) {}
   constexpr OptionalArrayRef(const std::initializer_list<T>& l) : list_(ArrayRef<T>(l)) {}
-  constexpr OptionalArrayRef(const std::vector<T>& v) : list_(ArrayRef<T>(v)) {}
-  template <size_t N>
-  constexpr OptionalArrayRef(const std::array<T, N>& a) : list_(ArrayRef<T>(a)) {}
+  template <class C>
+  requires(!std::is_same_v<C, ArrayRef<T>> && std::is_constructible_v<ArrayRef<T>, const C&> &&
+           requires(const C& c) { c.data(); }) constexpr OptionalArrayRef(const C& c)
+      : list_(ArrayRef<T>(c)) {}
   OptionalArrayRef(const std::optional<std::vector<T>>& v) {
     if (v) list_ = ArrayRef<T>(*v);
+  }
+  template <class U>
+  requires SymInt::is_other_form<U, T> OptionalArrayRef(const OptionalArrayRef<U>& o) {
+    if (o) list_ = ArrayRef<T>(*o);
   }
   constexpr bool has_value() const { return list_.has_value(); }
   constexpr explicit operator bool() const { return has_value(); }
@@ -151,9 +164,18 @@ class OptionalArrayRef {
 };
 
 using IntArrayRef = ArrayRef<int64_t>;
-using SymInt = int64_t;  // sizes are plain numbers
-using SymIntArrayRef = IntArrayRef;
 using OptionalIntArrayRef = OptionalArrayRef<int64_t>;
+using SymIntArrayRef = ArrayRef<SymInt>;
+using OptionalSymIntArrayRef = OptionalArrayRef<SymInt>;
+
+// Lists of sizes as numbers, and back: here they are the same bytes.
+inline IntArrayRef asIntArrayRefUnchecked(SymIntArrayRef l) { return l; }
+inline IntArrayRef asIntArrayRefSlow(SymIntArrayRef l, const char* = "", int64_t = 0) { return l; }
+inline std::optional<IntArrayRef> asIntArrayRefSlowOpt(SymIntArrayRef l) { return l; }
+inline SymIntArrayRef fromIntArrayRefSlow(IntArrayRef l) { return l; }
+inline SymIntArrayRef fromIntArrayRefUnchecked(IntArrayRef l) { return l; }
+inline SymIntArrayRef fromIntArrayRefKnownNonNegative(IntArrayRef l) { return l; }
+#define C10_AS_INTARRAYREF_SLOW(l) ::c10::asIntArrayRefSlow(l, __FILE__, __LINE__)
 
 using std::nullopt;
 using std::nullopt_t;

@@ -1,5 +1,6 @@
 """Nodes of a graph that compute symbolic numbers."""
 
+import math
 import operator
 from fractions import Fraction
 
@@ -15,7 +16,8 @@ def _functions():
     return {
         "floordiv": operator.floordiv, "mod": operator.mod, "max": tessera.sym_max, "min": tessera.sym_min,
         "truediv": operator.truediv, "float": tessera.sym_float, "sqrt": tessera.sym_sqrt, "trunc": tessera.sym_int,
-        "fpow": operator.pow, "pow": operator.pow, "ite": tessera.sym_ite,
+        "fpow": operator.pow, "pow": operator.pow, "ite": tessera.sym_ite, "floor": math.floor, "ceil": math.ceil,
+        "round": round,
     }  # fmt: skip
 
 
@@ -70,8 +72,6 @@ class NumberNodes:
     def _atom(self, atom, expr):
         if not hasattr(atom, "args"):
             return self.leaf(Symbol(atom.name))
-        if atom.name in ("floor", "ceil", "round"):
-            raise NotImplementedError(f"a graph can't compute {expr}")
         return self.emit(_functions()[atom.name], tuple(map(self.of, atom.args)), expr)
 
     def _condition(self, c):

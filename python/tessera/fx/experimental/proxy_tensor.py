@@ -77,6 +77,7 @@ class PythonKeyTracer(Tracer):
                 return found[1].node
             return self.constant(a)
         if isinstance(a, _symbolic_numbers()):
+            self._env = a.node.shape_env
             return self._numbers().of(a.node.expr)
         return super().create_arg(a)
 

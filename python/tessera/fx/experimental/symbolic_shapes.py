@@ -607,19 +607,26 @@ class ShapeEnv:
         return low + ([f"{text} <= {known.upper}"] if known.upper < math.inf else [])
 
     def _check_constraints(self, where):
-        bad = []
+        bad, names = [], []
         for symbol, limits in self.var_to_constraint.items():
             value = self.replace(symbol)
             name = where.get(symbol, _name_of(self.var_to_sources[symbol][0]))
             for limit in limits:
                 if value.is_number:
-                    bad.append(f"{name} was inferred to be a constant ({value.value()})")
+                    names.append(name)
+                    bad.append(
+                        f"You marked {name} as dynamic but your code specialized it to be a constant ({value.value()}"
+                        "). If you're using mark_dynamic, either remove it or use maybe_mark_dynamic. If you're using "
+                        "Dim.DYNAMIC, replace it with either Dim.STATIC or Dim.AUTO."
+                    )
                 elif isinstance(limit, StrictMinMaxConstraint) and not limit.vr.issubset(self._facts.ranges[symbol]):
                     known = self._facts.ranges[symbol]
                     if known.lower > max(limit.vr.lower, 2) or known.upper < limit.vr.upper:
+                        names.append(name)
                         bad.append(f"{name} is allowed to be in {limit.vr}, but only {known} is supported")
         if bad:
-            raise ConstraintViolationError("Constraints violated:\n  - " + "\n  - ".join(dict.fromkeys(bad)))
+            shown = ", ".join(dict.fromkeys(names))
+            raise ConstraintViolationError(f"Constraints violated ({shown})!\n  - " + "\n  - ".join(dict.fromkeys(bad)))
 
     def bind_symbols(self, placeholders, args):
         """{symbol: number} of the sizes of tensors that were fake tensors of the trace, and of numbers."""

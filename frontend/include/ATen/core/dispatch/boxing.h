@@ -22,11 +22,17 @@ inline constexpr bool unsupported = false;
 template <class E>
 inline constexpr bool plain_element =
     std::is_base_of_v<tessera::Tensor, E> || std::is_same_v<E, std::optional<at::Tensor>> || std::is_arithmetic_v<E> ||
-    std::is_same_v<E, Scalar>;
+    std::is_same_v<E, Scalar> || std::is_same_v<E, SymInt>;
+template <class E>
+inline constexpr bool is_whole = std::is_integral_v<E> || std::is_same_v<E, SymInt>;
 template <class T>
 inline constexpr bool is_view = false;
 template <class E>
 inline constexpr bool is_view<ArrayRef<E>> = true;
+template <class T>
+inline constexpr bool is_optional_list = false;
+template <class E>
+inline constexpr bool is_optional_list<OptionalArrayRef<E>> = true;
 template <class T>
 constexpr bool is_object() {
   if constexpr (detail::list_of<T>::value)
@@ -52,8 +58,8 @@ decltype(auto) unbox(const Value& v) {
       return v.is_none() || !v.tensor().defined() ? U() : U(at::Tensor(v.tensor()));
     else
       return v.is_none() ? U() : U(unbox<E>(v));
-  } else if constexpr (std::is_same_v<U, OptionalIntArrayRef>) {
-    return v.is_none() ? U() : U(unbox<IntArrayRef>(v));
+  } else if constexpr (is_optional_list<U>) {
+    return v.is_none() ? U() : U(unbox<typename U::value_type>(v));
   } else if constexpr (std::is_same_v<U, bool>) {
     return v.boolean();
   } else if constexpr (std::is_same_v<U, ScalarType>) {
@@ -63,7 +69,7 @@ decltype(auto) unbox(const Value& v) {
   } else if constexpr (std::is_same_v<U, MemoryFormat>) {
     return static_cast<MemoryFormat>(v.tag() == Value::Tag::kInt ? v.integer()
                                                                  : static_cast<int64_t>(v.memory_format()));
-  } else if constexpr (std::is_integral_v<U>) {
+  } else if constexpr (is_whole<U>) {
     return static_cast<U>(v.integer());
   } else if constexpr (std::is_floating_point_v<U>) {
     return static_cast<U>(v.number());
@@ -108,6 +114,8 @@ decltype(auto) unbox(const Value& v) {
       return U(std::move(l));
     } else if constexpr (std::is_same_v<E, bool>) {
       return copy(v.bool_list());
+    } else if constexpr (std::is_same_v<E, SymInt>) {
+      return copy(SymIntArrayRef(v.int_list()));
     } else if constexpr (std::is_integral_v<E>) {
       return copy(v.int_list());
     } else if constexpr (std::is_floating_point_v<E>) {
@@ -146,7 +154,7 @@ Value box(const T& x) {
     return Value::of(tessera::Tensor(x));
   else if constexpr (detail::is_optional<T>)
     return x ? box(*x) : Value::none();
-  else if constexpr (std::is_same_v<T, OptionalIntArrayRef>)
+  else if constexpr (is_optional_list<T>)
     return x ? box(*x) : Value::none();
   else if constexpr (std::is_same_v<T, bool>)
     return Value::of(x);
@@ -156,7 +164,7 @@ Value box(const T& x) {
     return Value::of(to_layout(x));
   else if constexpr (std::is_same_v<T, MemoryFormat>)
     return Value::of(static_cast<tessera::MemoryFormat>(x));
-  else if constexpr (std::is_integral_v<T>)
+  else if constexpr (is_whole<T>)
     return Value::of(static_cast<int64_t>(x));
   else if constexpr (std::is_floating_point_v<T>)
     return Value::of(static_cast<double>(x));
@@ -187,7 +195,7 @@ Value box(const T& x) {
       return Value::of(std::move(l));
     } else if constexpr (std::is_same_v<E, bool>) {
       return bools({x.begin(), x.end()});
-    } else if constexpr (std::is_integral_v<E>) {
+    } else if constexpr (is_whole<E>) {
       return Value::of(tessera::IntVector(x.begin(), x.end()));
     } else if constexpr (std::is_floating_point_v<E>) {
       return Value::doubles(std::vector<double>(x.begin(), x.end()));
@@ -369,11 +377,34 @@ template <class... T>
 void push(Stack& stack, T&&... values) {
   (stack.emplace_back(std::forward<T>(values)), ...);
 }
+template <class... T>
+void push(Stack* stack, T&&... values) {
+  push(*stack, std::forward<T>(values)...);
+}
 inline IValue pop(Stack& stack) {
   IValue v = std::move(stack.back());
   stack.pop_back();
   return v;
 }
+inline IValue pop(Stack* stack) { return pop(*stack); }
 inline void drop(Stack& stack, size_t n) { stack.resize(stack.size() - n); }
+inline void drop(Stack* stack, size_t n) { drop(*stack, n); }
 inline IValue& peek(Stack& stack, size_t i, size_t n) { return *(stack.end() - static_cast<std::ptrdiff_t>(n - i)); }
+inline IValue& peek(Stack* stack, size_t i, size_t n) { return peek(*stack, i, n); }
+inline std::vector<IValue> pop(Stack& stack, size_t n) {
+  std::vector<IValue> last(std::make_move_iterator(stack.end() - static_cast<std::ptrdiff_t>(n)),
+                           std::make_move_iterator(stack.end()));
+  drop(stack, n);
+  return last;
+}
+inline std::vector<IValue> last(const Stack& stack, size_t n) {
+  return {stack.end() - static_cast<std::ptrdiff_t>(n), stack.end()};
+}
+// The last elements, each into a variable.
+template <class... T>
+void pop(Stack& stack, T&... variables) {
+  size_t i = 0;
+  ((variables = peek(stack, i++, sizeof...(T)).template to<T>()), ...);
+  drop(stack, sizeof...(T));
+}
 }  // namespace torch::jit

@@ -40,8 +40,9 @@ class AutogradContext : public tessera::RefCounted {
 template <class T>
 class Function {
  public:
-  // forward's results, with backward as their derivative. Tensors, optional tensors and lists of tensors among the
-  // arguments are inputs; backward returns one gradient for each argument.
+  // forward's results, with backward as their derivative. Tensors, optional tensors and the elements of TensorLists
+  // among the arguments are inputs; backward returns one gradient for each, and an undefined one for any other argument
+  // (of which a std::vector of tensors is one).
   template <class X = T, class... A>
   static auto apply(A&&... args) -> std::enable_if_t<std::is_same_v<X, T>, decltype(X::forward(nullptr, args...))> {
     using Result = decltype(X::forward(nullptr, args...));
@@ -81,7 +82,7 @@ class Function {
       node.add_input(arg);
     } else if constexpr (std::is_same_v<A, std::optional<at::Tensor>>) {
       node.add_input(at::fe::in(arg));
-    } else if constexpr (std::is_same_v<A, variable_list> || std::is_same_v<A, at::TensorList>) {
+    } else if constexpr (std::is_same_v<A, at::TensorList>) {
       for (const at::Tensor& t : arg) node.add_input(t);
     } else {
       node.add_input_without_gradient();

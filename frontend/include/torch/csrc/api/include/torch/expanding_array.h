@@ -1,0 +1,2 @@
+#pragma once
+#include "torch/expanding_array.h"

@@ -1,0 +1,2 @@
+#pragma once
+#include "ATen/record_function.h"
