@@ -5,11 +5,12 @@ import enum
 import functools
 import math
 import re
+import types
 import typing
 
 import tessera
 from tessera.fx._names import INFIX, Namespace, qualified_name, shown_module
-from tessera.fx.node import Node, type_text
+from tessera.fx.node import Node
 
 
 @dataclasses.dataclass
@@ -55,6 +56,27 @@ class Globals:
         self.found[name] = obj
         self._name_of[id(obj)] = name  # `found` keeps obj alive, so its address stays its own
         return name
+
+    def annotation(self, kind):
+        """A type as the text of an annotation; what `typing` makes is reached by a global: `typing_List[int]`."""
+        if kind is type(None):
+            return "NoneType"
+        if kind is Ellipsis:
+            return "..."
+        if isinstance(kind, list):
+            return f"[{','.join(map(self.annotation, kind))}]"
+        origin = typing.get_origin(kind)
+        if origin is None and isinstance(kind, type):
+            return self.name(kind)
+        special = getattr(kind, "_name", None) or getattr(origin, "__name__", None)
+        if origin in (typing.Union, getattr(types, "UnionType", None)):
+            special = "Union"
+        if isinstance(kind, types.GenericAlias) or not hasattr(typing, special or "-"):
+            head = kind if origin is None else self.name(origin)
+        else:
+            head = self.name(getattr(typing, special), hint=f"typing.{special}")
+        inner = ",".join(map(self.annotation, typing.get_args(kind)))
+        return f"{head}[{inner}]" if inner else str(head)
 
     @staticmethod
     def _reaches(path, obj):
@@ -104,12 +126,6 @@ class Writer:
 
     def call(self, args, kwargs):
         return ", ".join([*map(self.write, args), *(f"{k} = {self.write(v)}" for k, v in kwargs.items())])
-
-
-def _annotation(kind):
-    """A type as the text of an annotation, in which this package is `torch`."""
-    text, shown = type_text(kind), shown_module("tessera")
-    return "torch" + text[len(shown) :] if text.startswith(shown + ".") else text
 
 
 _SHORT = {
@@ -190,7 +206,7 @@ class Emitter:
     def _type_of(self, node):
         """The annotation of a node; with verbose, of its value where that is known."""
         if node.type:
-            return f" : {_annotation(node.type)}"
+            return f" : {self._names.annotation(node.type)}"
         known = value_text(node.meta.get("val")) if self._verbose else ""
         return f': "{known}"' if known else ""
 
@@ -281,7 +297,7 @@ class CodeGen:
         lines = [text for text, _ in body.lines] or ["pass"]
         if self._body_transformer is not None:
             lines = [line.rstrip("\n") for line in self._body_transformer([line + "\n" for line in lines])]
-        annotation = f" -> {_annotation(body.return_type)}" if body.return_type else ""
+        annotation = f" -> {names.annotation(body.return_type)}" if body.return_type else ""
         wraps = "\n".join(f'torch.fx._symbolic_trace.wrap("{name}")' for name in names.wrapped)
         head = self.gen_fn_def(body.arguments, annotation)
         prologue = f"\n{wraps}\n\n{head}\n" if wraps else f"\n\n\n{head}\n"

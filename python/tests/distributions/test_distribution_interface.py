@@ -112,6 +112,7 @@ def test_documented_modules_hold_the_classes(name):
     kind = getattr(D, name)
     module = sys.modules[kind.__module__]
     assert getattr(module, name) is kind and kind.__module__.startswith("tessera.distributions.")
+    assert module.Distribution is D.Distribution and module.constraints is D.constraints
     assert inspect.getdoc(kind) and "validate_args" in inspect.signature(kind).parameters
 
 
