@@ -214,7 +214,14 @@ def _extra_repr(self):
     defaults, parts = _defaults(type(self)), []
     shows = next(declared.shows for declared in declarations(type(self)) if declared.shows is not None)
     for name, named, quoted, optional, usual in re.findall(_WORD, shows):
-        value = self._parameters[name] is not None if name in self._parameters else getattr(self, name)
+        if name in self._parameters:
+            value = self._parameters[name] is not None
+        else:
+            value = getattr(self, name)
+            if isinstance(value, Tensor):  # a parameter that is computed: pruned, parametrized
+                value = True
+            elif optional and name == "inplace":
+                value = bool(value)
         if not (optional and _is_usual(value, int(usual) if usual else defaults.get(name))):
             parts.append((f"{name}=" if named else "") + (repr(value) if quoted else str(value)))
     return ", ".join(parts)
