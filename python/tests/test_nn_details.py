@@ -133,3 +133,20 @@ def test_joining_processes_that_are_all_gone():
     assert multiprocessing.start_processes(print, nprocs=0) is None
     context = multiprocessing.start_processes(print, nprocs=0, join=False)
     assert context.join() and context.join()
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
+def test_what_is_in_no_piece_does_not_count(reduce):
+    data = tessera.arange(1.0, 11.0).reshape(5, 2).requires_grad_()
+    whole = tessera.segment_reduce(data[1:4], reduce, lengths=tessera.tensor([1, 2]))
+    for pieces in (
+        tessera.segment_reduce(data, reduce, offsets=tessera.tensor([1, 2, 4])),
+        tessera.segment_reduce(data[1:], reduce, lengths=tessera.tensor([1, 2]), unsafe=True),
+    ):
+        assert pieces.equal(whole)
+        (grad,) = tessera.autograd.grad(pieces.sum(), data)
+        assert grad[0].abs().sum() == 0 and grad[4].abs().sum() == 0 and grad[1].abs().sum() > 0
+    with pytest.raises(RuntimeError, match="to sum to"):
+        tessera.segment_reduce(data, reduce, lengths=tessera.tensor([1, 2]))
+    with pytest.raises(RuntimeError, match="negative"):
+        tessera.segment_reduce(data, reduce, lengths=tessera.tensor([6, -1]))
