@@ -150,3 +150,9 @@ def test_what_is_in_no_piece_does_not_count(reduce):
         tessera.segment_reduce(data, reduce, lengths=tessera.tensor([1, 2]))
     with pytest.raises(RuntimeError, match="negative"):
         tessera.segment_reduce(data, reduce, lengths=tessera.tensor([6, -1]))
+
+
+def test_storages_show_their_bytes_and_name_byte_orders():
+    assert repr(tessera.UntypedStorage([1, 2])).startswith(" 1\n 2\n[")
+    with pytest.raises(ValueError, match="invalid byte_order 'x'"):
+        tessera.FloatStorage.from_buffer(bytearray(8), "x")
