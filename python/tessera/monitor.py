@@ -15,7 +15,6 @@ import enum
 import sys
 import threading
 import time
-from typing import Union
 
 __all__ = [
     "Aggregation",
@@ -38,7 +37,21 @@ __all__ = [
 
 # Name of the events that Stats log.
 STAT_EVENT = "torch.monitor.Stat"
-data_value_t = Union[str, float, int, bool]
+
+
+class _OneOf(type):
+    def __instancecheck__(cls, value):
+        return isinstance(value, cls._types)
+
+
+class data_value_t(metaclass=_OneOf):
+    """What the data of events are: str, float, int or bool. `isinstance` knows them.
+
+    >>> isinstance(1.5, tessera.monitor.data_value_t), isinstance([], tessera.monitor.data_value_t)
+    (True, False)
+    """
+
+    _types = (str, float, int, bool)
 
 
 class Aggregation(enum.Enum):
@@ -101,7 +114,7 @@ class Event:
     def data(self, value):
         for key, item in _expect("data", value, dict).items():
             _expect("data's keys", key, str)
-            _expect(f"data[{key!r}]", item, (str, float, int, bool))
+            _expect(f"data[{key!r}]", item, data_value_t._types)
         self._data = dict(value)
 
 

@@ -145,7 +145,7 @@ def test_tables():
     other = measurement([5.0], label="other", sub_label="x", description="n=1")
     text = str(Compare([*rows, other]))
     lines = text.splitlines()
-    assert text.index("1 thread:") < text.index("2 threads:") and text.count("first") == 2
+    assert text.index("1 threads:") < text.index("2 threads:") and text.count("first") == 2
     assert "n=1" in lines[1] and "n=4" in lines[1] and "milliseconds (ms)" in text and "seconds (s)" in text
     table = Compare(rows)
     assert "\033[" not in str(table)

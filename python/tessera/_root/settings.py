@@ -36,9 +36,14 @@ def use_deterministic_algorithms(mode, *, warn_only=False):
     Args:
         mode: on or off.
         warn_only: operators without a deterministic form warn instead of raising RuntimeError.
+
+    Raises: TypeError for what is no bool.
     """
     global _deterministic, _warn_only
-    _deterministic, _warn_only = bool(mode), bool(mode) and bool(warn_only)
+    for name, value in (("mode", mode), ("warn_only", warn_only)):
+        if not isinstance(value, bool):
+            raise TypeError(f"use_deterministic_algorithms(): {name} must be bool, not {type(value).__name__}")
+    _deterministic, _warn_only = mode, mode and warn_only
     from tessera.utils import deterministic
 
     deterministic._tell_core()

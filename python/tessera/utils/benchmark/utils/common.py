@@ -127,6 +127,11 @@ class Measurement:
         return self.task_spec.title
 
     @property
+    def env(self):
+        """Of the task."""
+        return self.task_spec.env
+
+    @property
     def as_row_name(self):
         """The name of a row in tables: sub_label, or statement."""
         return self.sub_label or self.stmt or "[Unknown]"

@@ -98,7 +98,7 @@ class _Table:
         header = " " * first + "  |  " + "  |  ".join(h.center(w) for h, w in zip(heads, widths))
         lines = []
         for threads, rows in itertools.groupby(self.rows, key=lambda row: row[0]):
-            lines.append((f"{threads} thread{'s' if threads > 1 else ''}: ").ljust(len(header), "-"))
+            lines.append(f"{threads} threads: ".ljust(len(header), "-"))
             for row in rows:
                 cells = [
                     self._color(row, column, shown.get((row, column), "").rjust(w))
@@ -117,7 +117,7 @@ class _Table:
         digits = m.significant_figures if self.trim else None
         text = f"{trim_sigfig(value, digits):g}" if digits else f"{value:.1f}"
         if self.warnings and m.has_warnings:
-            text = f"(! {m.iqr / m.median * 100:.0f}%) {text}"
+            text += f" (! {m.iqr / m.median * 100:.0f}%)"
         return text
 
     def _color(self, row, column, text):
