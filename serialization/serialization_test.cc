@@ -173,7 +173,7 @@ TEST(Checkpoint, MappedTensorsAreTheFilesAndStayTheirOwn) {
     EXPECT_FALSE(kept.storage()->resizable());
   }
   EXPECT_EQ(values_of<float>(kept), (std::vector<float>{1, 2, 3, 4}));
-  kept.mutable_data_ptr<float>()[0] = 9;
+  kept.data<float>()[0] = 9;
   EXPECT_EQ(values_of<float>(load(path).at("t").as_tensor()), (std::vector<float>{1, 2, 3, 4}));
   std::filesystem::remove(path);
   EXPECT_EQ(values_of<float>(kept), (std::vector<float>{9, 2, 3, 4}));

@@ -14,6 +14,7 @@ import random
 import tessera
 import tessera.distributed as dist
 from tessera import nn
+from tessera.distributed._fake import FakeStore
 
 ALPHA, BETA, GAMMA = 20e-6, 1 / 10e9, 1 / 8e9  # s a message; s a byte at 10 GB/s; s a byte folded
 SIGMA = 0.5  # of the logarithm of the factor on alpha
@@ -154,9 +155,7 @@ def row(label, numbers):
 
 
 def main():
-    dist.init_process_group("fake", store=dist.distributed_c10d.FakeStore(), rank=0, world_size=1024) if hasattr(
-        dist.distributed_c10d, "FakeStore"
-    ) else dist.init_process_group("fake", store=dist.HashStore(), rank=0, world_size=1024)
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=1024)
     row("all_reduce, ms", [f"{size} ranks" for size in RANKS])
     row("---", ["---:"] * len(RANKS))
     for count in (4096, 65536, 1 << 20, 25 << 20, 64 << 20):

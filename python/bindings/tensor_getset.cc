@@ -138,7 +138,8 @@ PyObject* get_version(const Tensor& t) {
 PyObject* get_base(const Tensor& t) { return wrap_or_none(t.view_base()); }
 NamedOp g_detach("aten::detach");
 PyObject* get_data(const Tensor& t) {
-  if (jit::current_trace()) [[unlikely]]
+  // A class that handles operators itself knows what its data are.
+  if (jit::current_trace() || t.keys().has(DispatchKey::kPython)) [[unlikely]]
     return wrap(g_detach(t));
   Tensor r(t.impl()->shallow_copy(false));
   return wrap(std::move(r));

@@ -25,6 +25,13 @@ def show():
     return "\n".join(lines) + "\n"
 
 
+def _cxx_flags():
+    """What C++ was compiled with, a text."""
+    from tessera import _C
+
+    return _C._build_info()
+
+
 def parallel_info():
     """Numbers of threads, and the environment variables that set them: lines of text."""
     lines = [

@@ -51,6 +51,11 @@ _C.__getattr__, _ = _attach(
         "_log_api_usage_once": ":tessera._C._host",
     },
 )
+_sys.modules[_C._profiler.__name__], _C._profiler.__path__ = _C._profiler, []
+_C._profiler.__getattr__, _ = _attach(
+    _C._profiler.__name__,
+    {name: ":tessera.profiler._kinds" for name in ("_ExperimentalConfig", "ProfilerActivity", "RecordScope")},
+)
 
 # Types, dtypes, layouts and the functions that the extension defines.
 _core_names = [name for name in _C.__dict__ if not name.startswith("_") and type(_C.__dict__[name]) is not type(_sys)]

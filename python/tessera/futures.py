@@ -139,17 +139,22 @@ class Future(Generic[T]):
 
 
 def collect_all(futures):
-    """A future of the list of these futures, completed when the last of them is."""
+    """A future of the list of these futures, completed when the last of them is, or when one of them fails: with its
+    exception."""
     futures = list(futures)
     collected = Future()
     left = [len(futures)]
     lock = threading.Lock()
 
-    def one_more(_):
+    def one_more(done):
         with lock:
-            left[0] -= 1
-            last = left[0] == 0
-        if last:
+            before = left[0]
+            left[0] = 0 if done._error is not None else max(before - 1, 0)
+        if before == 0 or left[0] > 0:
+            return
+        if done._error is not None:
+            collected.set_exception(done._error)
+        else:
             collected.set_result(futures)
 
     if not futures:
@@ -160,5 +165,6 @@ def collect_all(futures):
 
 
 def wait_all(futures):
-    """Waits for all of them and returns the list of their values. Raises: the exception of the first that has one."""
+    """Waits for all of them and returns the list of their values. Raises: the exception of the first that fails, and
+    waits for no others then."""
     return [future.wait() for future in collect_all(futures).wait()]

@@ -12,6 +12,7 @@
 
 import datetime
 import enum
+import sys
 import threading
 import time
 from typing import Union
@@ -43,12 +44,12 @@ data_value_t = Union[str, float, int, bool]
 class Aggregation(enum.Enum):
     """What a `Stat` computes of the values of a window: the last one, or mean, count, sum, largest, smallest."""
 
-    VALUE = 0
-    MEAN = 1
-    COUNT = 2
-    SUM = 3
-    MAX = 4
-    MIN = 5
+    VALUE = 1
+    MEAN = 2
+    COUNT = 3
+    SUM = 4
+    MAX = 5
+    MIN = 6
 
 
 VALUE, MEAN, COUNT, SUM, MAX, MIN = Aggregation
@@ -162,6 +163,8 @@ class Stat:
         aggregations: the `Aggregation`s wanted.
         window_size: a timedelta; an `add` after so long ends the window.
         max_samples: so many values end it too; what is added to a full window until its time is over, is dropped.
+
+    What a window has so far is logged when the Stat goes away.
     """
 
     def __init__(self, name, aggregations, window_size, max_samples=2**63 - 1):
@@ -170,7 +173,7 @@ class Stat:
         self._window = _expect("window_size", window_size, datetime.timedelta).total_seconds()
         self._max_samples = _expect("max_samples", max_samples, int)
         self._lock = threading.Lock()
-        self._closed = {}
+        self._closed = dict.fromkeys(self._aggregations, 0.0)
         self._begin(self._number(time.monotonic()))
 
     @property
@@ -204,7 +207,7 @@ class Stat:
                 log_event(logged)
 
     def get(self):
-        """A dict from each Aggregation to its value in the last window that ended; empty if none has."""
+        """A dict from each Aggregation to its value in the last window that ended; zeros if none has."""
         with self._lock:
             if self._samples and self._number(time.monotonic()) != self._current:
                 event = self._close()
@@ -215,6 +218,10 @@ class Stat:
         if event is not None:
             log_event(event)
         return closed
+
+    def __del__(self):
+        if getattr(self, "_samples", 0) and not sys.is_finalizing():
+            log_event(self._close())
 
     def _number(self, seconds):
         return seconds // self._window if self._window > 0 else seconds

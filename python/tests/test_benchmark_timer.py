@@ -27,7 +27,7 @@ from tessera.utils.benchmark import (
 
 
 def measurement(times, number=1, **task):
-    return Measurement(number, times, TaskSpec(stmt=task.pop("stmt", "f()"), setup="pass", **task))
+    return Measurement(number, times, TaskSpec(**{"stmt": "f()", "setup": "pass", **task}))
 
 
 class Clock:
@@ -59,10 +59,32 @@ def test_names_of_a_task():
     assert m.title == "L: S" and m.env == "E" and m.num_threads == 2 and m.as_row_name == "S"
     text = repr(m)
     assert "L: S" in text and "D" in text and "20.00 us" in text and "2 threads" in text and "WARNING" not in text
-    assert measurement([1.0]).title == "f()" and measurement([1.0]).env == "Unspecified env"
+    assert measurement([1.0]).title == "f()" and measurement([1.0]).env is None
     with pytest.raises(AttributeError, match="nothing"):
         _ = m.nothing
     assert pickle.loads(pickle.dumps(m)) == m
+
+
+def test_a_measurement_as_text():
+    def lines(times, number=1, **task):
+        return repr(measurement(times, number=number, **task)).splitlines()[1:]
+
+    assert lines([1e-3]) == ["f()", "  1.00 ms", "  1 measurement, 1 runs , 1 thread"]
+    assert lines([7e-3] * 3, 7, setup="import x") == [
+        "f()",
+        "setup: import x",
+        "  Median: 1.00 ms",
+        "  3 measurements, 7 runs per measurement, 1 thread",
+    ]
+    shown = ["stmt: (S)", "  f()", "  g()", "", "setup:", "  a", "  b", "", "  Median: 1.00 us"]
+    noisy = lines([9e-7, 1e-6, 1e-6, 1.15e-6, 1.2e-6], stmt="f()\ng()", setup="a\nb", sub_label="S")
+    assert noisy == [
+        *shown,
+        "  IQR:    0.15 us (1.00 to 1.15)",
+        "  5 measurements, 1 runs per measurement, 1 thread",
+        "  WARNING: Interquartile range is 15.0% of the median measurement.",
+        "           This could indicate system fluctuation.",
+    ]
 
 
 def test_measurements_of_a_task_are_merged():

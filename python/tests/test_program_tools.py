@@ -50,6 +50,17 @@ def test_all_of_no_futures_are_there():
     assert futures.wait_all([]) == []
 
 
+def test_the_first_failure_completes_all():
+    first, second = futures.Future(), futures.Future()
+    together = futures.collect_all([first, second])
+    first.set_exception(KeyError("k"))
+    assert together.done() and not second.done()
+    for wait in (together.wait, lambda: futures.wait_all([first, second])):
+        with pytest.raises(KeyError):
+            wait()
+    second.set_result(3)
+
+
 def test_futures_of_devices_need_streams():
     with pytest.raises(ValueError, match="cpu"):
         futures.Future(devices=["cpu"])
@@ -72,6 +83,15 @@ def test_a_full_window_drops_values_until_its_time_is_over(events):
         stat.add(value)
     assert [e.data for e in events] == [{"s.mean": 2.0, "s.value": 3.0}] and stat.count == 0
     assert stat.get() == {monitor.MEAN: 2.0, monitor.VALUE: 3.0}
+
+
+def test_what_is_left_is_logged_at_the_end(events):
+    stat = monitor.Stat("left", [monitor.SUM, monitor.COUNT], datetime.timedelta(hours=1))
+    assert stat.get() == {monitor.SUM: 0.0, monitor.COUNT: 0.0}
+    stat.add(2)
+    stat.add(3)
+    del stat
+    assert [e.data for e in events] == [{"left.sum": 5.0, "left.count": 2.0}]
 
 
 def test_windows_end_with_time(events):

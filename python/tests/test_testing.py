@@ -83,3 +83,25 @@ def test_make_tensor():
         make_tensor(2, dtype=tessera.float32, low=2, high=1)
     with pytest.raises(ValueError, match="requires_grad"):
         make_tensor(2, dtype=tessera.int64, requires_grad=True)
+
+
+def test_make_tensor_of_one_number_and_of_what_it_does_not_make():
+    with pytest.warns(FutureWarning, match="full"):
+        assert make_tensor(3, dtype=tessera.float16, low=1, high=1).tolist() == [1.0] * 3
+    with pytest.raises(ValueError, match="must be less than"):
+        make_tensor(3, dtype=tessera.int32, low=1, high=1)
+    with pytest.raises(TypeError, match="not supported"):
+        make_tensor(2, dtype=tessera.quint8)
+    tessera.manual_seed(0)
+    numbers = make_tensor(4, dtype=tessera.complex64, low=1, high=2)
+    tessera.manual_seed(0)
+    assert tessera.equal(tessera.view_as_real(numbers), make_tensor(4, 2, dtype=tessera.float32, low=1, high=2))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_tolerances_of_assert_allclose():
+    for dtype, near, far in [("float32", 9e-5, 2e-4), ("float64", 9e-6, 2e-5), ("float16", 1.9e-3, 4e-3)]:
+        one = tessera.ones(1, dtype=getattr(tessera, dtype))
+        tessera.testing.assert_allclose(one, one + near)
+        with pytest.raises(AssertionError):
+            tessera.testing.assert_allclose(one, one + far)

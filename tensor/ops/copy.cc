@@ -171,8 +171,6 @@ bool equal_kernel(const Tensor& self, const Tensor& other) {
                 "Expected all tensors to be on the same device, but found at least two devices, ", self.device().str(),
                 " and ", other.device().str(), "!");
   if (!std::ranges::equal(self.sizes(), other.sizes())) return false;
-  TESSERA_CHECK(self.dtype() == other.dtype(), "Expected object of data type ", type_name_of(self.dtype()),
-                " but got data type ", type_name_of(other.dtype()), " for argument 'other' in call to equal");
   return all(eq(self, other)).item<bool>();
 }
 

@@ -12,6 +12,8 @@ import logging
 import os
 import time
 
+import tessera
+
 __all__ = [
     "LazyString",
     "dtrace_structured",
@@ -74,7 +76,7 @@ def set_logs(**levels):
             if value is not None:
                 wanted[_COMPONENTS[name]] = _level(name, value)
         elif name in _ARTIFACTS:
-            if not isinstance(value, (bool, int)):
+            if not isinstance(value, bool):
                 raise ValueError(f"set_logs: {name} is an artifact: expected True or False, but got {value!r}")
             if value:
                 shown.add(name)
@@ -103,10 +105,9 @@ def _level(name, value):
 
 def _apply(wanted, shown):
     global _handler
-    for name in _levels.keys() - wanted.keys():
-        logging.getLogger(name).setLevel(logging.NOTSET)
-    for name, level in wanted.items():
-        logging.getLogger(name).setLevel(level)
+    for name, level in {**dict.fromkeys(_levels, logging.NOTSET), **wanted}.items():
+        for known in {name, name.replace("tessera", tessera._display_name, 1)}:  # the name that programs use, too
+            logging.getLogger(known).setLevel(level)
     _levels.clear()
     _levels.update(wanted)
     _shown.clear()

@@ -34,9 +34,9 @@ class _PerOptimizer:
 
 def _check_factors(growth_factor, backoff_factor):
     if not growth_factor > 1.0:
-        raise AssertionError(f"growth_factor must be greater than 1, but got {growth_factor}")
+        raise AssertionError(f"The growth factor must be > 1.0, but got {growth_factor}")
     if not backoff_factor < 1.0:
-        raise AssertionError(f"backoff_factor must be less than 1, but got {backoff_factor}")
+        raise AssertionError(f"The backoff factor must be < 1.0, but got {backoff_factor}")
 
 
 class GradScaler:
@@ -93,7 +93,7 @@ class GradScaler:
 
     def _check_scale_growth_tracker(self, caller):
         if self._scale is None:
-            raise AssertionError(f"{caller}(): there is no scale yet: call scale(loss) and backward() of it before")
+            raise AssertionError(f"Attempted {caller} but _scale is None: no scale yet, call scale(loss) before")
         return self._scale, self._growth_tracker
 
     def scale(self, outputs):
@@ -135,7 +135,7 @@ class GradScaler:
         for group in optimizer.param_groups:
             if _C._gradients_by_device(group["params"], by_device) and not allow_fp16:
                 raise ValueError(
-                    "gradients in float16 cannot be unscaled: keep parameters in float32, and let autocast make "
+                    "Attempting to unscale FP16 gradients: keep parameters in float32, and let autocast make "
                     "copies in float16"
                 )
         result = {}
@@ -185,7 +185,7 @@ class GradScaler:
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
-            raise RuntimeError("step() takes no closure: gradients have to be scaled before, and looked at after it")
+            raise RuntimeError("Closure use is not supported: gradients are scaled before, looked at after")
         self._check_scale_growth_tracker("step")
         state = self._state_of(optimizer)
         if state.stage is OptState.STEPPED:
@@ -196,7 +196,7 @@ class GradScaler:
             if state.stage is OptState.READY:
                 self.unscale_(optimizer)
             if not state.found_inf:
-                raise AssertionError("step(): no parameter of the optimizer has a gradient")
+                raise AssertionError("No inf checks were recorded for this optimizer: no parameter has a gradient")
             result = self._maybe_opt_step(optimizer, state, *args, **kwargs)
         state.stage = OptState.STEPPED
         return result
@@ -209,7 +209,7 @@ class GradScaler:
             self._check_inf_per_device(optimizer)
         found = [tensor.to(scale.device, non_blocking=True) for tensor in state.found_inf.values()]
         if not found:
-            raise AssertionError("step(): no parameter of the optimizer has a gradient")
+            raise AssertionError("No inf checks were recorded for this optimizer: no parameter has a gradient")
         optimizer.grad_scale = None if unscaled else scale
         optimizer.found_inf = found[0] if len(found) == 1 else sum(found)
         try:
@@ -246,7 +246,7 @@ class GradScaler:
         else:
             found = [t for state in self._per_optimizer_states.values() for t in state.found_inf.values()]
             if not found:
-                raise AssertionError("update(): no inf checks: no optimizer has stepped or been unscaled before")
+                raise AssertionError("No inf checks were recorded prior to update(): no optimizer has stepped")
             found = [t if t.device == scale.device else t.to(scale.device, non_blocking=True) for t in found]
             tessera._amp_update_scale_(
                 scale,
@@ -304,7 +304,7 @@ class GradScaler:
         if not self._enabled:
             return
         if not state_dict:
-            raise RuntimeError("the state dict is empty: it was saved by a GradScaler that is off (enabled=False)")
+            raise RuntimeError("The source state dict is empty: a GradScaler that is off saved it (enabled=False)")
         self._init_scale, self._init_growth_tracker = state_dict["scale"], state_dict["_growth_tracker"]
         for name in _OPTIONS:
             setattr(self, "_" + name, state_dict[name])

@@ -336,6 +336,7 @@ class record_function:
             raise TypeError(f"record_function: args must be a str or None, not {type(args).__name__}")
         self.name = name
         self.args = args
+        self.run_callbacks_on_exit = True  # False: the event ends with a future, not with the block
         self._open = None
 
     def __enter__(self):
@@ -343,7 +344,7 @@ class record_function:
         return self
 
     def __exit__(self, exc_type, exc_value, traceback):
-        if self._open is not None:
+        if self._open is not None and self.run_callbacks_on_exit:
             _recording.end(self._open)
             self._open = None
         return False
@@ -357,15 +358,17 @@ class record_function:
         return recorded
 
     def _call_end_callbacks_on_future(self, fut):
-        """The event ends when the future is done. Returns: a future with the same result. Raises: RuntimeError on a
-        second call.
+        """The event ends when the future is done, not with the block. Returns: a future with the same result. Raises:
+        RuntimeError on a second call.
         """
-        if self._open is None:
-            raise RuntimeError("_call_end_callbacks_on_future can only be called once, inside of the block.")
+        if not self.run_callbacks_on_exit:
+            raise RuntimeError("_call_end_callbacks_on_future can only be called once.")
+        self.run_callbacks_on_exit = False
         begun, self._open = self._open, None
 
         def done(future):
-            _recording.end(begun)
+            if begun is not None:
+                _recording.end(begun)
             return future.value()
 
         return fut.then(done)

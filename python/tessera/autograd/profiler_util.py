@@ -7,7 +7,7 @@ import json
 import re
 
 from tessera.profiler._kinds import DeviceType
-from tessera.profiler._table import build_table, format_memory, format_time
+from tessera.profiler._table import build_table, format_memory, format_share, format_time
 
 __all__ = [
     "EventList",
@@ -532,4 +532,4 @@ def _trace_entries(event):
         }
 
 
-_format_time, _format_memory = format_time, format_memory
+_format_time, _format_time_share, _format_memory = format_time, format_share, format_memory

@@ -92,9 +92,11 @@ def _event(number, record, raw, start, config):
     name, overload, kind, thread, _, begin, end, sequence, forward, _, inputs, memory, _ = record
     shapes, strides, dtypes, values = inputs if inputs is not None else ([], [], [], [])
     python = kind in _PYTHON
+    step = kind == "annotation" and name.startswith("ProfilerStep#")
     event = FunctionEvent(
         id=number + 1,
-        name=name,
+        name="ProfilerStep*" if step else name,  # averages take all steps together
+        trace_name=name,
         thread=thread + 1,
         start_us=(begin - start) / 1000,
         end_us=(end - start) / 1000,

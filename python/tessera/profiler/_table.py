@@ -84,7 +84,8 @@ def _columns(events, total, device_total, widths, time, use_device, with_memory,
     if any(e.node_id not in (None, -1) for e in events):
         yield column("Node ID", lambda e: str(e.node_id))
     if any(e.input_shapes for e in events):
-        yield column("Input Shapes", lambda e: _cut(str(e.input_shapes or ""), shapes_width))
+        shapes = lambda e: "" if e.input_shapes == "" else str(e.input_shapes or [])
+        yield column("Input Shapes", lambda e: _cut(shapes(e), shapes_width))
     if any(e.stack for e in events):
         yield column("Source Location", lambda e: _cut(e.stack[0] if e.stack else "", source_width))
     if with_flops:

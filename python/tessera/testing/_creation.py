@@ -1,6 +1,7 @@
 """Random tensors for tests."""
 
 import math
+import warnings
 
 import tessera
 
@@ -8,6 +9,8 @@ import tessera
 def _limits(dtype, low, high):
     """The documented default interval of `dtype`, and a check of the given one."""
     name = str(dtype).rpartition(".")[2]
+    if name.startswith(("q", "bits")):
+        raise TypeError(f"The requested dtype {dtype} is not supported by make_tensor()")
     if dtype == tessera.bool:
         defaults = (0, 2)
     elif name.startswith("uint"):
@@ -19,9 +22,12 @@ def _limits(dtype, low, high):
     low, high = defaults[0] if low is None else low, defaults[1] if high is None else high
     if any(isinstance(v, float) and math.isnan(v) for v in (low, high)):
         raise ValueError(f"`low` and `high` cannot be NaN, but got low={low} and high={high}")
-    if low >= high:
-        raise ValueError(f"make_tensor: low must be weakly less than high!, but got low={low!r} >= high={high!r}")
-    if dtype.is_floating_point or dtype.is_complex:
+    real = dtype.is_floating_point or dtype.is_complex
+    if low == high and real:
+        warnings.warn("make_tensor: low == high is deprecated, use full() instead", FutureWarning, stacklevel=4)
+    elif low >= high:
+        raise ValueError(f"make_tensor: `low` must be less than `high`, but got {low} >= {high}")
+    if real:
         info = tessera.finfo(dtype)
         return max(low, info.min), min(high, info.max)
     if dtype == tessera.bool:
@@ -35,10 +41,8 @@ def _fill(shape, dtype, device, low, high):
         top = min(high, 2**63 - 1)
         return tessera.randint(low, top, shape, device=device, dtype=tessera.int64).to(dtype)
     if dtype.is_complex:
-        part = dtype.to_real()
-        if part == tessera.float16:
-            part = tessera.float32
-        return tessera.complex(_fill(shape, part, device, low, high), _fill(shape, part, device, low, high)).to(dtype)
+        part = tessera.float64 if dtype == tessera.complex128 else tessera.float32
+        return tessera.view_as_complex(_fill((*shape, 2), part, device, low, high)).to(dtype)
     wide = dtype if dtype.itemsize >= 4 else tessera.float32
     return tessera.empty(shape, dtype=wide, device=device).uniform_(low, high).to(dtype)
 
@@ -66,7 +70,8 @@ def make_tensor(
         exclude_zero: zeros become the smallest positive number.
         memory_format: excludes `noncontiguous`.
 
-    Raises: ValueError if low >= high, for NaN limits, for `requires_grad` with integers, or for both layouts at once.
+    Raises: TypeError for quantized dtypes; ValueError if low >= high (low > high for floats), for NaN limits, for
+    `requires_grad` with integers, or for both layouts at once.
     """
     if len(shape) == 1 and isinstance(shape[0], (list, tuple)):
         shape = tuple(shape[0])

@@ -44,11 +44,15 @@ def optimize_for_mobile(script_module, optimization_blocklist=None, preserved_me
         preserved_methods: names of methods to keep besides forward.
         backend: "CPU", "Vulkan" or "Metal".
 
-    Raises: TypeError for what is no scripted module or for a backend that is none of these.
+    Raises: TypeError for what is no scripted module or for a backend that is none of these, AttributeError for methods
+    that it does not have.
     """
     _check_scripted(script_module)
     if backend.lower() not in ("cpu", "vulkan", "metal"):
         raise TypeError(f"Unknown backend {backend!r}, must be one of 'CPU', 'Vulkan' or 'Metal'")
+    missing = [name for name in preserved_methods or () if not hasattr(script_module, name)]
+    if missing:
+        raise AttributeError(f"The following methods to preserve do not exist in script_module: {', '.join(missing)}")
     optimize = require("jit._mobile.optimize", "utils.mobile_optimizer.optimize_for_mobile()")
     return optimize(script_module, set(optimization_blocklist or ()), list(preserved_methods or ()), backend.lower())
 

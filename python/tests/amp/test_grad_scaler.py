@@ -68,7 +68,7 @@ def test_stages():
     with pytest.raises(AssertionError, match="no scale yet"):
         s.update()
     s.scale(p.sum())
-    with pytest.raises(AssertionError, match="no parameter of the optimizer has a gradient"):
+    with pytest.raises(AssertionError, match="No inf checks were recorded for this optimizer"):
         s.step(o)
     s.update(2.0)
     backward(s, p)
@@ -130,7 +130,7 @@ def test_gradients_in_half_precision():
     o, s = tessera.optim.SGD([p], lr=1.0), tessera.GradScaler("cpu")
     s.scale(tessera.ones(()))
     p.grad = tessera.ones_like(p)
-    with pytest.raises(ValueError, match="float16 cannot be unscaled"):
+    with pytest.raises(ValueError, match="unscale FP16 gradients"):
         s.step(o)
     q = nn.Parameter(tessera.ones(2, dtype=tessera.bfloat16))
     o = tessera.optim.SGD([q], lr=1.0)

@@ -122,3 +122,12 @@ def test_parts_of_one_tensor_meet_only_where_they_do():
     ):  # fmt: skip
         with pytest.raises(RuntimeError, match="single memory location"):
             written.add_(read)
+
+
+def test_equal_promotes():
+    """The example of the documents, and numbers that only one of two dtypes has."""
+    ints = torch.tensor([1, 2, 3], dtype=torch.int32)
+    assert torch.equal(ints, ints.float()) and ints.double().equal(ints)
+    assert not torch.equal(torch.tensor([257], dtype=torch.int32), torch.tensor([1], dtype=torch.int8))
+    assert not torch.equal(torch.tensor([1.5]), torch.tensor([1]))
+    assert not torch.equal(ints, ints[None].float())

@@ -401,3 +401,20 @@ print("done")
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "done", done.stderr
+
+
+def test_shapes_of_what_has_none():
+    with profile(record_shapes=True) as prof:
+        with record_function("label"):
+            tessera.ones(2) + 1
+    lines = prof.key_averages(group_by_input_shape=True).table().splitlines()
+    assert [line.split()[-1] for line in lines if " label " in line] == ["[]"]
+
+
+def test_names_of_the_extension():
+    from tessera._C._profiler import _ExperimentalConfig
+
+    assert tessera._C._profiler._ExperimentalConfig is _ExperimentalConfig
+    with profile(with_stack=True, experimental_config=_ExperimentalConfig(verbose=True)) as prof:
+        tessera.ones(1)
+    assert prof.events()

@@ -31,7 +31,7 @@ class CheckpointException(BaseException):
         return self._failures
 
     def __str__(self):
-        text = f"{self.args[0]} ranks:{sorted(self._failures)}\n"
+        text = f"CheckpointException ranks:{self._failures.keys()} in {self.args[0]}\n"
         for rank, (error, stack) in sorted(self._failures.items()):
             text += f"Traceback (most recent call last): (RANK {rank})\n"
             text += "".join(traceback.format_list(stack) if stack else ())

@@ -286,7 +286,15 @@ class ScheduleGPipe(PipelineScheduleSingle):
 
 
 class Schedule1F1B(PipelineScheduleSingle):
-    """A part back as soon as it can be, so that few parts' activations are held at a time."""
+    """A part back as soon as it can be, so that few parts' activations are held at a time.
+
+    Raises: ValueError for fewer parts than stages.
+    """
+
+    def __init__(self, stage, n_microbatches, *args, **kwargs):
+        super().__init__(stage, n_microbatches, *args, **kwargs)
+        if n_microbatches < stage.num_stages:
+            raise ValueError(f"{n_microbatches} microbatches are fewer than {stage.num_stages} stages")
 
     def _limit(self, rank):
         return len(self._places) - rank

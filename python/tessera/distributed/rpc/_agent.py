@@ -19,6 +19,7 @@ from tessera.distributed.rpc import _wire
 from tessera.futures import Future
 
 WorkerInfo = namedtuple("WorkerInfo", ["name", "id"])
+WorkerInfo.__repr__ = lambda self: f"WorkerInfo(id={self.id}, name={self.name})"
 _HELLO = b"tessera-rpc-1 "
 
 

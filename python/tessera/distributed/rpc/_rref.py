@@ -158,8 +158,8 @@ class RRef:
             _backward_at_owner(self, dist_autograd_ctx_id, retain_graph)
 
     def __repr__(self):
-        kind = "OwnerRRef" if self._owned is not None else f"UserRRef at {self._owner.name}"
-        return f"{kind}({self._key[0]}, {self._key[1]})"
+        kind = "OwnerRRef" if self._owned is not None else f"UserRRef of {self._owner.name}"
+        return f"{kind}(GloballyUniqueId(created_on={self._key[0]}, local_id={self._key[1]}))"
 
     def __reduce_ex__(self, protocol):
         raise RuntimeError("RRefs can be pickled in remote calls only")

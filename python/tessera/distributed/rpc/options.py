@@ -51,7 +51,7 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
     ):
         super().__init__(rpc_timeout, init_method)
         if num_worker_threads < 1:
-            raise ValueError(f"num_worker_threads is at least 1, but got {num_worker_threads}")
+            raise RuntimeError(f"num_worker_threads must be positive: it is at least 1, but got {num_worker_threads}")
         if _transports not in (None, ["uv"]) or _channels not in (None, ["basic"]):
             raise ValueError("there is one transport (TCP, 'uv') and one channel ('basic')")
         self._threads, self._maps, self._devices = num_worker_threads, {}, []

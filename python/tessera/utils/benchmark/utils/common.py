@@ -45,9 +45,9 @@ class TaskSpec:
     @property
     def title(self):
         """The label, else the statement, and the sub_label."""
-        if self.label is None:
-            return self.stmt.replace("\n", "; ") + (f": ({self.sub_label})" if self.sub_label else "")
-        return self.label + (f": {self.sub_label}" if self.sub_label else "")
+        if self.label is not None or "\n" not in self.stmt:
+            return (self.label or self.stmt) + (f": {self.sub_label}" if self.sub_label else "")
+        return "stmt:" + (f" ({self.sub_label})" if self.sub_label else "") + "\n" + textwrap.indent(self.stmt, "  ")
 
     def setup_str(self):
         """The setup as text; empty if there is none."""
@@ -57,9 +57,9 @@ class TaskSpec:
         return f"setup: {lines[0]}" if len(lines) == 1 else "setup:\n" + textwrap.indent(self.setup, "  ")
 
     def summarize(self):
-        """Title, description, setup and environment, a line each."""
-        parts = [self.title, self.description or "", self.setup_str(), f"environment: {self.env}" if self.env else ""]
-        return "\n".join(part for part in parts if part)
+        """Title, description and setup, a line each; an empty line follows what takes several."""
+        parts = [part for part in (self.title, self.description, self.setup_str()) if part]
+        return "\n".join(part + ("\n" if "\n" in part else "") for part in parts)
 
 
 _TASK_FIELDS = [field.name for field in dataclasses.fields(TaskSpec)]
@@ -118,18 +118,13 @@ class Measurement:
 
     @property
     def has_warnings(self):
-        """Whether `str` has something to warn of: noise, or blocks that are too short."""
+        """Whether `str` has noise to warn of."""
         return bool(self._warnings())
 
     @property
     def title(self):
         """Of the task."""
         return self.task_spec.title
-
-    @property
-    def env(self):
-        """Of the task; "Unspecified env" if it has none."""
-        return self.task_spec.env or "Unspecified env"
 
     @property
     def as_row_name(self):
@@ -153,19 +148,14 @@ class Measurement:
         unit, scale = select_unit(self.median)
         count = len(self.raw_times)
         lines = [f"{object.__repr__(self)}", self.task_spec.summarize()]
-        if count > 1:
+        lines.append(f"  {'Median: ' if count > 1 else ''}{self.median / scale:.2f} {unit}")
+        if count > 3:  # so few have no quarters
             lower, upper = self._quartiles()
-            lines.append(f"  Median: {self.median / scale:.2f} {unit}")
             lines.append(f"  IQR:    {self.iqr / scale:.2f} {unit} ({lower / scale:.2f} to {upper / scale:.2f})")
-        else:
-            lines.append(f"  {self.median / scale:.2f} {unit}")
-        runs = f"{self.number_per_run} run{'s' if self.number_per_run > 1 else ''}"
+        blocks = ("measurements", "per measurement") if count > 1 else ("measurement", "")
         threads = f"{self.num_threads} thread{'s' if self.num_threads > 1 else ''}"
-        lines.append(
-            f"  {count} measurement{'s' if count > 1 else ''}, {runs}{' each' if count > 1 else ''}, {threads}"
-        )
-        lines += [f"  WARNING: {text}" for text in self._warnings()]
-        return "\n".join(lines)
+        lines.append(f"  {count} {blocks[0]}, {self.number_per_run} runs {blocks[1]}, {threads}")
+        return "\n".join(lines + self._warnings())
 
     def _some(self):
         if not self.raw_times:
@@ -180,14 +170,12 @@ class Measurement:
         return lower, upper
 
     def _warnings(self):
-        found = []
         share = self.iqr / self.median if self.median else 0.0
-        if share > _NOISY:
-            degree = "very high: don't rely on the result" if share > _VERY_NOISY else "high: there may be noise"
-            found.append(f"The interquartile range is {share * 100:.1f} % of the median, which is {degree}.")
-        if self.median * self.number_per_run < _SHORTEST:
-            found.append("A block takes less than 10 us, so that the clock's own time counts; give a larger number.")
-        return found
+        if share <= _NOISY:
+            return []
+        mild, strong = "could indicate system fluctuation", "suggests significant environmental influence"
+        first = f"  WARNING: Interquartile range is {share * 100:.1f}% of the median measurement."
+        return [first, f"           This {strong if share > _VERY_NOISY else mild}."]
 
 
 def select_unit(t):

@@ -67,11 +67,10 @@ class WorkerSpec:
     virtual_local_rank: bool = False
 
     def __post_init__(self):
-        if self.local_world_size < 1 or self.monitor_interval <= 0:
-            raise ValueError("a machine has at least one worker, and monitor_interval is above 0")
+        assert self.local_world_size > 0, f"a machine has at least one worker, got {self.local_world_size}"
+        assert self.monitor_interval > 0, f"monitor_interval is above 0, got {self.monitor_interval}"
         self.entrypoint = self.entrypoint or self.fn
-        if not self.entrypoint:
-            raise ValueError("a WorkerSpec needs an entrypoint: a function, or the path of a program")
+        assert self.entrypoint, "a WorkerSpec needs an entrypoint: a function, or the path of a program"
 
     def get_entrypoint_name(self):
         """The name of the function or program."""
@@ -96,8 +95,11 @@ class Worker:
         self.id, self.local_rank, self.global_rank = None, local_rank, global_rank
         self.role_rank, self.world_size, self.role_world_size = role_rank, world_size, role_world_size
 
-    def __repr__(self):
-        return f"Worker(local_rank={self.local_rank}, global_rank={self.global_rank}, id={self.id})"
+    def __str__(self):
+        names = ("local_rank", "global_rank", "role_rank", "world_size", "role_world_size")
+        return ",".join(f"{name}={getattr(self, name)}" for name in names)
+
+    __repr__ = __str__
 
 
 class WorkerState(str, Enum):

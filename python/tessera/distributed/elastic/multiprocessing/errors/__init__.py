@@ -45,14 +45,14 @@ class ProcessFailure:
     timestamp: int = field(init=False)
 
     def __post_init__(self):
-        self.error_file_data, self.message, self.timestamp = {}, "", int(time.time())
+        self.error_file_data, self.message, self.timestamp = {"message": "<NONE>"}, "", int(time.time())
         if os.path.isfile(self.error_file or ""):
             self._read()
         else:
             self.error_file = _NO_FILE
         if not self.message:
             self.message = (
-                f"Signal {-self.exitcode} ({self.signal_name()}) ended the process {self.pid}"
+                f"Signal {-self.exitcode} ({self.signal_name()}) received by PID {self.pid}"
                 if self.exitcode < 0
                 else "the process wrote no error file; the decorator errors.record makes it write one"
             )
