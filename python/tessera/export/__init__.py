@@ -76,12 +76,27 @@ def draft_export(
     mod, args, kwargs=None, *, dynamic_shapes=None, preserve_module_call_signature=(), strict=False,
     prefer_deferred_runtime_asserts_over_guards=False,
 ):  # fmt: skip
-    """Like export(), but what would be an error of unsound sizes, numbers that depend on data, or an operator without a
-    rule for shapes, becomes an entry of a report, and the program is specialised to the example inputs there.
+    """Like export(), but what would be an error becomes an entry of a report: the program is made in any case.
+
+    What depends on numbers that are not known is decided by those of the example inputs, and the program checks that it
+    is so again when it runs. Sizes that turn out to be less dynamic than dynamic_shapes says are taken as the program
+    allows them. The results of an operator without a fake kernel, or with one that differs from the operator, are taken
+    to have sizes that nothing is known of.
 
     Args: as of export().
 
-    Returns: ExportedProgram; its `_report` (a DraftExportReport, which prints itself) lists what was found.
+    Returns: ExportedProgram; its `_report` (a DraftExportReport, which prints itself) lists what was found, with the
+        lines of the program.
+
+    >>> from tessera.export import draft_export
+    >>> class Branch(tessera.nn.Module):
+    ...     def forward(self, x):
+    ...         return x + 1 if x.sum() > 0 else x
+    >>> program = draft_export(Branch(), (tessera.ones(2),))
+    >>> [str(failure.failure_type) for failure in program._report.failures]
+    ['DATA_DEPENDENT_ERROR']
+    >>> program.module()(tessera.ones(2))
+    tensor([2., 2.])
     """
     from tessera.export._draft_export import draft
 
