@@ -547,6 +547,8 @@ class RecursiveScriptModule(ScriptModule):
                 self._c.set(name, value._c if isinstance(value, ScriptModule) else value)
             else:
                 self._c.set(name, value)
+        elif "_c" in self.__dict__ and name in self._c.class_.constants:
+            raise RuntimeError(f"Can't set constant '{name}' which has value:{self._c.class_.constants[name]}")
         elif isinstance(value, (Module, tessera.nn.Parameter)) and "_c" in self.__dict__:
             raise RuntimeError(f"Can't add a new parameter or module '{name}' after ScriptModule construction")
         elif name in _OWN or name == "training":

@@ -243,3 +243,16 @@ class Named(nn.Module):
 def test_dicts_of_modules_are_unrolled():
     module = Named()
     assert tessera.equal(tessera.jit.script(module)(tessera.ones(2)), module(tessera.ones(2)))
+
+
+def test_constants_stay_and_extra_files_that_are_not_there_are_empty():
+    compiled = tessera.jit.script(Net())
+    compiled.scale = 0.25
+    with pytest.raises(RuntimeError, match="Can't set constant 'k' which has value:2"):
+        compiled.k = 3
+    file = io.BytesIO()
+    tessera.jit.save(compiled, file, _extra_files={"note": "x"})
+    file.seek(0)
+    found = {"note": "", "other": ""}
+    tessera.jit.load(file, _extra_files=found)
+    assert found == {"note": b"x", "other": b""}
