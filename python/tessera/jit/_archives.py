@@ -49,7 +49,8 @@ def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
     Args:
         f: path, or an object with read().
         map_location: device that tensors come to; None: the CPU, where archives keep them.
-        _extra_files: dict whose keys name files of the archive; their contents (bytes) replace the values.
+        _extra_files: dict whose keys name files of the archive; their contents (bytes, none where there is no such
+            file) replace the values.
         _restore_shapes: for compatibility; shapes of inputs are not kept.
 
     Returns: ScriptModule.
@@ -66,7 +67,7 @@ def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
         data = f.read()
     c, extra = _jit.load(data, where, list(_extra_files or ()))
     if _extra_files is not None:
-        _extra_files.update(extra)
+        _extra_files.update({name: extra.get(name, b"") for name in _extra_files})
     made = wrapped(c)
     _parameters(made)
     return made

@@ -141,10 +141,26 @@ def annotate(the_type, the_value):
     return the_value
 
 
+_BARE = {
+    **{kind: kind.__name__ for kind in (list, tuple, dict)},
+    typing.List: "List",
+    typing.Tuple: "Tuple",
+    typing.Dict: "Dict",
+    typing.Optional: "Optional",
+}
+
+
 def _is_a(obj, kind):
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if kind is typing.Any:
         return True
+    if kind in _BARE:
+        name = _BARE[kind]
+        a, s, example = ("", "s", "int, int") if name.lower() == "dict" else ("a ", "", "int")
+        raise RuntimeError(
+            f"Attempted to use {name} without {a}contained type{s}. Please add {a}contained type, e.g. "
+            f"{name}[{example}]"
+        )
     if kind is None:
         return obj is None
     if origin is typing.Union or type(kind).__name__ == "UnionType":
@@ -165,6 +181,8 @@ def isinstance(obj, target_type):
 
     Args:
         target_type: a type, one of typing, or a tuple of them.
+
+    Errors: RuntimeError for a container without the type of its elements.
     """
     kinds = target_type if builtins.isinstance(target_type, tuple) else (target_type,)
     return any(_is_a(obj, kind) for kind in kinds)

@@ -1,7 +1,9 @@
 """Modules as programs: their classes for the compiler, and the modules that hold the compiled ones."""
 
+import ast
 import copy
 import inspect
+import textwrap
 import types
 
 import tessera
@@ -219,10 +221,17 @@ class ConcreteType:
             if issubclass(cls, base):
                 self.made.set_kind(kind)
         self.made.set_host(self)
-        for hook in self.hooks:
-            self.made.add_method(self._define(hook, hook.__name__), "hook")
-        for hook in self.pre_hooks:
-            self.made.add_method(self._define(hook, hook.__name__), "pre_hook")
+        for how, hooks in (("hook", self.hooks), ("pre_hook", self.pre_hooks)):
+            for hook in hooks:
+                made = self._define(hook, hook.__name__)
+                self.made.add_method(made, how)
+                self.made.add_method(made, "method")  # archives have it
+        if self.hooks or self.pre_hooks:
+            from ._definitions import method_of
+
+            text = method_of(cls, "forward", self.attributes, self.children) or source_of(cls.forward).text
+            text = _hooked_text(text)
+            self.made.add_method(self._define(cls.forward, _HOOKED, text, lookup_in(cls.forward)), "method")
 
     def _define(self, fn, name, text=None, scope=None):
         fn = inspect.unwrap(fn)
@@ -257,6 +266,10 @@ class ConcreteType:
     def _add(self, name):
         from ._definitions import method_of
 
+        if name in ("items", "keys", "values") and issubclass(
+            self.cls, (tessera.nn.ModuleDict, tessera.nn.ParameterDict)
+        ):
+            return None  # the compiler unrolls them
         text = method_of(self.cls, name, self.attributes, self.children)
         if text is not None:
             self.made.add_method(self._define(self.cls.forward, name, text, lookup_in(_scope_of(self.cls))), "method")
@@ -292,6 +305,20 @@ class ConcreteType:
         if isinstance(value, (bool, int, float, str)) or value is None:
             return classify(value)
         return None
+
+
+_HOOKED = "__hooked__"  # the method that a call of a module with hooks runs
+
+
+def _hooked_text(forward):
+    """A method with the parameters of a forward's text, which calls the module: the compiler adds the hooks."""
+    tree = ast.parse(textwrap.dedent(forward))
+    method = tree.body[0]
+    own, *given = (ast.Name(p.arg) for p in (*method.args.posonlyargs, *method.args.args))
+    named = [ast.keyword(p.arg, ast.Name(p.arg)) for p in method.args.kwonlyargs]
+    method.name, method.returns, method.decorator_list = _HOOKED, None, []
+    method.body = [ast.Return(ast.Call(own, given, named))]
+    return ast.unparse(ast.fix_missing_locations(tree))
 
 
 def _scope_of(cls):
@@ -520,6 +547,8 @@ class RecursiveScriptModule(ScriptModule):
                 self._c.set(name, value._c if isinstance(value, ScriptModule) else value)
             else:
                 self._c.set(name, value)
+        elif "_c" in self.__dict__ and name in self._c.class_.constants:
+            raise RuntimeError(f"Can't set constant '{name}' which has value:{self._c.class_.constants[name]}")
         elif isinstance(value, (Module, tessera.nn.Parameter)) and "_c" in self.__dict__:
             raise RuntimeError(f"Can't add a new parameter or module '{name}' after ScriptModule construction")
         elif name in _OWN or name == "training":
@@ -540,8 +569,11 @@ class RecursiveScriptModule(ScriptModule):
         own = self.__dict__
         if own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"]:
             return Module.__call__(self, *args, **kwargs)
-        method = own["_methods"].get("forward")
-        return (method or self._forward())._made(*args, **kwargs)
+        method = own.get("_called")
+        if method is None:
+            hooked = any(m.name == _HOOKED for m in self._c.class_.methods)
+            method = own["_called"] = self._method(_HOOKED) if hooked else self._forward()
+        return method._made(*args, **kwargs)
 
     def _forward(self):
         if not any(m.name == "forward" for m in self._c.class_.methods):
@@ -600,8 +632,6 @@ class RecursiveScriptModule(ScriptModule):
 
     def define(self, src):
         """Adds methods of a text to the module's class."""
-        import textwrap
-
         resolve = lookup_in(_definition_scope())
         cls = self._c.class_
         made = _jit.define(textwrap.dedent(src), "<string>", 1, f"{cls.name}.defined", resolve, add_member, cls)

@@ -127,21 +127,23 @@ def _record(fn, args, kwargs, name, qualified, owner=None, module=None, strict=T
 
 
 def _result(value, strict):
-    if isinstance(value, (list, dict)) and strict:
+    if isinstance(value, dict) and strict:
         raise RuntimeError(
-            f"Encountering a {type(value).__name__} at the output of the tracer might cause the trace to "
+            "Encountering a dict at the output of the tracer might cause the trace to "
             "be incorrect, this is only "
             "valid if the container structure does not change based on the module's inputs. Consider using a constant "
             "container instead (e.g. for `list`, use a `tuple` instead. for `dict`, use a `NamedTuple` "
             "instead). If you "
             "absolutely need this and know the side effects, pass strict=False to trace() to allow this behavior."
         )
+    if value is None:
+        raise RuntimeError(
+            "The traced function didn't return any values! Side-effects are not captured in traces, so it would be a "
+            "no-op."
+        )
     if not isinstance(value, (tessera.Tensor, tuple, list, dict)):
         raise RuntimeError(
-            f"Tracer cannot infer type of {value}\n:Only tensors and (possibly nested) tuples of tensors, "
-            "lists, or dicts are "
-            "supported as inputs or outputs of traced functions, but instead got value of type "
-            f"{type(value).__name__}."
+            "Only tensors, lists, tuples of tensors, or dictionary of tensors can be output from traced functions"
         )
     return value
 
@@ -231,7 +233,7 @@ def trace(
     Args:
         func: function or Module. example_inputs: a tensor, or a tuple of tensors and containers of such.
         check_trace: traces twice and compares. check_inputs: list of further inputs to compare with.
-        check_tolerance: relative and absolute. strict: refuses lists and dicts as results.
+        check_tolerance: relative and absolute. strict: refuses dicts as results.
         example_kwarg_inputs: dict, in the place of example_inputs.
 
     Returns: ScriptFunction, or a ScriptModule.

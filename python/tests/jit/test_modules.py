@@ -193,3 +193,66 @@ def test_broken_archives_are_errors(tmp_path):
     buffer.seek(0)
     with pytest.raises(RuntimeError, match="constants.pkl"):
         tessera.jit.load(buffer)
+
+
+def doubled(self, input: Tuple[Tensor], output: Tensor) -> Tensor:
+    return output * 2
+
+
+def raised(self, input: Tuple[Tensor]) -> Tuple[Tensor]:
+    return (input[0] + 1,)
+
+
+class Shifted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x) + 3
+
+
+def test_hooks_of_the_module_itself_and_of_its_parts(tmp_path):
+    module = Shifted()
+    module.inner.register_forward_hook(doubled)
+    module.register_forward_hook(doubled)
+    compiled = tessera.jit.script(module)
+    assert compiled(tessera.ones(1)).tolist() == module(tessera.ones(1)).tolist() == [10.0]
+    compiled.save(tmp_path / "m.pt")
+    assert tessera.jit.load(tmp_path / "m.pt")(tessera.ones(1)).tolist() == [10.0]
+    first = nn.Identity()
+    first.register_forward_pre_hook(raised)
+    assert tessera.jit.script(first)(tessera.ones(1)).tolist() == [2.0]
+
+
+class Named(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleDict({"a": nn.ReLU(), "bc": nn.Tanh()})
+
+    def forward(self, x: Tensor) -> Tensor:
+        for name, part in self.parts.items():
+            x = part(x) + len(name)
+        for name in self.parts.keys():
+            x = x + len(name)
+        for part in self.parts.values():
+            x = part(x)
+        return x
+
+
+def test_dicts_of_modules_are_unrolled():
+    module = Named()
+    assert tessera.equal(tessera.jit.script(module)(tessera.ones(2)), module(tessera.ones(2)))
+
+
+def test_constants_stay_and_extra_files_that_are_not_there_are_empty():
+    compiled = tessera.jit.script(Net())
+    compiled.scale = 0.25
+    with pytest.raises(RuntimeError, match="Can't set constant 'k' which has value:2"):
+        compiled.k = 3
+    file = io.BytesIO()
+    tessera.jit.save(compiled, file, _extra_files={"note": "x"})
+    file.seek(0)
+    found = {"note": "", "other": ""}
+    tessera.jit.load(file, _extra_files=found)
+    assert found == {"note": b"x", "other": b""}

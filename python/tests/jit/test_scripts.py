@@ -116,6 +116,32 @@ def test_isinstance_of_types_with_parameters(value, kind, yes):
     assert jit.isinstance(value, kind) is yes
 
 
+@pytest.mark.parametrize(
+    "kind, message",
+    [
+        (list, "Attempted to use list without a contained type. Please add a contained type, e.g. list[int]"),
+        (Tuple, "Attempted to use Tuple without a contained type. Please add a contained type, e.g. Tuple[int]"),
+        (Dict, "Attempted to use Dict without contained types. Please add contained type, e.g. Dict[int, int]"),
+    ],
+)
+def test_isinstance_asks_for_the_types_of_elements(kind, message):
+    with pytest.raises(RuntimeError) as e:
+        jit.isinstance([], kind)
+    assert str(e.value) == message
+
+
+def test_what_traces_return():
+    twice = jit.trace(lambda x: [x + 1, x], tessera.ones(1))
+    assert [t.item() for t in twice(tessera.zeros(1))] == [1, 0]
+    for result, message in (
+        (None, "didn't return any values"),
+        (3, "can be output from traced functions"),
+        ({}, "Encountering a dict"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            jit.trace(lambda x, result=result: result, tessera.ones(1))
+
+
 def test_fork_and_wait():
     future = jit.fork(lambda a, b: a + b, 1, b=2)
     assert jit.wait(future) == 3
