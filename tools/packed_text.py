@@ -14,6 +14,8 @@ _NAME_STARTS = "ZQ"  # no macro of a user's is likely to begin so and to be as s
 _REST = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 _DEFINITION = len("#define  \n#undef \n")
 _END = -1  # of a line: nothing is joined across it
+# Lines of the preprocessor, and calls of macros, whose arguments may become parts of names.
+_KEPT = re.compile(r"#|[A-Z]\w+\(")
 
 
 def _blank(left, right):
@@ -32,8 +34,8 @@ def _text(tokens):
 
 
 def tokens_of(text):
-    """The tokens of C++ without comments, lines of the preprocessor in one piece."""
-    return [piece for line in text.split("\n") for piece in ([line] if line.startswith("#") else _TOKEN.findall(line))]
+    """The tokens of C++ without comments, lines of the preprocessor and calls of macros in one piece."""
+    return [piece for line in text.split("\n") for piece in ([line] if _KEPT.match(line) else _TOKEN.findall(line))]
 
 
 class _Pairs:
@@ -130,11 +132,11 @@ def _joined(lines):
 
 
 def packed(text):
-    """`text` (bytes) with macros, which are gone behind it. Lines of the preprocessor stay as they are, and first if
-    they were.
+    """`text` (bytes) with macros, which are gone behind it. Lines of the preprocessor and calls of macros stay as they
+    are, and first if they were.
     """
     lines = text.decode().split("\n")
-    directive = [line.startswith("#") for line in lines]
+    directive = [_KEPT.match(line) is not None for line in lines]
     taken = set(re.findall(r"\b\w{1,3}\b", text.decode()))
     symbols, meaning = _joined([[] if raw else _TOKEN.findall(line) for line, raw in zip(lines, directive)])
     uses = collections.Counter(s for line in symbols for s in line)

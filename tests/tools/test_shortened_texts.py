@@ -32,6 +32,14 @@ def test_a_packed_header_has_the_same_tokens():
     assert sorted(defined) == sorted(line.split()[1] for line in lines if line.startswith("#undef "))
 
 
+def test_calls_of_macros_stay_as_they_are():
+    # Their arguments may become parts of names, and are not replaced before.
+    calls = b"".join(b"NAMED(mean_of_rows, 1)\n" for _ in range(50))
+    text = b"#pragma once\nnamespace at {\n" + b"int mean_of_rows(int mean_of_rows);\n" * 50 + calls + b"}\n"
+    packed = packed_text.packed(text)
+    assert len(packed) < len(text) and packed.count(b"NAMED(mean_of_rows, 1)\n") == 50
+
+
 def test_what_compilers_do_not_read_leaves_headers(tmp_path):
     header = tmp_path / "a.h"
     header.write_text(
