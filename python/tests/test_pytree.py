@@ -353,3 +353,10 @@ def test_leaves_may_come_in_any_sequence():
         assert pytree.tree_unflatten(given, spec) == {"a": 1, "b": (2, 3)}
     one = pytree.tree_structure((0,))
     assert pytree.tree_unflatten(((4, 5),), one) == ((4, 5),)
+
+
+def test_functions_of_the_built_in_containers_are_there_for_others():
+    pair = namedtuple("pair", "a b")
+    assert pytree._namedtuple_flatten(pair(1, 2)) == ([1, 2], pair)
+    assert pytree._namedtuple_unflatten([3, 4], pair) == pair(3, 4)
+    assert pytree._tuple_flatten((1, 2)) == ([1, 2], None) and pytree._tuple_unflatten([1, 2], None) == (1, 2)

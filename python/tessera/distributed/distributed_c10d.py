@@ -119,6 +119,7 @@ from tessera.distributed.rendezvous import register_rendezvous_handler, rendezvo
 
 _pg_map, _pg_names, _pg_group_ranks = _world.pg_map, _world.pg_names, _world.pg_group_ranks
 GroupName = NewType("GroupName", str)
+_get_global_rank = get_global_rank  # an older name
 
 __all__ = [
     "AllToAllOptions",

@@ -309,6 +309,22 @@ def _list_unflatten(values, _):
     return list(values)
 
 
+def _tuple_flatten(values):
+    return list(values), None
+
+
+def _tuple_unflatten(values, _):
+    return tuple(values)
+
+
+def _namedtuple_flatten(values):
+    return list(values), type(values)
+
+
+def _namedtuple_unflatten(values, cls):
+    return cls(*values)
+
+
 def _with_keys(flatten, keys):
     def flatten_with_keys(obj):
         children, context = flatten(obj)
