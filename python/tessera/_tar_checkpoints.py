@@ -94,17 +94,15 @@ def _read_tensors(file, storages):
         yield key, empty.set_(typed._untyped_storage, offset, sizes, strides)
 
 
-def load(data, restore, pickle_module, options):
-    """The object in the bytes `data` of such an archive. restore: (storage, location) -> the storage where it shall be.
-    options: keywords of unpicklers.
+def load(data, restore, unpickle):
+    """The object in the bytes `data` of such an archive.
+
+    Args:
+        restore: (storage, location) -> the storage where it shall be.
+        unpickle: (stream, function of persistent ids) -> the next object in the stream.
 
     Raises: RuntimeError, UnpicklingError and tarfile.TarError for archives that are none; KeyError for unknown keys.
     """
-    from tessera.serialization import _make_unpickler
-
-    def unpickle(stream, persistent_load):
-        return _make_unpickler(pickle_module.Unpickler, persistent_load)(stream, **options).load()
-
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
         known = _read_storages(_Entries(archive, "storages", unpickle), restore)
         known.update(_read_tensors(_Entries(archive, "tensors", unpickle), known))

@@ -890,7 +890,11 @@ def _legacy_load(file, map_location, pickle_module, weights_only, pickle_load_ar
                 "Cannot use ``weights_only=True`` with files saved in the legacy .tar format. Load it with "
                 "weights_only=False if you trust its source, and save it again."
             )
-        return _tar_checkpoints.load(data, _restore_function(map_location), pickle_module, pickle_load_args)
+
+        def unpickle(stream, persistent_load):
+            return _make_unpickler(pickle_module.Unpickler, persistent_load)(stream, **pickle_load_args).load()
+
+        return _tar_checkpoints.load(data, _restore_function(map_location), unpickle)
     position, room = 0, len(data)
     storages, roots = {}, {}
     restore = _restore_function(map_location)

@@ -42,7 +42,8 @@ def test_computed_parameters_are_shown_as_there():
 
 def test_lists_of_parameters_show_dtypes():
     assert repr(nn.ParameterList([tessera.ones(2, 3), 5])) == (
-        f"ParameterList(\n    (0): Parameter containing: [{tessera.float32} of size 2x3]\n    (1): Object of type: int\n)"
+        f"ParameterList(\n    (0): Parameter containing: [{tessera.float32} of size 2x3]\n"
+        "    (1): Object of type: int\n)"
     )
 
 
@@ -156,3 +157,35 @@ def test_storages_show_their_bytes_and_name_byte_orders():
     assert repr(tessera.UntypedStorage([1, 2])).startswith(" 1\n 2\n[")
     with pytest.raises(ValueError, match="invalid byte_order 'x'"):
         tessera.FloatStorage.from_buffer(bytearray(8), "x")
+
+
+@pytest.mark.parametrize(
+    "call,error,text",
+    [
+        (lambda x: nn.RNN(3, 4)(x(3)), ValueError, "RNN: Expected input to be 2D or 3D, got 1D tensor instead"),
+        (lambda x: nn.GRU(3, 4)(x(3)), ValueError, "GRU: Expected input to be 2D or 3D, got 1D instead"),
+        (lambda x: nn.RNN(3, 4)(x(5, 3), x(1, 2, 4)), RuntimeError, "hx should also be 2-D but got 3-D tensor$"),
+        (lambda x: nn.GRUCell(3, 4)(x(2, 4)), RuntimeError, "inconsistent input_size: got 4 expected 3"),
+        (lambda x: nn.GRUCell(3, 4)(x(2, 3), x(3, 4)), RuntimeError, "doesn't match hidden0 batch size 3"),
+        (
+            lambda x: nn.LSTMCell(3, 4)(x(2, 3), (x(2, 4), x(2, 5))),
+            RuntimeError,
+            "hidden1 has inconsistent hidden_size: got 5, expected 4",
+        ),
+        (lambda x: nn.EmbeddingBag(5, 3, padding_idx=7), AssertionError, "padding_idx must be within num_embeddings"),
+        (lambda x: nn.Embedding(5, 3, padding_idx=7), AssertionError, "Padding_idx must be within num_embeddings"),
+        (
+            lambda x: nn.MultiheadAttention(4, 2)(x(3, 2, 4), x(3, 2, 4), x(3, 2, 4), is_causal=True),
+            RuntimeError,
+            "generate_square_subsequent_mask",
+        ),
+        (
+            lambda x: nn.MultiheadAttention(4, 2)(x(3, 2, 4), x(3, 2, 4), x(3, 2, 4), key_padding_mask=x(3, 3) > 2),
+            AssertionError,
+            r"key_padded_mask.shape\[0\] to be 2, but got 3",
+        ),
+    ],
+)
+def test_texts_of_errors(call, error, text):
+    with pytest.raises(error, match=text):
+        call(tessera.ones)

@@ -13,6 +13,12 @@ _nn = tessera._C._nn
 # ---- Masks ----
 
 
+_NO_MASK = (
+    "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
+    "`generate_square_subsequent_mask` to create this mask."
+)
+
+
 def _additive(mask, name, dtype):
     """A boolean mask as terms of `dtype`, -inf where True; a float mask as it is. AssertionError for other dtypes."""
     if mask is None:
@@ -51,6 +57,8 @@ def _merged(mask, padding, heads, queries, keys):
         mask = mask.unsqueeze(0) if mask.shape[0] == 1 else mask.view(heads.batch, heads.count, queries, keys)
     if padding is None:
         return mask
+    if padding.shape[0] != heads.batch:
+        raise AssertionError(f"Expected key_padded_mask.shape[0] to be {heads.batch}, but got {padding.shape[0]}")
     if padding.shape != (heads.batch, keys):
         raise AssertionError(f"expecting key_padding_mask shape of {(heads.batch, keys)}, but got {padding.shape}")
     padding = padding.view(heads.batch, 1, 1, keys)
@@ -264,7 +272,7 @@ def multi_head_attention_forward(
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
         key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
     if is_causal and attn_mask is None:
-        raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
+        raise RuntimeError(_NO_MASK)
     # Where nothing else masks, the attention makes the causal mask itself.
     causal = is_causal and key_padding_mask is None and not need_weights
     masks = _mask_terms(None if causal else attn_mask, key_padding_mask, query.dtype, stacklevel=4)
@@ -312,7 +320,7 @@ def _batch_first_attention(
     """
     heads, queries, keys = _Heads(query.shape[0], num_heads, query.shape[2]), query.shape[1], key.shape[1]
     if is_causal and attn_mask is None:
-        raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
+        raise RuntimeError(_NO_MASK)
     causal, terms = is_causal and key_padding_mask is None, None
     if not causal:
         if attn_mask is not None:

@@ -187,7 +187,8 @@ class RNNBase(Module):
         """The state for a 2-D input with a batch dim; RuntimeError if input and state disagree about it."""
         name = self._get_name()
         if input.dim() not in (2, 3):
-            raise ValueError(f"{name}: Expected input to be 2D or 3D, got {input.dim()}D instead")
+            tensor = "tensor " if name == "RNN" else ""
+            raise ValueError(f"{name}: Expected input to be 2D or 3D, got {input.dim()}D {tensor}instead")
         batched = input.dim() == 3
         if hx is None:
             return batched, None
@@ -195,10 +196,10 @@ class RNNBase(Module):
         for h in hx:
             if h.dim() != rank:
                 kind = "batched 3-D" if batched else "unbatched 2-D"
-                raise RuntimeError(
-                    f"For {kind} input, hx{' and cx' if len(hx) > 1 else ''} should also be {rank}-D but got "
-                    f"{tuple(h.dim() for h in hx)}-D tensors"
-                )
+                if len(hx) == 1:
+                    raise RuntimeError(f"For {kind} input, hx should also be {rank}-D but got {h.dim()}-D tensor")
+                ranks = tuple(h.dim() for h in hx)
+                raise RuntimeError(f"For {kind} input, hx and cx should also be {rank}-D but got {ranks}-D tensors")
         return batched, (hx if batched else tuple(h.unsqueeze(1) for h in hx))
 
     def _forward(self, input, hx, check):
@@ -335,23 +336,26 @@ class RNNCellBase(Module):
         if input.dim() not in (1, 2):
             raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
         if hx is not None:
-            for h in hx:
+            for i, h in enumerate(hx):
                 if h.dim() not in (1, 2):
-                    raise ValueError(f"{name}: Expected hidden to be 1D or 2D, got {h.dim()}D instead")
+                    which = f"hx[{i}]" if len(hx) > 1 else "hidden"
+                    raise ValueError(f"{name}: Expected {which} to be 1D or 2D, got {h.dim()}D instead")
         batched = input.dim() == 2
         x = input if batched else input.unsqueeze(0)
         if x.size(1) != self.input_size:
-            raise RuntimeError(f"input has inconsistent input_size: got {x.size(1)}, expected {self.input_size}")
+            raise RuntimeError(f"input has inconsistent input_size: got {x.size(1)} expected {self.input_size}")
         if hx is None:
             zeros = tessera.zeros((x.size(0), self.hidden_size), dtype=x.dtype, device=x.device)
             hx = (zeros,) * (2 if mode == "LSTM" else 1)
         else:
             hx = tuple(h if batched else h.unsqueeze(0) for h in hx)
-        for h in hx:
+        for i, h in enumerate(hx):
             if h.size(0) != x.size(0):
-                raise RuntimeError(f"Input batch size {x.size(0)} doesn't match hidden batch size {h.size(0)}")
+                raise RuntimeError(f"Input batch size {x.size(0)} doesn't match hidden{i} batch size {h.size(0)}")
             if h.size(1) != self.hidden_size:
-                raise RuntimeError(f"hidden has inconsistent hidden_size: got {h.size(1)}, expected {self.hidden_size}")
+                raise RuntimeError(
+                    f"hidden{i} has inconsistent hidden_size: got {h.size(1)}, expected {self.hidden_size}"
+                )
         out = _recurrent.STEPS[mode](F.linear(x, self.weight_ih, self.bias_ih), hx, self.weight_hh, self.bias_hh, None)
         return out if batched else tuple(h.squeeze(0) for h in out)
 

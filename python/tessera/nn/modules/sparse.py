@@ -11,11 +11,11 @@ from .module import Module
 __all__ = ["Embedding", "EmbeddingBag"]
 
 
-def _positive_index(padding_idx, num_embeddings):
+def _positive_index(padding_idx, num_embeddings, name="Padding_idx"):
     if padding_idx is None:
         return None
     if not -num_embeddings <= padding_idx < num_embeddings:
-        raise AssertionError("Padding_idx must be within num_embeddings")
+        raise AssertionError(f"{name} must be within num_embeddings")
     return padding_idx + num_embeddings if padding_idx < 0 else padding_idx
 
 
@@ -95,7 +95,7 @@ class Embedding(_Table):
     "input, offsets=None, per_sample_weights=None -> F.embedding_bag(input, self.weight, offsets, max_norm, norm_type, "
     "scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx)",
     "num_embeddings embedding_dim max_norm=? norm_type=? scale_grad_by_freq=? mode=!r padding_idx=?",
-    sets={"padding_idx": "_positive_index(padding_idx, num_embeddings)"},
+    sets={"padding_idx": "_positive_index(padding_idx, num_embeddings, 'padding_idx')"},
     then="self._make_weight(_weight, False, device, dtype)",
 )
 class EmbeddingBag(_Table):
