@@ -44,7 +44,7 @@ TEST(Kernels, SizesMayBeSymbols) {
 }
 
 TEST(Kernels, OutputsLast) {
-  const at::Tensor a = at::tensor({1.0f, 2.0f}), m = at::tensor({{1.0f, 5.0f}, {4.0f, 3.0f}});
+  const at::Tensor a = at::tensor({1.0f, 2.0f}), m = torch::tensor({{1.0f, 5.0f}, {4.0f, 3.0f}});
   at::Tensor out = at::empty({2}), index = at::empty({2}, at::kLong);
   EXPECT_TRUE(at::add_outf(a, a, 2, out).is_same(out));
   EXPECT_TRUE(at::equal(out, a * 3));

@@ -67,6 +67,19 @@ PyObject* call_top_mode(PyObject* func, PyObject* types, PyObject* args, PyObjec
   return call_handler(off.mode(), func, types, args, kwargs);
 }
 
+std::string text_of(Ref text) {
+  const char* found = text && PyUnicode_Check(text.get()) ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  PyErr_Clear();
+  return found ? found : "";
+}
+// "torch.add", "torch.Tensor.add": what users call the function.
+std::string public_name(PyObject* func) {
+  std::string module = text_of(Ref::steal(PyObject_GetAttrString(func, "__module__")));
+  if (module.empty()) module = std::string(display_name()) + ".Tensor";  // a method
+  if (module.starts_with("tessera.")) module.replace(0, 7, display_name());
+  return module + "." + text_of(Ref::steal(PyObject_GetAttrString(func, "__name__")));
+}
+
 PyObject* dispatch(PyObject* func, const std::vector<PyObject*>& overloaded, PyObject* args, PyObject* kwargs) {
   Ref types = Ref::steal(check(PyTuple_New(static_cast<Py_ssize_t>(overloaded.size()))));
   for (size_t i = 0; i < overloaded.size(); ++i)
@@ -82,10 +95,12 @@ PyObject* dispatch(PyObject* func, const std::vector<PyObject*>& overloaded, PyO
     if (r != Py_NotImplemented) return r;
     Py_DECREF(r);
   }
-  Ref name = Ref::steal(PyObject_Repr(func));
   std::string list;
-  for (PyObject* o : overloaded) list += std::string(list.empty() ? "" : ", ") + Py_TYPE(o)->tp_name;
-  throw TypeError(str_cat("no implementation found for '", name ? PyUnicode_AsUTF8(name.get()) : "?",
+  for (PyObject* o : overloaded) {
+    Ref type = Ref::steal(PyObject_Repr(reinterpret_cast<PyObject*>(Py_TYPE(o))));
+    list += (list.empty() ? "" : ", ") + text_of(std::move(type));
+  }
+  throw TypeError(str_cat("no implementation found for '", public_name(func),
                           "' on types that implement __torch_function__: [", list, "]"));
 }
 

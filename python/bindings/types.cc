@@ -311,9 +311,10 @@ PyObject* generator_get_state(PyObject* o, PyObject*) {
 }
 PyObject* generator_set_state(PyObject* o, PyObject* state) {
   return guarded([&] {
-    if (!is_tensor(state)) throw TypeError(str_cat("expected a torch.ByteTensor, but got ", Py_TYPE(state)->tp_name));
+    if (!is_tensor(state))
+      throw TypeError(str_cat("RNG state must be a torch.ByteTensor, but got ", Py_TYPE(state)->tp_name));
     const Tensor& t = unwrap(state);
-    TESSERA_CHECK_TYPE(t.dtype() == DType::kUInt8 && t.is_cpu(), "expected a torch.ByteTensor, but got torch.",
+    TESSERA_CHECK_TYPE(t.dtype() == DType::kUInt8 && t.is_cpu(), "RNG state must be a torch.ByteTensor, but got torch.",
                        type_name_of(t.dtype()), "Tensor");
     TESSERA_CHECK(t.is_contiguous(), "RNG state must be a contiguous tensor");
     as<PyGenerator>(o)->value->set_state({static_cast<const uint8_t*>(t.data_ptr()), static_cast<size_t>(t.numel())});

@@ -7,6 +7,8 @@ it gets,
 and `set_`, which makes the tensors, checks their geometry.
 """
 
+import contextlib
+import threading
 from collections import OrderedDict
 
 import tessera
@@ -91,16 +93,39 @@ def _rebuild_device_tensor_from_cpu_tensor(data, dtype, device, requires_grad):
     return tensor
 
 
+_loading = threading.local()
+
+
+@contextlib.contextmanager
+def sparse_checked_at_the_end():
+    """Members of sparse tensors that are rebuilt inside are checked when the block ends: in streams, the bytes of
+    storages come behind the tensors.
+    """
+    outer = getattr(_loading, "unchecked", None)
+    _loading.unchecked = made = []
+    try:
+        yield
+    finally:
+        _loading.unchecked = outer
+    for layout, data in made:
+        _rebuild_sparse_tensor(layout, data)
+
+
 def _rebuild_sparse_tensor(layout, data):
     """A sparse tensor of any layout from its members; the members are checked against each other."""
     kind = str(layout).rpartition(".")[2]
+    later = getattr(_loading, "unchecked", None)
+    if later is not None:
+        later.append((layout, data))
     if kind == "sparse_coo":
         indices, values, size, *coalesced = data
         coalesced = coalesced[0] if coalesced else None
-        return tessera.sparse_coo_tensor(indices, values, size, check_invariants=True, is_coalesced=coalesced)
+        return tessera.sparse_coo_tensor(indices, values, size, check_invariants=later is None, is_coalesced=coalesced)
     if kind in ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
         compressed, plain, values, size = data
-        return tessera.sparse_compressed_tensor(compressed, plain, values, size, layout=layout, check_invariants=True)
+        return tessera.sparse_compressed_tensor(
+            compressed, plain, values, size, layout=layout, check_invariants=later is None
+        )
     raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
 
 

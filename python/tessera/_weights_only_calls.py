@@ -355,10 +355,21 @@ def jagged_class():
     return NestedTensor, Call("NestedTensor", _plain(NestedTensor))
 
 
+def range_of_sizes():
+    """(class, Call) of bounds of sizes, which jagged tensors carry."""
+    from tessera._dynamo.decorators import _DimRange
+
+    BUILT.add(_DimRange)
+    return _DimRange, Call("_DimRange", _plain(_DimRange), (0,))
+
+
 def layout_of():
     _get_layout = tessera.serialization._get_layout
     return _get_layout, Call("_get_layout", _plain(_get_layout), (1, _is_name))
 
+
+# Classes whose __setstate__ checks what it gets.
+BUILT: set = set()
 
 # Of classes and functions that need no other module.
 CALLS: dict = {

@@ -82,6 +82,7 @@ class _Allowed(dict):
                 "torch.serialization._get_layout": _calls.layout_of,
                 "torch.nested._internal.nested_tensor._rebuild_njt": _calls.jagged,
                 "torch.nested._internal.nested_tensor.NestedTensor": _calls.jagged_class,
+                "torch._dynamo.decorators._DimRange": _calls.range_of_sizes,
             }.get(name, tuple)()
         return self._callable(*found) if found else None
 
@@ -228,7 +229,8 @@ class Unpickler:
         if type(args) is tuple and type(kwargs) is dict:
             if isinstance(cls, type) and cls in self.user_types:
                 return cls.__new__(cls, *args, **kwargs)
-            if isinstance(cls, type) and not kwargs and (cls is OrderedDict or _is_parameter_class(cls)):
+            ours = cls is OrderedDict or (isinstance(cls, type) and (cls in _calls.BUILT or _is_parameter_class(cls)))
+            if ours and not kwargs:
                 return self.call(cls, args)
         raise UnpicklingError(
             f"Trying to instantiate unsupported class {cls!r:.200}: Can only create new object for nn.Parameter or "
@@ -238,7 +240,7 @@ class Unpickler:
 
     def _build(self, target, state):
         cls = type(target)
-        allowed = cls in self.user_types
+        allowed = cls in self.user_types or cls in _calls.BUILT
         if allowed and getattr(cls, "__setstate__", tessera.Tensor.__setstate__) is not tessera.Tensor.__setstate__:
             _calls.call_setstate(self, target, state)
         elif issubclass(cls, tessera.Tensor) and (allowed or cls is tessera.Tensor or _is_parameter_class(cls)):

@@ -626,7 +626,8 @@ def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, ax
         data: tensor of floats.
         reduce: "sum", "mean", "max" ("amax"), "min" ("amin") or "prod".
         lengths: int64 (*data.shape[:axis], S), how many elements each piece has; their sum is data.shape[axis].
-        offsets: in its place (*data.shape[:axis], S + 1), where pieces begin, and where the last one ends.
+        offsets: in its place (*data.shape[:axis], S + 1), where pieces begin, and where the last one ends. What is in
+            no piece does not count.
         indices: not supported, as in PyTorch.
         unsafe: the lengths are not checked.
         initial: joins each reduction. Without one, an empty piece is 0, nan, -inf, inf and 1.
@@ -651,18 +652,24 @@ def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, ax
             f"{[*data.shape[:axis], 'S']}, got {list(counts.shape)}"
         )
     n, pieces = data.shape[axis], counts.shape[-1]
-    if not unsafe and counts.numel() and bool((counts < 0).any() | (bounds[..., -1] != n).any()):
-        raise RuntimeError(f"segment_reduce(): expected lengths of at least 0 that sum to {n}, got {counts.tolist()}")
-    # Which piece an element is in: 0 before the first one, pieces + 1 behind the last, where lengths are not checked.
-    where = tessera.searchsorted(
-        bounds.contiguous(), tessera.arange(n).expand(*bounds.shape[:-1], n).contiguous(), right=True
-    )
+    if not unsafe and counts.numel():
+        if (counts < 0).any():
+            raise RuntimeError("segment_reduce(): lengths contains negative value!")
+        last = bounds[..., -1]
+        if (last != n if offsets is None else last > n).any():
+            raise RuntimeError(
+                f"segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when "
+                f"!unsafe: it is {n}"
+            )
+    # Which piece an element is in: 0 before the first one, pieces + 1 behind the last.
+    at = tessera.arange(n, device=data.device).expand(*bounds.shape[:-1], n).contiguous()
+    where = tessera.searchsorted(bounds.contiguous(), at, right=True)
     where = where.reshape(*where.shape, *(1,) * (data.dim() - axis - 1)).expand(data.shape)
     kind, start = kinds[reduce]
     shape = (*data.shape[:axis], pieces + 2, *data.shape[axis + 1 :])
     made = data.new_full(shape, start if initial is None else initial)
-    made = made.scatter_reduce(axis, where, data, kind, include_self=True).narrow_copy(axis, 1, pieces)
+    made = made.scatter_reduce(axis, where, data, kind, include_self=True).narrow(axis, 1, pieces)
     if reduce != "mean":
-        return made
+        return made.contiguous()
     counts = counts.reshape(*counts.shape, *(1,) * (data.dim() - axis - 1))
     return made / (counts if initial is None else counts + (counts == 0))

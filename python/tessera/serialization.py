@@ -23,6 +23,7 @@ from pickle import UnpicklingError
 import tessera
 from tessera import _weights_only_unpickler as _restricted
 from tessera._C import _FileSink, _ZipReader, _ZipWriter
+from tessera._utils import sparse_checked_at_the_end
 from tessera.storage import TypedStorage, UntypedStorage, _class_name_of_dtype, _typed, bytes_view, swap_bytes
 
 __all__ = [
@@ -882,9 +883,14 @@ def _legacy_load(file, map_location, pickle_module, weights_only, pickle_load_ar
     if not data:
         raise EOFError("Ran out of input")
     if len(data) > 262 and data[257:262] == b"ustar":
-        raise RuntimeError(
-            "the tar format of PyTorch 0.1 is not supported; load and save the file again with a later version"
-        )
+        from tessera import _tar_checkpoints
+
+        if weights_only:
+            raise RuntimeError(
+                "Cannot use ``weights_only=True`` with files saved in the legacy .tar format. Load it with "
+                "weights_only=False if you trust its source, and save it again."
+            )
+        return _tar_checkpoints.load(data, _restore_function(map_location), pickle_module, pickle_load_args)
     position, room = 0, len(data)
     storages, roots = {}, {}
     restore = _restore_function(map_location)
@@ -926,12 +932,13 @@ def _legacy_load(file, map_location, pickle_module, weights_only, pickle_load_ar
         raise RuntimeError("Invalid protocol version")
     info = next_pickle(None)
     little = info.get("little_endian", True) if isinstance(info, dict) else True
-    result = next_pickle(persistent_load)
-    keys = next_pickle(None)
-    if not isinstance(keys, list):
-        raise RuntimeError("Invalid list of storages; corrupt file?")
-    for key in keys:
-        position = _legacy_fill(data, position, storages, key, little)
+    with sparse_checked_at_the_end():
+        result = next_pickle(persistent_load)
+        keys = next_pickle(None)
+        if not isinstance(keys, list):
+            raise RuntimeError("Invalid list of storages; corrupt file?")
+        for key in keys:
+            position = _legacy_fill(data, position, storages, key, little)
     file.seek(start + position)
     return result
 

@@ -320,7 +320,9 @@ class TypedStorage(metaclass=_LegacyMeta):
 
     @classmethod
     def from_buffer(cls, buffer, byte_order="native", count=-1, offset=0, dtype=None):
-        """A storage with a copy of `buffer`."""
+        """A storage with a copy of `buffer`. Raises: ValueError for an unknown byte order."""
+        if byte_order not in ("native", "big", "little"):
+            raise ValueError(f"invalid byte_order {byte_order!r} (expected 'big', 'little', or 'native')")
         dtype = cls._legacy_dtype or dtype or tessera.get_default_dtype()
         values = tessera.frombuffer(bytearray(buffer), dtype=tessera.uint8, offset=offset).clone()
         if byte_order not in ("native", sys.byteorder):
@@ -339,7 +341,7 @@ class _UntypedMethods:
 
     def __repr__(self):
         shown = tessera._display_name
-        body = "..." if self.device.type == "meta" else "\n " + "\n ".join(str(value) for value in self.tolist())
+        body = "..." if self.device.type == "meta" else " " + "\n ".join(str(value) for value in self.tolist())
         return f"{body}\n[{shown}.storage.UntypedStorage(device={self.device}) of size {len(self)}]"
 
     def __copy__(self):

@@ -76,3 +76,23 @@ def test_signatures_in_docstrings_are_what_users_write():
     assert torch.max_pool1d.__doc__.startswith("max_pool1d(input, kernel_size, stride=(), padding=0, dilation=1,")
     assert torch.permute.__doc__.startswith("permute(input, dims) -> Tensor")
     assert torch.Tensor.permute.__doc__.startswith("permute(*dims) -> Tensor")
+
+
+def test_legacy_sparse_classes_make_coo_tensors():
+    indices, values = torch.tensor([[0, 1], [1, 0]]), torch.tensor([1.0, 2.0])
+    made = torch.sparse.FloatTensor(indices, values, torch.Size([2, 3]))
+    assert made.to_dense().tolist() == [[0.0, 1.0, 0.0], [2.0, 0.0, 0.0]]
+    assert torch.sparse.FloatTensor(indices, values).shape == (2, 2)
+    assert torch.sparse.FloatTensor(indices, values.double()).dtype is torch.float64
+    for empty in (torch.sparse.DoubleTensor(2, 3), torch.sparse.DoubleTensor(torch.Size([2, 3]))):
+        assert empty.shape == (2, 3) and empty.dtype is torch.float64 and empty._nnz() == 0
+    assert torch.sparse.LongTensor().shape == (0,)
+    assert isinstance(made, torch.sparse.FloatTensor) and not isinstance(values, torch.sparse.FloatTensor)
+    assert isinstance(values, torch.FloatTensor) and not isinstance(made, torch.FloatTensor)
+    cls = torch.sparse.HalfTensor
+    assert (cls.dtype, cls.layout, cls.is_sparse, cls.is_cuda) == (torch.float16, torch.sparse_coo, True, False)
+    assert cls.__name__ == "HalfTensor" and cls.__module__.endswith(".sparse")
+    with pytest.raises(TypeError, match="invalid combination"):
+        torch.sparse.FloatTensor("a")
+    with pytest.raises(RuntimeError, match="device type: meta"):
+        torch.sparse.FloatTensor(1, device="meta")

@@ -93,6 +93,7 @@ int main() {
   RATES(CosineAnnealingWarmRestarts, 3, 2, 0.01);
   RATES(CyclicLR, 0.1, 0.5, 3, 2, CyclicLR::triangular2);
   RATES(OneCycleLR, 0.5, 12);
+  RATES(SWALR, 0.02, 6);
   rates("SequentialLR", [](Optimizer& o) {
     std::vector<std::shared_ptr<EpochScheduler>> parts{std::make_shared<ConstantLR>(o, 0.1, 20),
                                                        std::make_shared<ExponentialLR>(o, 0.9)};

@@ -50,6 +50,7 @@ SCHEDULES = {
     "CosineAnnealingWarmRestarts": lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 3, 2, 0.01),
     "CyclicLR": lambda o: lr_scheduler.CyclicLR(o, 0.1, 0.5, 3, 2, "triangular2"),
     "OneCycleLR": lambda o: lr_scheduler.OneCycleLR(o, 0.5, 12),
+    "SWALR": lambda o: optim.swa_utils.SWALR(o, 0.02, 6),
     "SequentialLR": lambda o: lr_scheduler.SequentialLR(
         o, [lr_scheduler.ConstantLR(o, 0.1, 20), lr_scheduler.ExponentialLR(o, 0.9)], [4]
     ),

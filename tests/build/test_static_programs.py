@@ -18,8 +18,8 @@ PROGRAMS = ("train_static", "infer_static")
 # with threads and exceptions has 0.78 MB of C and C++ libraries before it calls anything; engines are there once for
 # each instruction set and each dtype that the operator takes, as both are chosen at run time.
 ONE_CALL = {
-    "examples/spectrum/spectrum": (1.7 * 2**20, lambda text: text == "5 cycles: 1.00\n20 cycles: 0.50\n"),
-    "tests/build/programs/solve": (2.4 * 2**20, lambda text: abs(float(text)) < 1e-14),
+    "examples/spectrum/spectrum": (1.4 * 2**20, lambda text: text == "5 cycles: 1.00\n20 cycles: 0.50\n"),
+    "tests/build/programs/solve": (1.55 * 2**20, lambda text: abs(float(text)) < 1e-14),
 }
 # A program that learns with distributions: as large as the programs of examples/digits, and linalg's factorizations.
 INFERENCE = {"examples/regression/regression": (3.8 * 2**20, lambda text: divergence(text) < 0.005)}

@@ -6,6 +6,7 @@
 #include "ATen/Parallel.h"
 #include "ATen/TensorIndexing.h"
 #include "ATen/composed.h"
+#include "ATen/core/Reduction.h"
 #include "ATen/core/Formatting.h"
 #include "ATen/core/Tensor.h"
 #include "ATen/core/ivalue.h"

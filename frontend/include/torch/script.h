@@ -36,8 +36,26 @@ struct member_list : std::vector<T> {
   using std::vector<T>::vector;
 };
 
-class Module;
 using NameModule = Named<Module>;
+// A dotted name.
+class QualifiedName {
+ public:
+  explicit QualifiedName(std::string whole) : whole_(std::move(whole)) {}
+  const std::string& qualifiedName() const { return whole_; }
+  std::string name() const { return whole_.substr(whole_.rfind('.') + 1); }
+  std::string prefix() const { return whole_.substr(0, std::min(whole_.rfind('.'), whole_.size())); }
+
+ private:
+  std::string whole_;
+};
+// The class of a module.
+struct ModuleType {
+  std::string class_name;
+  std::optional<QualifiedName> name() const { return QualifiedName(class_name); }
+  const std::string& str() const { return class_name; }
+  const std::string& repr_str() const { return class_name; }
+  const std::string& annotation_str() const { return class_name; }
+};
 
 struct Method {
   tessera::Value owner;
@@ -149,11 +167,14 @@ class Module {
     sink.close();
   }
   std::string type_name() const { return tessera::jit::class_name(value_); }
+  std::shared_ptr<const ModuleType> type() const { return std::make_shared<ModuleType>(ModuleType{type_name()}); }
   IValue _ivalue() const { return tessera::IntrusivePtr<tessera::RefCounted>::share(value_.object()); }
 
  private:
   using Member = tessera::jit::Member;
-  static IValue open(const Member& m) { return serialize::detail::to_ivalue(tessera::jit::datum_of(m.value)); }
+  static IValue open(const Member& m) {
+    return m.is_module ? Module(m.value)._ivalue() : serialize::detail::to_ivalue(tessera::jit::datum_of(m.value));
+  }
   std::optional<Member> find(const std::string& name) const {
     for (Member& m : tessera::jit::members(value_))
       if (m.name == name) return std::move(m);
@@ -200,6 +221,13 @@ class Module {
 };
 namespace script = ::torch::jit;
 using ScriptModule = Module;
+}  // namespace torch::jit
+
+inline torch::jit::Module c10::IValue::toModule() const {
+  return torch::jit::Module(tessera::Value::object(toObject()));
+}
+
+namespace torch::jit {
 
 inline IValue Method::operator()(std::vector<IValue> stack, const Kwargs& kwargs) const {
   using serialize::detail::to_datum;

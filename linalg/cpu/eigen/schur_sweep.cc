@@ -125,7 +125,7 @@ class Chain {
   // Two small subdiagonal elements in a row let a single bulge begin below them.
   int64_t first_row(const Shifts<R>& s) const {
     for (int64_t k = hi_ - 3; k > lo_; --k) {
-      T x[3];
+      T x[3] = {};
       start(k, s, x);
       const R left = size_of(h_(k, k - 1)) * (size_of(x[1]) + size_of(x[2]));
       const R here = size_of(h_(k - 1, k - 1)) + size_of(h_(k, k)) + size_of(h_(k + 1, k + 1));
@@ -145,7 +145,7 @@ class Chain {
     for (; k < limit; ++k, f += kFactors) {
       const int64_t size = std::min<int64_t>(3, hi_ - k);
       const bool starts = k == first_;
-      T x[3];
+      T x[3] = {};
       if (starts)
         start(k, shifts_[at], x);
       else

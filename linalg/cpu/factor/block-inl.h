@@ -170,8 +170,10 @@ void subtract_dots_columns(int64_t m, int64_t k, const T* a, int64_t lda, const 
 template <class T>
 void subtract_dots(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c,
                    int64_t ldc) {
+  constexpr int kColumns = columns_in_registers<T>();
   int64_t j = 0;
-  for (; j + 4 <= n; j += 4) subtract_dots_columns<T, 4>(m, k, a, lda, b + j * ldb, ldb, c + j * ldc, ldc);
+  for (; j + kColumns <= n; j += kColumns)
+    subtract_dots_columns<T, kColumns>(m, k, a, lda, b + j * ldb, ldb, c + j * ldc, ldc);
   for (; j < n; ++j) subtract_dots_columns<T, 1>(m, k, a, lda, b + j * ldb, ldb, c + j * ldc, ldc);
 }
 

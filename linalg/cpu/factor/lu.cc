@@ -32,8 +32,10 @@ int32_t factor_narrow(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots) {
 
 }  // namespace
 
+// What is called in several places, for four types of numbers, is kept out of line: copies in its callers would be a
+// third of their code.
 template <class T>
-void swap_rows(int64_t count, int64_t columns, Matrix<T> a, const int32_t* pivots, bool back) {
+[[gnu::noinline]] void swap_rows(int64_t count, int64_t columns, Matrix<T> a, const int32_t* pivots, bool back) {
   const int64_t grain = std::max<int64_t>(64, 65536 / std::max<int64_t>(count, 1));
   parallel_for(columns, grain, [&](int64_t begin, int64_t end) {
     const auto exchange = [&](int64_t step, int64_t first, int64_t last) {
@@ -55,7 +57,7 @@ void swap_rows(int64_t count, int64_t columns, Matrix<T> a, const int32_t* pivot
 }
 
 template <class T>
-int32_t factor_lu(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots) {
+[[gnu::noinline]] int32_t factor_lu(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots) {
   if (m == 0 || n == 0) return 0;
   if (n <= kBlock && m >= n) return factor_narrow(m, n, a, pivots);
   const int64_t left = m < n ? m : (n / 2 + kBlock - 1) / kBlock * kBlock, right = n - left;
@@ -124,12 +126,15 @@ int32_t invert(int64_t n, Matrix<T> a) {
   return 0;
 }
 
-// Rows of b as LAPACK's pivots (counted from 1) say.
+// Rows of each b as LAPACK's pivots (counted from 1) say.
 template <class T>
-void apply_pivots(int64_t n, int64_t width, Matrix<T> b, const int32_t* pivots, bool back) {
-  const ScratchArray<int32_t> from_0(n);
-  for (int64_t i = 0; i < n; ++i) from_0[i] = pivots[i] - 1;
-  swap_rows(n, width, b, from_0.get(), back);
+[[gnu::noinline]] void apply_pivots(const MatrixBatch& b, const int32_t* pivots, bool back) {
+  const int64_t n = b.rows;
+  for_matrices(b.count, n * b.cols, [&](int64_t k) {
+    const ScratchArray<int32_t> from_0(n);
+    for (int64_t i = 0; i < n; ++i) from_0[i] = pivots[k * n + i] - 1;
+    swap_rows(n, b.cols, matrix_of<T>(b, k), from_0.get(), back);
+  });
 }
 
 }  // namespace
@@ -168,21 +173,12 @@ void run_lu_factor(DType dtype, const MatrixBatch& a, int32_t* pivots, int32_t* 
 namespace {
 
 template <class T>
-void lu_solve_each(const MatrixBatch& lu, const int32_t* pivots, SystemForm form, const MatrixBatch& b) {
-  const int64_t n = b.rows;
-  const auto permute = [&](bool back) {
-    for_matrices(b.count, n * b.cols,
-                 [&](int64_t i) { apply_pivots(n, b.cols, matrix_of<T>(b, i), pivots + i * n, back); });
-  };
-  if (form.transposed) {
-    solve_each<T>(transposed(lu), {false, false, form.conj}, b);
-    solve_each<T>(transposed(lu), {true, true, form.conj}, b);
-    permute(true);
-  } else {
-    permute(false);
-    solve_each<T>(lu, {false, true, form.conj}, b);
-    solve_each<T>(lu, {true, false, form.conj}, b);
-  }
+[[gnu::noinline]] void lu_solve_each(const MatrixBatch& lu, const int32_t* pivots, SystemForm form,
+                                     const MatrixBatch& b) {
+  const MatrixBatch a = form.transposed ? transposed(lu) : lu;
+  if (!form.transposed) apply_pivots<T>(b, pivots, false);
+  for (const bool upper : {false, true}) solve_each<T>(a, {upper, upper == form.transposed, form.conj}, b);
+  if (form.transposed) apply_pivots<T>(b, pivots, true);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ constexpr int64_t kTriangle = 128;  // rows and columns of blocks on the diagona
 template <class T>
 class DiagonalBlock {
  public:
-  DiagonalBlock(int64_t n, Matrix<const T> a, TriangularForm form)
+  [[gnu::noinline]] DiagonalBlock(int64_t n, Matrix<const T> a, TriangularForm form)
       : n_(n), form_(form), memory_(n * (n + 2)), diagonal_(memory_.get() + n * n), inverse_(diagonal_ + n) {
     for (int64_t i = 0; i < n; ++i) {
       const int64_t from = form.upper ? n - 1 - i : i;
@@ -29,7 +29,7 @@ class DiagonalBlock {
   }
 
   // `width` columns of x.
-  void solve(T* x, int64_t ldx, int64_t width) const {
+  [[gnu::noinline]] void solve(T* x, int64_t ldx, int64_t width) const {
     if (form_.upper) {
       x += (n_ - 1) * ldx;
       ldx = -ldx;
@@ -59,7 +59,7 @@ class DiagonalBlock {
 // b has dense rows, or dense columns. Rows that lie powers of two apart share lines of the cache: they are brought
 // together.
 template <class T>
-void solve_columns(int64_t n, const DiagonalBlock<T>& block, Matrix<T> b, int64_t width) {
+[[gnu::noinline]] void solve_columns(int64_t n, const DiagonalBlock<T>& block, Matrix<T> b, int64_t width) {
   const bool by_rows = b.col_stride == 1 || width == 1;
   const bool is_apart = n > 16 && b.row_stride * static_cast<int64_t>(sizeof(T)) % 1024 == 0;
   if (by_rows && !is_apart) return block.solve(b.data, b.row_stride, width);
@@ -77,7 +77,7 @@ void solve_columns(int64_t n, const DiagonalBlock<T>& block, Matrix<T> b, int64_
 
 // For few columns, which are brought next to each other: block after block minus what those before it give.
 template <class T>
-void solve_narrow(int64_t n, int64_t width, Matrix<const T> a, TriangularForm form, Matrix<T> b) {
+[[gnu::noinline]] void solve_narrow(int64_t n, int64_t width, Matrix<const T> a, TriangularForm form, Matrix<T> b) {
   const ScratchArray<T> columns(n * width), block_rows(kBlock * width);
   T* const x = columns.get();
   for (int64_t j = 0; j < width; ++j)
@@ -104,7 +104,7 @@ void solve_narrow(int64_t n, int64_t width, Matrix<const T> a, TriangularForm fo
 }  // namespace
 
 template <class T>
-void solve_triangle(int64_t n, int64_t width, Matrix<const T> a, TriangularForm form, Matrix<T> b) {
+[[gnu::noinline]] void solve_triangle(int64_t n, int64_t width, Matrix<const T> a, TriangularForm form, Matrix<T> b) {
   if (n == 0 || width == 0) return;
   const bool is_dense = a.col_stride == 1 || a.row_stride == 1;
   if (width <= kNarrow && n > kBlock && is_dense && !form.conj) return solve_narrow(n, width, a, form, b);

@@ -93,6 +93,29 @@ def _mark(t, index, name, extra):
         getattr(t, extra).add(one % t.dim())
 
 
+class _DimRange:
+    """Bounds of a dimension's size. Pickles of jagged tensors name it."""
+
+    __slots__ = ("dim", "max", "min")
+
+    def __init__(self, dim=None, min=None, max=None):
+        self.__setstate__([dim, min, max])
+
+    def __getstate__(self):
+        return [self.dim, self.min, self.max]
+
+    def __setstate__(self, state):
+        if len(state) != 3 or not all(n is None or isinstance(n, int) for n in state):
+            raise TypeError(f"expected a dimension and its bounds, but got {state!r:.100}")
+        self.dim, self.min, self.max = state
+
+    def __eq__(self, other):
+        return isinstance(other, _DimRange) and self.__getstate__() == other.__getstate__()
+
+    def __hash__(self):
+        return hash(tuple(self.__getstate__()))
+
+
 def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize_on=None):
     """Says that a dimension's size will differ: it is a symbol in graphs, and it is an error if it can't be.
 
@@ -104,9 +127,9 @@ def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize
         raise NotImplementedError("mark_dynamic: hint_override and specialize_on are not supported; leave them out")
     _mark(t, index, "mark_dynamic", "_dynamo_dynamic_indices")
     if min is not None or max is not None:
-        ranges = t.__dict__.setdefault("_dynamo_dynamic_range", {})
+        ranges = t.__dict__.setdefault("_dynamo_dynamic_range", set())
         for one in index if isinstance(index, (list, tuple)) else [index]:
-            ranges[one % t.dim()] = (min, max)
+            ranges.add(_DimRange(one % t.dim(), min, max))
 
 
 def maybe_mark_dynamic(t, index):

@@ -26,6 +26,7 @@ class tensortype(type):
         return (
             isinstance(instance, tessera.Tensor)
             and instance.dtype is cls.dtype
+            and instance.layout is cls.layout
             and instance.device.type == cls._device_type
         )
 
@@ -33,6 +34,8 @@ class tensortype(type):
         return other is cls
 
     def __call__(cls, *args, **kwargs):
+        if cls.is_sparse:
+            return _sparse(cls, *args, **kwargs)
         if cls._device_type == "cpu":
             return _C._legacy_tensor(cls.dtype, args, kwargs)
         device = kwargs.pop("device", cls._device_type)
@@ -56,32 +59,58 @@ class tensortype(type):
 
     @property
     def layout(cls):
-        return tessera.strided
+        return tessera.sparse_coo if cls.is_sparse else tessera.strided
 
 
-def _make(name, device_type="cpu"):
+def _sparse(cls, *args, device=None):
+    """(), (sizes), (indices, values), (indices, values, size): a COO tensor; of the class's dtype without values."""
+    device = tessera.device(cls._device_type if device is None else device)
+    if device.type != cls._device_type:
+        raise RuntimeError(
+            f"legacy constructor expects device type: {cls._device_type} but device type: {device.type} was passed"
+        )
+    if len(args) in (2, 3) and all(isinstance(a, tessera.Tensor) for a in args[:2]):
+        return tessera.sparse_coo_tensor(*args[:2], *map(tuple, args[2:]), device=device)
+    size = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args or (0,)
+    if not all(isinstance(n, int) for n in size):
+        given = ", ".join(type(a).__name__ for a in args)
+        raise TypeError(
+            f"new() received an invalid combination of arguments - got ({given}), but expected one of:\n"
+            f" * (*, torch.device device = None)\n"
+            f" * (Tensor indices, Tensor values, *, torch.device device = None)\n"
+            f" * (Tensor indices, Tensor values, tuple of ints size, *, torch.device device = None)\n"
+            f" * (tuple of ints size, *, torch.device device = None)"
+        )
+    return tessera.zeros(tuple(size), dtype=cls.dtype, device=device, layout=tessera.sparse_coo)
+
+
+def _make(name, device_type="cpu", sparse=False):
     dtype = getattr(tessera, _KINDS[name[: -len("Tensor")]])
     doc = (
-        f"{name}(sizes), {name}(sequence), {name}(storage): an uninitialized tensor, or one with these values, of "
+        f"{name}(indices, values, size): a COO tensor, as sparse_coo_tensor makes them."
+        if sparse
+        else f"{name}(sizes), {name}(sequence), {name}(storage): an uninitialized tensor, or one with these values, of "
         f"dtype {_KINDS[name[:-6]]}."
     )
+    module = ("" if device_type == "cpu" else ".cuda") + (".sparse" if sparse else "")
     return tensortype(
         name,
         (),
         {
             "dtype": dtype,
             "is_cuda": device_type == "cuda",
-            "is_sparse": False,
+            "is_sparse": sparse,
             "_device_type": device_type,
-            "__module__": tessera._display_name + ("" if device_type == "cpu" else ".cuda"),
+            "__module__": tessera._display_name + module,
             "__doc__": doc,
         },
     )
 
 
 def __getattr__(name):
-    plain = name.removeprefix("cuda_")
+    device, plain = ("cuda" if name.startswith("cuda_") else "cpu"), name.removeprefix("cuda_")
+    sparse, plain = plain.startswith("sparse_"), plain.removeprefix("sparse_")
     if not plain.endswith("Tensor") or plain[: -len("Tensor")] not in _KINDS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = _make(plain, "cpu" if plain == name else "cuda")
+    value = globals()[name] = _make(plain, device, sparse)
     return value

@@ -119,6 +119,9 @@ def call_with_symbols(func, args, kwargs):
     """A function of the library that was given symbolic numbers."""
     fake = any(is_fake(v) for v in leaves((args, kwargs))) or _C._len_torch_dispatch_stack() > 0
     names = [func.name()] if isinstance(func, tessera._ops.OpOverload) else getattr(func, "_overloads", None)
+    indexed = {Tensor.__getitem__: getitem, Tensor.__setitem__: setitem}.get(func)
+    if indexed is not None and is_fake(args[0]):
+        return indexed(*args)
     if not fake or names is None:
         return func(*mapped(args, guarded), **mapped(kwargs, guarded))
     plain_args, plain_kwargs = mapped(args, plain), mapped(kwargs, plain)

@@ -1,5 +1,7 @@
 """What calls with symbolic sizes have in common: trees of arguments, shape rules at many sizes."""
 
+import math
+
 import tessera
 from tessera import SymBool, SymFloat, SymInt, Tensor, _C
 from tessera.fx.experimental._expressions import constant
@@ -135,6 +137,8 @@ class Rule:
         found = [abs(v) for v in leaves((self.args, self.kwargs)) if type(v) is int]
         for _, (sizes, _, _) in self.tensors.values():
             found += [s.value() for s in sizes if s.is_number]
+            if sizes and all(s.is_number for s in sizes):
+                found.append(math.prod(s.value() for s in sizes))
         return [n for n in found if n < 1 << 40]
 
     def number(self, value, point):
@@ -195,6 +199,20 @@ def _described(result):
 _MOST_GUARDS = 20
 
 
+def _other_stand_ins(env, problem):
+    """Whether the rule holds for other numbers in place of one that is not known, which stands for it from then on."""
+    for s in problem.symbols:
+        known = env.var_to_range[s]
+        before = env._stand_ins.get(s)
+        for value in (*range(2, 65), 1) if before is not None and s not in env.var_to_val else ():
+            env._stand_ins[s] = value
+            if known.lower <= value <= known.upper and problem.run(problem.base()) is not None:
+                return True
+        if before is not None:
+            env._stand_ins[s] = before
+    return False
+
+
 def solved_rule(env, make_rule):
     """(structure, expressions of the numbers) of a rule, which is made anew after each guard."""
     for count in range(_MOST_GUARDS + 2):
@@ -204,7 +222,7 @@ def solved_rule(env, make_rule):
         if not problem.symbols:
             structure, numbers = rule.outcome(base)
             return structure, [constant(n) for n in numbers]
-        if problem.run(base) is None:
+        if problem.run(base) is None and not _other_stand_ins(env, problem):
             rule.outcome(base)  # raises
         if count >= _MOST_GUARDS:
             specialize(problem)

@@ -89,6 +89,7 @@ def _publish():
             module.__file__, module.__package__ = room.__file__, __name__
             module.__spec__ = type(__spec__)(module.__name__, None, origin=room.__file__)
             module.__all__ = classes.split()
+            module.Distribution, module.constraints = Distribution, constraints  # programs take them from there
             for name in module.__all__:
                 family = getattr(room, name)
                 family.__module__ = module.__name__

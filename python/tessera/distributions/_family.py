@@ -63,12 +63,18 @@ def either(probs, logits):
 
 
 def at_value(formula, named="log_prob"):
-    """A method (self, value) that checks the value and computes formula(value, *parameters)."""
+    """A method (self, value) that checks the value and computes formula(value, *parameters).
+
+    Where nothing is checked, the value may be a number.
+    """
 
     def method(self, value):
+        parameters = [getattr(self, name) for name in self._names]
         if self._validate_args:
             self._validate_sample(value)
-        return formula(value, *[getattr(self, name) for name in self._names])
+        elif not isinstance(value, tessera.Tensor):
+            value = parameters[0].new_tensor(value)
+        return formula(value, *parameters)
 
     method.__name__ = named
     method.__doc__ = getattr(Distribution, named).__doc__

@@ -240,7 +240,7 @@ class SigmoidTransform(_Rising):
     domain, codomain = constraints.real, constraints.unit_interval
 
     def _call(self, x):
-        return _within_unit(x.sigmoid())
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y):
         y = _within_unit(y)
@@ -253,6 +253,10 @@ class SigmoidTransform(_Rising):
 def _within_unit(y):
     ends = tessera.finfo(y.dtype)
     return y.clamp(min=ends.tiny, max=1 - ends.eps)
+
+
+def _clipped_sigmoid(x):  # other libraries import it by this name
+    return _within_unit(x.sigmoid())
 
 
 class SoftplusTransform(_Rising):

@@ -5,6 +5,7 @@ import copy
 import operator
 
 import tessera
+from tessera._subclasses._symbolic_tools import BelowPython, plain
 from tessera.export._symbols import is_symbolic
 from tessera.export._tracer import ExportTracer, documented_form, export_mode
 from tessera.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
@@ -13,6 +14,7 @@ from tessera.export.graph_signature import (
 )  # fmt: skip
 from tessera.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
 from tessera.fx.interpreter import Interpreter
+from tessera.utils import _pytree as pytree
 
 _WRITTEN = {
     InputKind.PARAMETER: OutputKind.PARAMETER_MUTATION, InputKind.BUFFER: OutputKind.BUFFER_MUTATION,
@@ -50,13 +52,28 @@ class _Run(Interpreter):
             return self._number(n)
         if n.target is tessera.ops.aten.reshape.default and n.target not in self.table:
             return self._reshape(n)
-        return super().run_node(n)
+        result = super().run_node(n)
+        if n.op == "call_function":
+            self._as_before(n.meta.get("val"), result)
+        return result
+
+    def _as_before(self, old, new):
+        """Sizes that an operator finds in its data have the symbols that they had."""
+        for before, value in zip(pytree.tree_leaves(old), pytree.tree_leaves(new)):
+            if not isinstance(before, tessera.Tensor) or not isinstance(value, tessera.Tensor):
+                continue
+            value = mb_unwrap(value)
+            shapes = tessera._C._symbolic_shape(before), tessera._C._symbolic_shape(value)
+            node = self.tracer._nodes.get(id(value))
+            if None not in shapes and node is not None:
+                self.tracer.symbols.add_known(node[1], *shapes)
 
     def _reshape(self, n):
         """A reshape as the view that it was, or as that of a copy: the trace knows which, for all sizes."""
         old, new = n.args[0].meta["val"], n.meta["val"]
         tensor = self.env[n.args[0]]
-        if old.untyped_storage()._cdata != new.untyped_storage()._cdata:
+        is_view = _is_viewable(mb_unwrap(tensor), new.shape)
+        if not is_view or old.untyped_storage()._cdata != new.untyped_storage()._cdata:
             tensor = tessera.ops.aten.clone.default(tensor, memory_format=tessera.contiguous_format)
         return tessera.ops.aten.view.default(tensor, list(new.shape))
 
@@ -68,6 +85,17 @@ class _Run(Interpreter):
             proxy = self.tracer.create_proxy("call_function", n.target, (tensor,), {}, name="item")
             self.tracer.track(known, proxy)
         return known
+
+
+def _is_viewable(tensor, shape):
+    """Whether a tensor has a view of these sizes: decompositions leave other strides than operators do."""
+    sizes, strides, shape = (tuple(map(plain, numbers)) for numbers in (tensor.shape, tensor.stride(), shape))
+    with BelowPython():
+        try:
+            tessera.empty_strided(sizes, strides, device="meta").view(shape)
+        except RuntimeError:
+            return False
+    return True
 
 
 def mb_unwrap(value):

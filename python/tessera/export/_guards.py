@@ -118,7 +118,7 @@ class GuardCode:
 
     def compile(self):
         """The function. AssertionError at a call whose arguments do not fit."""
-        space = {**_FUNCTIONS, "_fail": _fail, "device": tessera.device}
+        space = {**_FUNCTIONS, "math": math, "_fail": _fail, "device": tessera.device}
         exec(self.text(), space)
         return space["check"]
 

@@ -1,6 +1,7 @@
 """Symbolic numbers in graphs and in texts: nodes and Python expressions that compute the expressions that sizes are."""
 
 import ast
+import contextlib
 import functools
 import operator
 
@@ -39,13 +40,11 @@ class SymbolNodes:
     """
 
     def __init__(self, graph, annotate):
-        from tessera.fx.experimental._number_nodes import NumberNodes
-
         self._graph, self._annotate = graph, annotate
         self._sizes = {}  # symbol -> (node of a tensor, dimension)
         self._read = {}  # expression -> node of the tensor that has the number
         self._linear = {}  # symbol -> (node of a tensor, dimension, a, b) where the size is a * symbol + b
-        self._numbers = NumberNodes(self._symbol, self._call)
+        self._numbers = self._new_numbers()
         self.env = None
 
     def add_tensor(self, node, tensor):
@@ -68,6 +67,15 @@ class SymbolNodes:
             if expr.is_symbol and expr.atom().unbacked:
                 self.env = shape.env
                 self._sizes.setdefault(expr, (node, dim))
+
+    def add_known(self, node, before, shape):
+        """Notes that the sizes of a tensor that were found in data are those that had other symbols before."""
+        from tessera.fx.experimental._expressions import condition
+
+        for dim, (old, new) in enumerate(zip(before.sizes, shape.sizes)):
+            if old.is_symbol and new.is_symbol and old != new and old.atom().unbacked and new.atom().unbacked:
+                self._sizes.setdefault(old, (node, dim))
+                shape.env._facts.learn(condition("==", new - old))
 
     def _add_linear(self, expr, node, dim):
         """Notes where a symbol of which an input's size is a * s + b can be computed."""
@@ -99,6 +107,31 @@ class SymbolNodes:
         """The node that computes a symbolic number; the number itself if it is fixed."""
         self.env = value.node.shape_env
         return self.of_expression(value.node.expr)
+
+    @contextlib.contextmanager
+    def as_early_as_can_be(self, expr):
+        """Context manager: nodes are made right behind those that an expression's numbers are read from."""
+        tables = (self._numbers.known, self._read, self._sizes, self._linear)
+        found = [next((t[s] for t in tables if s in t), None) for s in (expr, *expr.free_symbols)]
+        found = [f[0] if isinstance(f, tuple) else f for f in found]
+        latest = max((n for n in found if n is not None), default=None)
+        if latest is None or latest.op == "placeholder":
+            latest = max(self._graph.find_nodes(op="placeholder"), default=None)
+        if latest is None:
+            yield
+            return
+        all_of_them, self._numbers = self._numbers, self._new_numbers()
+        self._numbers.known.update((e, n) for e, n in all_of_them.known.items() if n <= latest)
+        try:
+            with self._graph.inserting_after(latest):
+                yield
+        finally:
+            self._numbers = all_of_them
+
+    def _new_numbers(self):
+        from tessera.fx.experimental._number_nodes import NumberNodes
+
+        return NumberNodes(self._symbol, self._call)
 
     def of_expression(self, expr):
         """The node that computes an expression or condition; numbers as they are."""

@@ -313,10 +313,11 @@ class Export:
                 if not symbols.gives(condition):
                     continue
                 now = condition
-            node = symbols.of_expression(now)
-            text = f"Runtime assertion failed for expression {condition} on node '{node}' ({line})"
-            made = self.tracer.create_node("call_function", tessera.ops.aten._assert_scalar.default, (node, text), {})
-            made.meta["val"] = None
+            with symbols.as_early_as_can_be(now):
+                node = symbols.of_expression(now)
+                text = f"Runtime assertion failed for expression {condition} on node '{node}' ({line})"
+                check = tessera.ops.aten._assert_scalar.default
+                self.tracer.create_node("call_function", check, (node, text), {}).meta["val"] = None
 
     def _output(self, result):
         leaves, self.out_spec = pytree.tree_flatten(result)

@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import sys
 
 import tessera
 from tessera import _C
@@ -150,6 +151,23 @@ def _run_chunks(func, name, out_dims, randomness, batch_size, chunk_size, leaves
     return _tree(outputs, rows[0][2])
 
 
+def _replaced_steps():
+    """The module `_functorch.vmap` if another library has put its own steps of a call there, else None."""
+    steps = sys.modules.get("tessera._functorch.vmap")
+    return steps if steps is not None and steps._replaced() else None
+
+
+def _run_steps(steps, func, in_dims, out_dims, randomness, args, kwargs):
+    """A call by steps of another library."""
+    batch_size, dims, leaves, spec = steps._process_batched_inputs(in_dims, args, func)
+    level = _levels._push_vmap(batch_size, randomness)
+    try:
+        inside = steps._create_batched_inputs(dims, leaves, level, spec)
+        return steps._unwrap_batched(func(*inside, **kwargs), out_dims, level, batch_size, func)
+    finally:
+        _levels._pop(level)
+
+
 def _symbolic():
     return importlib.import_module("tessera._subclasses._symbolic_vmap")
 
@@ -181,6 +199,9 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
 
     @functools.wraps(func)
     def mapped(*args, **kwargs):
+        steps = _replaced_steps()
+        if steps is not None and chunk_size is None:
+            return _run_steps(steps, func, in_dims, out_dims, randomness, args, kwargs)
         name = _name(func)
         leaves, dims, spec = _flat_in_dims(name, in_dims, args)
         batch_size = _batch_size(name, in_dims, leaves, dims)

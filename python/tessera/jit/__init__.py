@@ -50,7 +50,8 @@ __all__ = [
 _MARKS = (
     "Attribute Final FunctionModifiers TracerWarning ScriptWarning Error annotate enable_onednn_fusion export ignore "
     "interface is_scripting is_tracing isinstance onednn_fusion_enabled optimized_execution script_if_tracing "
-    "script_method set_fusion_strategy strict_fusion unused _overload _overload_method _script_if_tracing"
+    "script_method set_fusion_strategy strict_fusion unused _overload _overload_method _script_if_tracing "
+    "_unwrap_optional"
 )
 _SCRIPTS = "ScriptFunction ScriptModule RecursiveScriptModule CompilationUnit script"
 _ARCHIVES = "save load freeze optimize_for_inference run_frozen_optimizations validate_map_location"

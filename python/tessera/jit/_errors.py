@@ -1,7 +1,7 @@
 """What compiling and running raise."""
 
 
-class Error(RuntimeError):
+class Error(Exception):
     """What a scripted program raises."""
 
 

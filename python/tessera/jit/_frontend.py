@@ -8,7 +8,6 @@ import functools
 import inspect
 import math
 import sys
-import textwrap
 import types
 import warnings
 import weakref
@@ -30,13 +29,14 @@ _MATH = {
     "fabs": "aten::fabs",
     "trunc": "aten::trunc",
 }
+_CMATH = {"phase": "aten::angle", "rect": "aten::polar"}
 
 
 # --- sources ---
 
 
 class Source:
-    """The text of a function: its lines without the indentation, the file, the number of the first line."""
+    """The text of a function: its lines as they stand, the file, the number of the first line."""
 
     def __init__(self, text, file, line):
         self.text, self.file, self.line = text, file, line
@@ -52,12 +52,7 @@ def source_of(fn):
             f"Can't get source for {fn}. TorchScript requires source access in order to carry out compilation, make "
             "sure original .py files are available."
         ) from error
-    text = "".join(lines)
-    dedented = textwrap.dedent(text)
-    if dedented[:1].isspace():  # a comment or a text at the left edge
-        indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
-        dedented = "\n".join(x.removeprefix(indent) for x in text.split("\n"))
-    return Source(dedented, inspect.getsourcefile(fn) or "<unknown>", line)
+    return Source("".join(lines), inspect.getsourcefile(fn) or "<unknown>", line)
 
 
 def qualified_name(obj):
@@ -93,6 +88,7 @@ def _specials():
         jit.is_tracing: "is_tracing",
         jit.fork: "fork",
         jit.wait: "wait",
+        jit._unwrap_optional: "_unwrap_optional",
         jit.Attribute: "Attribute",
         jit.strict_fusion: "strict_fusion",
         typing.cast: "cast",
@@ -175,6 +171,8 @@ def classify(obj):
         return ("constant", obj, type_of_value(obj))
     if isinstance(obj, types.ModuleType):
         return ("host", obj)
+    if obj is tessera.Size:
+        return ("builtin", "list")
     if inspect.isclass(obj):
         return _classify_class(obj)
     if isinstance(obj, ScriptFunction):
@@ -213,8 +211,8 @@ def operator_of(obj):
     if found:
         return found
     name, module = getattr(obj, "__name__", None), getattr(obj, "__module__", None)
-    if module == "math":
-        op = _MATH.get(name, f"aten::{name}")
+    if module in ("math", "cmath"):
+        op = (_MATH if module == "math" else _CMATH).get(name, f"aten::{name}")
         return op if _jit.has_op(op) else None
     if isinstance(obj, types.BuiltinFunctionType) or (module or "").partition(".")[0] == "tessera":
         if name and (module or "").startswith(("tessera.nn", "tessera.jit")):
@@ -228,8 +226,7 @@ def operator_of(obj):
 
 def _classify_class(cls):
     if issubclass(cls, BaseException):
-        module = "builtins" if cls.__module__ == "builtins" else f"__torch__.{cls.__module__}"
-        return ("exception", f"{module}.{cls.__name__}")
+        return ("exception", f"{cls.__module__}.{cls.__name__}")
     if getattr(builtins, cls.__name__, None) is cls:
         return ("builtin", cls.__name__)
     try:

@@ -129,6 +129,13 @@ def script_if_tracing(fn):
 _script_if_tracing = script_if_tracing
 
 
+def _unwrap_optional(x):
+    """x, which may be None by its type and is not. Errors: AssertionError where it is None."""
+    if x is None:
+        raise AssertionError("Unwrapping null optional")
+    return x
+
+
 def annotate(the_type, the_value):
     """The value; the type is for the compiler."""
     return the_value

@@ -7,13 +7,11 @@ from tessera.futures import Future  # noqa: F401
 def fork(func, *args, **kwargs):
     """Calls func(*args, **kwargs) and returns a Future of the result.
 
-    Outside of compiled code the call is made at once, as documented, so that it is done when fork returns.
+    Outside of compiled code the call is made at once, as documented: it is done when fork returns, which raises what
+    the call raises.
     """
     future = tessera.futures.Future()
-    try:
-        future.set_result(func(*args, **kwargs))
-    except Exception as error:
-        future.set_exception(error)
+    future.set_result(func(*args, **kwargs))
     return future
 
 

@@ -130,6 +130,8 @@ class ProcessContext:
         Raises: ProcessRaisedException, ProcessExitedException for the first that failed; the others are ended before,
             with SIGTERM and, `grace_period` seconds later (None: 30), with SIGKILL.
         """
+        if not self.sentinels:
+            return True
         ended = [self.sentinels.pop(sentinel) for sentinel in connection.wait(list(self.sentinels), timeout)]
         failed = None
         for number in sorted(ended):

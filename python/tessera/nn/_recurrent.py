@@ -57,7 +57,7 @@ def _by_operator(mode, gates, steps, state, w_hh, b_hh, reverse):
     state behind the last one).
     """
     out, h, c, _, _ = tessera._rnn_layer(
-        gates.unflatten(0, (steps, -1)),
+        gates.unflatten(0, (steps, len(state[0]))),
         state[0],
         state[1] if len(state) > 1 else None,
         w_hh,
@@ -193,8 +193,9 @@ def _sequence(mode):
             raise RuntimeError(
                 f"{name}(): expected sequence length to be larger than 0, got input of {list(input.shape)}"
             )
-        out, last = run_layers(mode, x.reshape(steps * n, -1), [n] * steps, states, weights, directions, dropout)
-        out = out.reshape(steps, n, -1)
+        rows = x.reshape(steps * n, x.size(2))
+        out, last = run_layers(mode, rows, [n] * steps, states, weights, directions, dropout)
+        out = out.unflatten(0, (steps, n))
         return (out.transpose(0, 1) if batch_first else out, *last)
 
     run.__name__ = run.__qualname__ = name

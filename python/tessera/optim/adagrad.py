@@ -5,6 +5,7 @@ import tessera
 from .optimizer import (
     Optimizer,
     _get_value,
+    _to_scalar,
     _use_grad_for_differentiable,
     as_real,
     decayed,
@@ -58,7 +59,7 @@ class Adagrad(Optimizer):
 
 
 def _update(p, grad, total, t, group):
-    rate = group["lr"] / (1 + (t - 1) * group["lr_decay"])
+    rate = _to_scalar(group["lr"]) / (1 + (t - 1) * group["lr_decay"])
     if grad.is_sparse:
         if group["weight_decay"] != 0:
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")

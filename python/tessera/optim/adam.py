@@ -9,6 +9,9 @@ from .optimizer import (
     _get_value,
     _use_grad_for_differentiable,
     as_real,
+    check_betas,
+    check_lr,
+    check_tensors_of_lists,
     constructor,
     fused_ready,
     new_step,
@@ -22,12 +25,27 @@ from .optimizer import (
 __all__ = ["Adam", "adam"]
 
 
+def _check_rate(lr, options):
+    check_tensors_of_lists(options, lr=lr)
+    check_lr(lr, options)
+
+
+def _check_betas(betas, options):
+    """ValueError for betas outside [0, 1), a number beside a tensor, and tensors that can't be."""
+    check_betas(betas, options)
+    if isinstance(betas[0], Tensor) != isinstance(betas[1], Tensor):
+        raise ValueError("betas must be either both floats or both Tensors")
+    check_tensors_of_lists(options, **{f"betas[{i}]": beta for i, beta in enumerate(betas)})
+
+
 class Adam(Optimizer):
     """m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2, p -= lr m / (1 - b1^t) / (sqrt(v) / sqrt(1 - b2^t) + eps);
     amsgrad: the largest v so far.
 
     weight_decay is added to the gradient (decoupled_weight_decay: p *= 1 - lr weight_decay first, as in AdamW).
     """
+
+    _checks = {"lr": _check_rate, "betas": _check_betas}
 
     __init__ = constructor(
         dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False),

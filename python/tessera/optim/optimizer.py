@@ -112,13 +112,8 @@ def at_least_zero(text, form="Invalid {}: {}"):
 
 
 def check_lr(lr, options):
-    """ValueError for a negative learning rate, for a tensor with more than one element, and for a tensor with foreach
-    but not capturable.
-    """
-    if isinstance(lr, Tensor):
-        if options.get("foreach") and not options.get("capturable", True):
-            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
-        one_element(lr)
+    """ValueError for a negative learning rate, and for a tensor with more than one element."""
+    one_element(lr)
     check(lr >= 0.0, "learning rate", lr)
 
 
@@ -141,6 +136,13 @@ def check_betas(betas, _):
     """ValueError for betas outside [0, 1)."""
     for i, b in enumerate(betas):
         check(0.0 <= b < 1.0, f"beta parameter at index {i}", b)
+
+
+def check_tensors_of_lists(options, **given):
+    """ValueError for options that are tensors where parameters are updated as lists that no graph captures."""
+    for name, value in given.items():
+        if isinstance(value, Tensor) and options["foreach"] and not options["capturable"]:
+            raise ValueError(f"{name} as a Tensor is not supported for capturable=False and foreach=True")
 
 
 def check_fused(fused, options):

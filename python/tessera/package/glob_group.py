@@ -24,12 +24,14 @@ class GlobGroup:
 
     def __init__(self, include, *, exclude=(), separator="."):
         self.separator = separator
+        self._given = include, exclude
         self.include, self.exclude = _listed(include), _listed(exclude)
         self._included = [self._compile(p) for p in self.include]
         self._excluded = [self._compile(p) for p in self.exclude]
 
     def __repr__(self):
-        return f"GlobGroup(include={self.include}, exclude={self.exclude})"
+        include, exclude = self._given
+        return f"GlobGroup(include={include}, exclude={exclude})"
 
     def matches(self, candidate):
         """Whether a name belongs to the set."""

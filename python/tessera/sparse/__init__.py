@@ -33,6 +33,10 @@ __getattr__, __dir__ = _attach(
         "SparseSemiStructuredTensorCUTLASS": "semi_structured",
         "to_sparse_semi_structured": "semi_structured",
         "as_sparse_gradcheck": "_gradcheck",
+        **{
+            f"{kind}Tensor": f":tessera._root.tensor_types sparse_{kind}Tensor"
+            for kind in "BFloat16 Byte Char Double Float Half Int Long Short".split()
+        },
     },
 )
 

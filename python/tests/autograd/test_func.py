@@ -556,3 +556,37 @@ def test_names_that_other_libraries_use():
     finally:
         tessera._C._func._pop(level)
     assert _broadcast_to_and_flatten(0, tree_flatten((1, 2))[1]) == [0, 0]
+
+
+def test_vmap_goes_by_the_steps_that_a_library_puts_in_its_place(monkeypatch):
+    """As tensordict does, whose containers know a batch size besides their tensors."""
+    from tessera._functorch import vmap as steps
+
+    class Box:
+        def __init__(self, tensor, size):
+            self.tensor, self.size = tensor, size
+
+    plain = (steps._process_batched_inputs, steps._create_batched_inputs, steps._unwrap_batched)
+
+    def process(in_dims, args, func):
+        size, dims, leaves, spec = plain[0](in_dims, [a.tensor for a in args], func)
+        return size, dims, leaves, spec
+
+    def create(dims, leaves, level, spec):
+        return [Box(t, t.shape) for t in plain[1](dims, leaves, level, spec)]
+
+    def unwrap(box, out_dims, level, size, func):
+        assert box.size == box.tensor.shape == (3,)
+        outside = plain[2](box.tensor, out_dims, level, size, func)
+        return Box(outside, outside.shape)
+
+    monkeypatch.setattr(steps, "_process_batched_inputs", process)
+    monkeypatch.setattr(steps, "_create_batched_inputs", create)
+    monkeypatch.setattr(steps, "_unwrap_batched", unwrap)
+    x = tessera.arange(6.0).reshape(2, 3)
+    made = tessera.func.vmap(lambda box: Box(box.tensor * 2, box.size))(Box(x, x.shape))
+    assert made.size == (2, 3) and made.tensor.tolist() == (x * 2).tolist()
+    monkeypatch.undo()
+    assert tessera.func.vmap(lambda t: t * 2, out_dims=1)(x).tolist() == (x * 2).T.tolist()
+    size, dims, leaves, spec = plain[0](0, (x, [x]), len)
+    assert (size, dims, len(leaves)) == (2, [0, 0], 2)

@@ -112,6 +112,7 @@ def test_documented_modules_hold_the_classes(name):
     kind = getattr(D, name)
     module = sys.modules[kind.__module__]
     assert getattr(module, name) is kind and kind.__module__.startswith("tessera.distributions.")
+    assert module.Distribution is D.Distribution and module.constraints is D.constraints
     assert inspect.getdoc(kind) and "validate_args" in inspect.signature(kind).parameters
 
 
@@ -190,6 +191,11 @@ def test_bad_input_is_named(number):
 def test_checks_can_be_left_out():
     assert D.Normal(0.0, -1.0, validate_args=False)._validate_args is False
     assert D.Uniform(0.0, 1.0, validate_args=False).log_prob(T(2.0)) == -math.inf
+    unchecked = D.Normal(T([0.0, 1.0]), 2.0, validate_args=False)  # numbers are values, too
+    for method in (unchecked.log_prob, unchecked.cdf):
+        assert method(1.0).tolist() == method(T(1.0)).tolist()
+    with pytest.raises(ValueError, match="must be a Tensor"):
+        D.Normal(0.0, 1.0).cdf(1.0)
     D.Distribution.set_default_validate_args(False)
     try:
         D.Normal(0.0, -1.0)

@@ -274,3 +274,9 @@ def test_constraints_are_copied_by_name():
     assert pickle.loads(pickle.dumps(C.simplex)) is C.simplex and copy.deepcopy(C.positive) is C.positive
     other = pickle.loads(pickle.dumps(C.interval(0.0, 2.0)))
     assert repr(other) == "Interval(lower_bound=0.0, upper_bound=2.0)" and other._holds(T(1.0))
+
+
+def test_the_sigmoid_of_the_transform_has_a_name():
+    x = tessera.tensor([-1e3, 0.0, 1e3])
+    ends = tessera.finfo(x.dtype)
+    assert D.transforms._clipped_sigmoid(x).tolist() == [ends.tiny, 0.5, 1 - ends.eps]

@@ -328,3 +328,49 @@ def test_files_of_others_say_symbols_in_their_way():
     symbol = tessera.fx.experimental.symbolic_shapes.Symbol
     expr = expression_of("Add(Mul(Integer(2), Symbol('s7', positive=True, integer=True)), Integer(1))", symbol)
     assert expr == symbol("s7") * 2 + 1
+
+
+def test_numbers_that_are_found_are_indices_and_sizes():
+    def pick(x, n):
+        at = n.item()
+        tessera._check(at >= 0)
+        tessera._check(at < x.shape[0])
+        return x[at] * 2
+
+    def rows(x, n):
+        return x.view(n.item(), -1)
+
+    x = tessera.arange(12.0)
+    for f in (pick, rows):
+        program = export(Fn(f), (x, tessera.tensor(3)))
+        for n in (2, 3, 4):
+            assert tessera.equal(program.module()(x, tessera.tensor(n)), f(x, tessera.tensor(n)))
+        with pytest.raises(RuntimeError):
+            program.module()(x, tessera.tensor(13))
+
+
+def test_images_of_any_size_are_resized():
+    for settings in (dict(scale_factor=2), dict(scale_factor=(2.5, 0.5), mode="bilinear")):
+        f = One(lambda x: nn.functional.interpolate(x, **settings))  # noqa: B023
+        program = export(
+            f, (tessera.rand(2, 3, 4, 6),), dynamic_shapes=({0: Dim.DYNAMIC, 2: Dim.DYNAMIC, 3: Dim.DYNAMIC},)
+        )
+        x = tessera.rand(3, 3, 5, 8)
+        assert tessera.equal(program.module()(x), f(x))
+
+
+def test_guards_may_round():
+    f = Fn(lambda x, y: x * 2 if math.floor(x.shape[0] * 0.7) > y.shape[0] else x)
+    program = export(f, (tessera.ones(10), tessera.ones(3)), dynamic_shapes=({0: Dim.DYNAMIC}, {0: Dim.DYNAMIC}))
+    assert program.module()(tessera.ones(10), tessera.ones(4))[0] == 2
+    with pytest.raises(AssertionError, match="Guard failed: math.floor"):
+        program.module()(tessera.ones(10), tessera.ones(9))
+
+
+def test_decompositions_keep_batch_and_sequence_dynamic():
+    module = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    sizes = ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC},)
+    program = export(module, (tessera.rand(2, 5, 8),), dynamic_shapes=sizes).run_decompositions()
+    assert ranges(program).keys() == {"s0", "s1"}
+    x = tessera.rand(3, 7, 8)
+    tessera.testing.assert_close(program.module()(x), module(x))

@@ -4,6 +4,7 @@ import math
 import operator
 import pickle
 import sys
+import typing
 from math import sqrt
 
 import pytest
@@ -263,6 +264,30 @@ def test_annotations_stay():
     traced = fx.symbolic_trace(program)
     assert "def forward(self, x : torch.Tensor, n : int = 2) -> torch.Tensor:" in traced.code
     assert traced(tessera.ones(1), 3).item() == 3
+
+
+@pytest.mark.parametrize(
+    "kind, text",
+    [
+        (typing.Tuple[tessera.Tensor, tessera.Tensor], "typing_Tuple[torch.Tensor,torch.Tensor]"),
+        (typing.Optional[int], "typing_Union[int,NoneType]"),
+        (typing.Tuple[int, ...], "typing_Tuple[int,...]"),
+        (typing.Callable[[int], str], "typing_Callable[[int],str]"),
+        (typing.List[typing.Dict[str, Block]], None),
+        (typing.Any, "typing_Any"),
+        (tuple[int, tessera.dtype], "tuple[int,torch.dtype]"),
+        (type(None), "NoneType"),
+    ],
+)
+def test_generic_annotations_are_globals(kind, text):
+    graph = fx.Graph()
+    x = graph.placeholder("x", type_expr=kind)
+    y = graph.call_function(tessera.relu, (x,), type_expr=kind)
+    graph.output(y, type_expr=kind)
+    made = fx.GraphModule({}, graph)
+    assert made(tessera.tensor(-1.0)).item() == 0
+    assert made.forward.__annotations__["return"] in (kind, None)  # None: what NoneType says
+    assert text is None or made.code.count(text) == 3
 
 
 def test_constants_of_replacements():

@@ -1,5 +1,6 @@
 """jit: what scripted functions and modules are in Python; marks and settings."""
 
+import cmath
 import warnings
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
@@ -118,9 +119,31 @@ def test_isinstance_of_types_with_parameters(value, kind, yes):
 def test_fork_and_wait():
     future = jit.fork(lambda a, b: a + b, 1, b=2)
     assert jit.wait(future) == 3
-    failed = jit.fork(lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        jit.wait(failed)
+        jit.fork(lambda: 1 / 0)
+
+
+class Refused(Exception):
+    pass
+
+
+def complex_functions(z: complex, o: Optional[int], bad: bool):
+    if bad:
+        raise Refused("no")
+    return cmath.exp(z), cmath.phase(z), jit._unwrap_optional(o), tessera.Size([1, 2])
+
+
+def test_names_of_other_modules_in_programs():
+    compiled = jit.script(complex_functions)
+    z, angle, n, size = compiled(1 + 2j, 3, False)
+    assert z == cmath.exp(1 + 2j) and angle == cmath.phase(1 + 2j) and (n, size) == (3, [1, 2])
+    with pytest.raises(RuntimeError, match="Unwrapping null optional"):
+        compiled(1j, None, False)
+    with pytest.raises(jit.Error, match=rf"{__name__}.Refused: no") as e:
+        compiled(1j, 1, True)
+    assert not isinstance(e.value, RuntimeError)
+    # the excerpt stands as in the file
+    assert '        raise Refused("no")\n        ~' in str(e.value)
 
 
 def test_settings():

@@ -87,8 +87,10 @@ def test_what_is_refused(device):
         torch._scaled_mm(a, b, torch.ones(1, 16, device=device), torch.ones(48, 1, device=device))
     with pytest.raises(ValueError, match="Invalid scaling configuration"):
         torch._scaled_mm(a.bfloat16(), b, one, one)
-    with pytest.raises(ValueError, match="unsupported recipe"):
+    with pytest.raises(ValueError, match="expected scale_a of shape"):
         F.scaled_mm(a, b, one, F.ScalingType.BlockWise1x128, one, F.ScalingType.BlockWise1x128)
+    with pytest.raises(ValueError, match="unsupported recipe"):
+        F.scaled_mm(a, b, one, F.ScalingType.BlockWise1x16, one, F.ScalingType.BlockWise1x16)
     with pytest.raises(ValueError, match="unsupported recipe"):
         F.scaled_mm(a, b, torch.ones(16, 1, device=device), ROW, one, TENSOR)
     with pytest.raises(ValueError, match="contraction_dim"):
@@ -153,3 +155,58 @@ def test_bias_and_activation_in_one(device):
             (torch.addmm(bias, x.t().contiguous().t(), w.t().contiguous().t()), wanted),
         ):
             torch.testing.assert_close(result.cpu().double(), reference, rtol=tolerance, atol=tolerance)
+
+
+def test_scales_of_blocks(device):
+    block = F.ScalingType
+    m, k, n = 40, 300, 130
+    a, b = operands(m, k, n, device)
+    wide, high = torch.rand(m, 3).to(device), torch.rand(1, 3).to(device)  # 1x128 and 128x128 of a
+    lines, tiles = torch.rand(3, n).to(device), torch.rand(3, 2).to(device)
+
+    def spread(scale, rows, cols, by_row, by_col):
+        return scale.cpu().repeat_interleave(by_row, 0)[:rows].repeat_interleave(by_col, 1)[:, :cols]
+
+    for scale_a, recipe_a, rows in ((wide, block.BlockWise1x128, 1), (high, block.BlockWise128x128, 128)):
+        for scale_b, recipe_b, cols in ((lines, block.BlockWise1x128, 1), (tiles, block.BlockWise128x128, 128)):
+            if rows == cols == 128:
+                with pytest.raises(ValueError, match="unsupported recipe"):
+                    F.scaled_mm(a, b, scale_a, recipe_a, scale_b, recipe_b)
+                continue
+            left = a.cpu().float() * spread(scale_a, m, k, rows, 128)
+            right = b.cpu().float() * spread(scale_b, k, n, 128, cols)
+            out = F.scaled_mm(a, b, scale_a, recipe_a, scale_b, recipe_b, output_dtype=torch.float32)
+            close(out, left @ right, torch.float32)
+    with pytest.raises(ValueError, match="scale_b of shape"):
+        F.scaled_mm(a, b, wide, block.BlockWise1x128, tiles.t(), block.BlockWise128x128)
+
+
+def test_powers_of_two_as_scales_of_blocks(device):
+    block, swizzle = F.ScalingType.BlockWise1x32, F.SwizzleType
+    m, k, n = 140, 160, 33
+    a, b = operands(m, k, n, device)
+    torch.manual_seed(1)
+    scale_a = torch.exp2(torch.randint(-3, 3, (m, 5)).float())
+    scale_b = torch.exp2(torch.randint(-3, 3, (n, 5)).float())
+    wanted = (a.cpu().float() * scale_a.repeat_interleave(32, 1)) @ (
+        b.cpu().t().float() * scale_b.repeat_interleave(32, 1)
+    ).t()
+
+    def exponents(s):
+        return s.to(torch.float8_e8m0fnu).to(device)
+
+    out = F.scaled_mm(a, b, exponents(scale_a), block, exponents(scale_b), block, output_dtype=torch.float32)
+    close(out, wanted, torch.float32)
+
+    def tiled(s):  # by the definition: line r of a tile lies at (r % 32) * 16 + r // 32 * 4
+        rows, cols = -(-s.shape[0] // 128), -(-s.shape[1] // 4)
+        flat = torch.ones(rows * cols * 512)
+        for i in range(s.shape[0]):
+            for j in range(s.shape[1]):
+                tile, r, c = (i // 128) * cols + j // 4, i % 128, j % 4
+                flat[tile * 512 + (r % 32) * 16 + r // 32 * 4 + c] = s[i, j]
+        return exponents(flat)
+
+    order = swizzle.SWIZZLE_32_4_4
+    out = F.scaled_mm(a, b, tiled(scale_a), block, tiled(scale_b), block, order, order, output_dtype=torch.float32)
+    close(out, wanted, torch.float32)

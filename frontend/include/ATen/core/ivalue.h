@@ -9,6 +9,10 @@
 #include "ATen/core/Formatting.h"
 #include "ATen/core/List.h"
 
+namespace torch::jit {
+class Module;  // torch/script.h
+}
+
 namespace c10 {
 
 using at::Generator;
@@ -209,6 +213,7 @@ class IValue {
   MemoryFormat toMemoryFormat() const { return static_cast<MemoryFormat>(toInt()); }
   void toNone() const { get<std::monostate>("None"); }
   const tessera::IntrusivePtr<tessera::RefCounted>& toObject() const { return get<Object>("Object"); }
+  torch::jit::Module toModule() const;
   template <class T>
   intrusive_ptr<T> toCustomClass() const {
     T* p = dynamic_cast<T*>(toObject().get());

@@ -283,6 +283,55 @@ class CosineAnnealingLR : public EpochScheduler {
   double period_, low_;
 };
 
+// From the present rates to swa_lr in anneal_epochs, by "cos" or "linear", and there they stay.
+class SWALR : public EpochScheduler {
+ public:
+  SWALR(Optimizer& optimizer, std::vector<double> swa_lr, int64_t anneal_epochs = 10,
+        const std::string& anneal_strategy = "cos")
+      : EpochScheduler(optimizer),
+        targets_(std::move(swa_lr)),
+        epochs_(anneal_epochs),
+        cosine_(anneal_strategy == "cos") {
+    TORCH_CHECK_VALUE(targets_.size() == base_lrs.size(), "Expected ", base_lrs.size(), " values of swa_lr, but got ",
+                      targets_.size());
+    TORCH_CHECK_VALUE(cosine_ || anneal_strategy == "linear",
+                      "anneal_strategy must by one of 'cos' or 'linear', instead got ", anneal_strategy);
+    TORCH_CHECK_VALUE(epochs_ >= 0, "anneal_epochs must be equal or greater than 0, got ", epochs_);
+    start();
+  }
+  SWALR(Optimizer& optimizer, double swa_lr, int64_t anneal_epochs = 10, const std::string& anneal_strategy = "cos")
+      : SWALR(optimizer, std::vector<double>(optimizer.param_groups().size(), swa_lr), anneal_epochs, anneal_strategy) {
+  }
+
+ protected:
+  std::vector<double> begin() override { return get_lrs(); }
+  // Where the way began comes from the present rate, which others may have changed.
+  std::vector<double> get_lrs() override {
+    const int64_t step = std::max<int64_t>(epoch_, epochs_ ? 0 : 1);
+    const double before = weight(step - 1), share = weight(step);
+    std::vector<double> rates = get_current_lrs();
+    for (size_t i = 0; i < rates.size(); ++i) {
+      const double from = before == 1 ? targets_[i] : (rates[i] - before * targets_[i]) / (1 - before);
+      rates[i] = targets_[i] * share + from * (1 - share);
+    }
+    return rates;
+  }
+  std::vector<double> closed_form() override {
+    const double share = weight(epoch_);
+    std::vector<double> rates = base_lrs;
+    for (size_t i = 0; i < rates.size(); ++i) rates[i] = targets_[i] * share + rates[i] * (1 - share);
+    return rates;
+  }
+
+ private:
+  double weight(int64_t step) const {
+    return tessera::optim::schedules::averaging_weight(double(step), double(epochs_), cosine_);
+  }
+  std::vector<double> targets_;
+  int64_t epochs_;
+  bool cosine_;
+};
+
 class CosineAnnealingWarmRestarts : public EpochScheduler {
  public:
   CosineAnnealingWarmRestarts(Optimizer& optimizer, int64_t T_0, int64_t T_mult = 1, double eta_min = 0)

@@ -215,6 +215,8 @@ class _Tried:
         for n in dict.fromkeys((*range(2, 10), *self.problem.numbers)):
             if n > 1 and x[0] % n == 0:
                 yield lambda k, n=n: x[k] % n == 0, lambda n=n: condition("==", e % n)
+            if n > 3 and x[0] > 1 and n % x[0] == 0:
+                yield lambda k, n=n: x[k] != 0 and n % x[k] == 0, lambda n=n: condition("==", constant(n) % e)
 
     def _equalities(self, inputs, factors):
         for (a, x), (b, y) in itertools.permutations(inputs, 2):

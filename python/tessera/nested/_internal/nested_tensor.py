@@ -177,6 +177,16 @@ class NestedTensor(Nested):
         }
         return _rebuild_from_type_v2, (_rebuild_njt, NestedTensor, (parts,), {})
 
+    # PyTorch's pickles repeat as attributes what the parts say.
+    _computed = ("_values", "_offsets", "_lengths", "_ragged_idx", "_metadata_cache", "_size", "_strides")
+
+    def __setstate__(self, state):
+        from tessera._utils import _set_obj_state
+
+        if isinstance(state, dict):
+            state = {name: value for name, value in state.items() if name not in self._computed}
+        _set_obj_state(self, state)
+
 
 def _length(value):
     """A known length: pickles hold it as the size of a tensor without elements."""

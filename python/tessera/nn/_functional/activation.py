@@ -284,4 +284,4 @@ def dropout3d(input, p=0.5, training=True, inplace=False):
             "dimensions, a channel dimension, and an optional batch dimension (i.e. 4D or 5D inputs).",
             stacklevel=3,
         )
-    return _feature_dropout(input, p, training, inplace, n != 4)
+    return _feature_dropout(input, p, training, inplace, n == 5)

@@ -173,6 +173,8 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
                 stacklevel=3,
             )
         code = _Reduction.get_enum("sum" if reduction == "batchmean" else reduction)
+    if not all(t.is_floating_point() or t.is_complex() for t in (input, target)):
+        raise RuntimeError("kl_div: Integral inputs not supported.")
     out = tessera.kl_div(input, target, code, log_target=log_target)
     if reduction == "batchmean" and input.dim() != 0:
         out = out / input.size(0)

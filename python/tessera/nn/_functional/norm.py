@@ -209,7 +209,7 @@ def embedding_bag(
     _check_bag_arguments(input, offsets, mode, per_sample_weights)
     if input.dim() == 2:
         offsets = tessera.arange(0, input.numel(), input.size(1), dtype=input.dtype, device=input.device)
-        input = input.reshape(-1)
+        input, include_last_offset = input.reshape(-1), False
         if per_sample_weights is not None:
             per_sample_weights = per_sample_weights.reshape(-1)
     code = {"sum": 0, "mean": 1, "max": 2}[mode]

@@ -89,13 +89,17 @@ def _target_size(input, size, scale_factor, recompute):
     else:
         scale_factor = [scale_factor] * n
     size = [_scaled(input.size(i + 2), s) for i, s in enumerate(scale_factor)]
+    if min(size) == 0:  # an error of its own, below
+        return size, [None] * n
     return size, [None] * n if recompute else [1.0 / s for s in scale_factor]
 
 
 def _scaled(size, factor):
     if isinstance(size, tessera.Tensor):  # of a trace
         return (size.double() * factor).floor().long()
-    return math.floor(float(size) * factor)
+    if isinstance(size, int):
+        return math.floor(float(size) * factor)
+    return size * int(factor) if factor == int(factor) else math.floor(size * factor)  # a symbolic size
 
 
 _MODES = {
@@ -109,13 +113,18 @@ _MODES = {
 }
 
 
-def _check_mode(input, mode, align_corners, antialias):
-    if mode in ("nearest", "area", "nearest-exact"):
-        if align_corners is not None:
-            raise ValueError(
-                "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | "
-                "trilinear"
-            )
+def _check_corners(mode, align_corners):
+    if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+        )
+
+
+def _check_mode(input, mode, antialias):
+    if antialias and (mode not in ("bilinear", "bicubic") or input.dim() != 4):
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
+        )
     if mode not in _MODES or input.dim() not in _MODES[mode]:
         if input.dim() in (3, 4, 5) and mode in _MODES:
             raise NotImplementedError(f"Got {input.dim()}D input, but {mode} mode needs {_MODES[mode][0]}D input")
@@ -123,10 +132,6 @@ def _check_mode(input, mode, align_corners, antialias):
             "Input Error: Only 3D, 4D and 5D input Tensors supported (got {}D) for the modes: nearest | linear | "
             "bilinear | bicubic | trilinear | "
             "area | nearest-exact (got {})".format(input.dim(), mode)
-        )
-    if antialias and mode not in ("bilinear", "bicubic"):
-        raise ValueError(
-            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
         )
 
 
@@ -145,10 +150,11 @@ def interpolate(
     mode: nearest | nearest-exact | linear (3-D) | bilinear, bicubic (4-D) | trilinear (5-D) | area. align_corners:
         corner pixels stay at the corners.
     """
-    _check_mode(input, mode, align_corners, antialias)
+    _check_corners(mode, align_corners)
     size, steps = _target_size(input, size, scale_factor, recompute_scale_factor)
+    _check_mode(input, mode, antialias)
     align = bool(align_corners)
-    if min(size) <= 0 or 0 in input.shape[1:]:
+    if any(n <= 0 for n in size) or 0 in input.shape[1:]:
         raise RuntimeError(
             f"Input and output sizes should be greater than 0, but got input {list(input.shape)} and output size "
             f"{list(size)}"

@@ -288,7 +288,8 @@ class BlockMask:
         return f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%,\n{self.to_string()}\n)"
 
     def to_string(self, grid_size=(20, 20), limit=4):
-        """A picture of each (batch, head): full blocks, blocks in which the mask function decides, empty ones.
+        """A picture of each (batch, head): blocks that are computed, and empty ones; half of a shade where both are
+        joined.
 
         Args:
             grid_size: rows and columns (or one number for both) that a picture may have: more blocks than that are
@@ -297,8 +298,7 @@ class BlockMask:
         """
         sizes = (grid_size, grid_size) if isinstance(grid_size, int) else tuple(grid_size)
         partial, full = self._blocks()
-        full = partial.new_zeros(partial.shape) if full is None else full
-        anything, everything = partial | full, full
+        anything = everything = partial if full is None else partial | full
         for dim, size in zip((-2, -1), sizes):
             anything, everything = _joined(anything, dim, size, False), _joined(everything, dim, size, True)
         pictures = []

@@ -107,7 +107,7 @@ def _check_block_mask(block_mask, query, key):
     mask_queries, mask_keys = block_mask.seq_lengths
     if (mask_queries, mask_keys) != (queries, keys):
         shorter = mask_queries < queries or mask_keys < keys
-        raise RuntimeError(
+        raise ValueError(
             f"the block mask is for {mask_queries} queries and {mask_keys} keys, but there are {queries} and {keys}: "
             + ("make a new one" if shorter else "make a new one, or cut it with block_mask._adjust(q_len, kv_len)")
         )

@@ -36,8 +36,7 @@ def _spread(values, index, size):
 
 
 def _check(result, size, what):
-    if not isinstance(result, tuple):
-        result = (result,)
+    result = tuple(result) if isinstance(result, (tuple, list)) else (result,)
     if len(result) != size:
         raise RuntimeError(
             f"Backward {what} returned an invalid number of grad, got {len(result)}, but expected {size}"

@@ -215,8 +215,11 @@ def _extra_repr(self):
     shows = next(declared.shows for declared in declarations(type(self)) if declared.shows is not None)
     for name, named, quoted, optional, usual in re.findall(_WORD, shows):
         value = self._parameters[name] if name in self._parameters else getattr(self, name)
-        if name in self._parameters or hasattr(value, "requires_grad"):  # also one that a wrapper keeps elsewhere
+        # A parameter, also one that is computed (pruned, parametrized) or that a wrapper keeps elsewhere.
+        if name in self._parameters or hasattr(value, "requires_grad"):
             value = value is not None
+        elif optional and name == "inplace":
+            value = bool(value)
         if not (optional and _is_usual(value, int(usual) if usual else defaults.get(name))):
             parts.append((f"{name}=" if named else "") + (repr(value) if quoted else str(value)))
     return ", ".join(parts)

@@ -280,12 +280,14 @@ class ModuleDict(Module):
             self[key] = module
 
 
-def _tensor_text(value):
-    """`Parameter containing: [torch.FloatTensor of size 2x3]`, as the parameter containers print their entries."""
+def _tensor_text(value, elements=tessera.typename):
+    """`Parameter containing: [torch.FloatTensor of size 2x3]`, as the parameter containers print their entries; with
+    the dtype where `elements` is str.
+    """
     size = "x".join(str(n) for n in value.size())
-    device = "" if value.device.type == "cpu" else f" ({value.device})"
+    device = f" (GPU {value.get_device()})" if value.is_cuda else ""
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
-    return f"{kind} containing: [{tessera.typename(value)} of size {size}{device}]"
+    return f"{kind} containing: [{elements(value)} of size {size}{device}]"
 
 
 def _as_parameter(value):
@@ -345,7 +347,7 @@ class ParameterList(Module):
         lines = []
         for k, p in enumerate(self):
             if isinstance(p, tessera.Tensor):
-                lines.append(f"  ({k}): {_tensor_text(p)}")
+                lines.append(f"  ({k}): {_tensor_text(p, lambda value: value.dtype)}")
             else:
                 lines.append(f"  ({k}): Object of type: {type(p).__name__}")
         return "\n".join(lines)

@@ -351,7 +351,7 @@ class Module:
         keys = (
             dir(type(self)) + list(self.__dict__) + list(self._parameters) + list(self._modules) + list(self._buffers)
         )
-        return sorted(k for k in keys if not k[0].isdigit())
+        return sorted({k for k in keys if not k[0].isdigit()})
 
     def __setstate__(self, state):
         d = self.__dict__

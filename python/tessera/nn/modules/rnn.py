@@ -235,8 +235,8 @@ class RNNBase(Module):
         steps, n = data.shape[:2]
         if steps == 0:
             raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
-        out, states = self._run(data.reshape(steps * n, -1), [n] * steps, hx)
-        out = out.reshape(steps, n, -1)
+        out, states = self._run(data.reshape(steps * n, data.size(-1)), [n] * steps, hx)
+        out = out.unflatten(0, (steps, n))
         if self.batch_first:
             out = out.transpose(0, 1)
         if not batched:

@@ -33,6 +33,7 @@ class NodePtr {
   operator std::shared_ptr<Node>() const { return node_; }
   friend bool operator==(const NodePtr& a, const NodePtr& b);
   friend bool operator==(const NodePtr& a, std::nullptr_t) { return !a.node_; }
+  friend std::ostream& operator<<(std::ostream& out, const NodePtr& p);  // the address of the library's node
 
  private:
   std::shared_ptr<Node> node_;
@@ -134,6 +135,9 @@ inline NodePtr::NodePtr(tessera::IntrusivePtr<tessera::autograd::Node> node) {
 }
 inline bool operator==(const NodePtr& a, const NodePtr& b) {
   return a.node_ == b.node_ || (a.node_ && b.node_ && a.node_->get() && a.node_->get() == b.node_->get());
+}
+inline std::ostream& operator<<(std::ostream& out, const NodePtr& p) {
+  return out << (p ? static_cast<const void*>(p->get()) : nullptr);
 }
 inline tessera::IntrusivePtr<tessera::autograd::Node> Node::graph() {
   if (get()) return tessera::IntrusivePtr<tessera::autograd::Node>::share(get());

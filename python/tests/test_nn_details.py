@@ -1,0 +1,158 @@
+"""Layers, functions and optimizers at their edges: what is printed, empty batches, the order of checks."""
+
+import pytest
+import tessera
+import tessera.nn.functional as F
+from tessera import nn
+
+
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True, "num_layers": 2}, {"batch_first": True}])
+def test_recurrent_layers_of_no_sequences(kind, options):
+    layer = getattr(nn, kind)(3, 4, **options)
+    x = tessera.ones((0, 2, 3) if options.get("batch_first") else (2, 0, 3), requires_grad=True)
+    out, state = layer(x)
+    directions = 2 if layer.bidirectional else 1
+    assert out.shape == (*x.shape[:2], 4 * directions)
+    for s in state if kind == "LSTM" else [state]:
+        assert s.shape == (layer.num_layers * directions, 0, 4)
+    out.sum().backward()
+    assert x.grad.shape == x.shape and layer.weight_hh_l0.grad.abs().sum() == 0
+
+
+def test_recurrent_layer_with_a_projection_of_no_sequences():
+    out, (h, c) = nn.LSTM(3, 4, proj_size=2)(tessera.ones(2, 0, 3))
+    assert out.shape == (2, 0, 2) and h.shape == (1, 0, 2) and c.shape == (1, 0, 4)
+
+
+def test_inplace_is_shown_as_a_truth_value():
+    assert [repr(m) for m in (nn.ReLU(0.5), nn.ELU(0.1, 3), nn.ReLU(0))] == [
+        "ReLU(inplace=True)",
+        "ELU(alpha=0.1, inplace=True)",
+        "ReLU()",
+    ]
+    assert repr(nn.Dropout(0.5, 1)) == "Dropout(p=0.5, inplace=1)"
+
+
+def test_computed_parameters_are_shown_as_there():
+    layer = nn.Linear(3, 2)
+    nn.utils.prune.identity(layer, "bias")
+    assert repr(layer) == "Linear(in_features=3, out_features=2, bias=True)"
+
+
+def test_lists_of_parameters_show_dtypes():
+    assert repr(nn.ParameterList([tessera.ones(2, 3), 5])) == (
+        f"ParameterList(\n    (0): Parameter containing: [{tessera.float32} of size 2x3]\n    (1): Object of type: int\n)"
+    )
+
+
+def test_names_of_a_module_come_once():
+    names = dir(nn.Sequential(nn.ReLU()))
+    assert len(names) == len(set(names)) and "training" in names and "0" not in names
+
+
+def test_rows_of_bags_have_no_last_offset():
+    weight = tessera.arange(8.0).reshape(4, 2)
+    bags = tessera.tensor([[1, 2], [3, 0]])
+    with_last = F.embedding_bag(bags, weight, mode="sum", include_last_offset=True)
+    assert with_last.equal(F.embedding_bag(bags, weight, mode="sum")) and with_last.shape == (2, 2)
+
+
+def test_channels_of_what_is_no_volume():
+    with pytest.warns(UserWarning, match="dropout3d"):
+        x = F.dropout3d(tessera.ones(50, 3, 4))
+    assert all(row.sum() in (0, 24) for row in x) and len({row.sum().item() for row in x}) == 2
+
+
+def test_interpolation_names_the_first_thing_that_is_wrong():
+    x = tessera.ones(2, 3, 5)
+    for options, error, text in (
+        (dict(mode="bilinear", size=3, scale_factor=2), ValueError, "only one of size or scale_factor"),
+        (dict(mode="bilinear"), ValueError, "either size or scale_factor"),
+        (dict(mode="bilinear", size=3, antialias=True), ValueError, "Anti-alias"),
+        (dict(mode="nearest", size=3, align_corners=True), ValueError, "align_corners"),
+        (dict(mode="bilinear", size=(3, 3)), ValueError, "same number of spatial dimensions"),
+        (dict(mode="bilinear", size=3), NotImplementedError, "Got 3D input, but bilinear mode needs 4D input"),
+        (dict(mode="nearest", scale_factor=0.0), RuntimeError, "greater than 0"),
+    ):
+        with pytest.raises(error, match=text):
+            F.interpolate(x, **options)
+
+
+def test_divergence_of_integers_is_refused():
+    for a, b in ((tessera.arange(3), tessera.arange(3)), (tessera.ones(3), tessera.arange(3))):
+        with pytest.raises(RuntimeError, match="Integral inputs not supported"):
+            F.kl_div(a, b, reduction="sum")
+
+
+def test_backward_hooks_may_return_lists():
+    layer = nn.Linear(2, 2)
+    layer.register_full_backward_hook(lambda m, gi, go: [tessera.full((1, 2), 7.0)])
+    x = tessera.ones(1, 2, requires_grad=True)
+    layer(x).sum().backward()
+    assert x.grad.tolist() == [[7.0, 7.0]]
+
+
+@pytest.mark.parametrize("name", ["Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "Adadelta", "ASGD", "SGD"])
+def test_rates_that_are_tensors(name):
+    results = []
+    for lr in (0.1, tessera.tensor(0.1), tessera.tensor([0.1])):
+        for foreach in (True, False):
+            p = nn.Parameter(tessera.tensor([1.0, -2.0]))
+            optimizer = getattr(tessera.optim, name)([p], lr=lr, foreach=foreach)
+            for _ in range(3):
+                p.grad = p.detach() * 2
+                optimizer.step()
+            results.append(p.detach())
+    for result in results[1:]:
+        tessera.testing.assert_close(result, results[0])
+
+
+def test_adagrad_with_a_rate_of_one_element():
+    p = nn.Parameter(tessera.ones(2))
+    p.grad = tessera.ones(2)
+    tessera.optim.Adagrad([p], lr=tessera.tensor([0.1])).step()
+    tessera.testing.assert_close(p.detach(), tessera.full((2,), 0.9))
+
+
+def test_adam_refuses_tensors_where_lists_are_updated():
+    params = [nn.Parameter(tessera.ones(2))]
+    t = tessera.tensor
+    for cls in (tessera.optim.Adam, tessera.optim.AdamW):
+        with pytest.raises(ValueError, match="lr as a Tensor is not supported"):
+            cls(params, lr=t(0.1), foreach=True)
+        with pytest.raises(ValueError, match=r"betas\[0\] as a Tensor is not supported"):
+            cls(params, betas=(t(0.9), t(0.99)), foreach=True)
+        with pytest.raises(ValueError, match="either both floats or both Tensors"):
+            cls(params, betas=(t(0.9), 0.99))
+
+
+def test_joining_processes_that_are_all_gone():
+    from tessera import multiprocessing
+
+    assert multiprocessing.start_processes(print, nprocs=0) is None
+    context = multiprocessing.start_processes(print, nprocs=0, join=False)
+    assert context.join() and context.join()
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
+def test_what_is_in_no_piece_does_not_count(reduce):
+    data = tessera.arange(1.0, 11.0).reshape(5, 2).requires_grad_()
+    whole = tessera.segment_reduce(data[1:4], reduce, lengths=tessera.tensor([1, 2]))
+    for pieces in (
+        tessera.segment_reduce(data, reduce, offsets=tessera.tensor([1, 2, 4])),
+        tessera.segment_reduce(data[1:], reduce, lengths=tessera.tensor([1, 2]), unsafe=True),
+    ):
+        assert pieces.equal(whole)
+        (grad,) = tessera.autograd.grad(pieces.sum(), data)
+        assert grad[0].abs().sum() == 0 and grad[4].abs().sum() == 0 and grad[1].abs().sum() > 0
+    with pytest.raises(RuntimeError, match="to sum to"):
+        tessera.segment_reduce(data, reduce, lengths=tessera.tensor([1, 2]))
+    with pytest.raises(RuntimeError, match="negative"):
+        tessera.segment_reduce(data, reduce, lengths=tessera.tensor([6, -1]))
+
+
+def test_storages_show_their_bytes_and_name_byte_orders():
+    assert repr(tessera.UntypedStorage([1, 2])).startswith(" 1\n 2\n[")
+    with pytest.raises(ValueError, match="invalid byte_order 'x'"):
+        tessera.FloatStorage.from_buffer(bytearray(8), "x")
