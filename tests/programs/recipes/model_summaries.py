@@ -1,4 +1,4 @@
-"""What libraries tell of models: tables, numbers of operations, checks of types. (fvcore's numbers need types of traced values.)"""
+"""What libraries tell of models: tables, numbers of parameters, checks of types."""
 
 from recipe import run, torch
 import contextlib
@@ -42,7 +42,7 @@ def it():
     yield from map(float, thop.profile(torchvision.models.mobilenet_v2(), (x,), verbose=False))
 
     @jaxtyping.jaxtyped(typechecker=None)
-    def product(a: Float[torch.Tensor, "n k"], b: Float[torch.Tensor, "k m"]):
+    def product(a: Float[torch.Tensor, "n k"], b: Float[torch.Tensor, "k m"]):  # noqa: F722
         return a @ b
 
     yield float(product(torch.ones(2, 3), torch.ones(3, 4)).sum())
