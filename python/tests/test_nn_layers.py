@@ -499,3 +499,12 @@ def test_recurrent_layers_in_half_types(dtype):
         assert (a.float() - b).abs().max().item() < 0.03
     got.sum().backward()
     assert all(p.grad.dtype == dtype and p.grad.any() for p in half.parameters())
+
+
+def test_weights_of_a_recurrent_layer_may_be_assigned_as_a_list():
+    layer = tessera.nn.GRU(2, 3)
+    weights = [w.detach() * 2 for w in layer._flat_weights]
+    x = tessera.ones(1, 1, 2)
+    before = layer(x)[0]
+    layer._flat_weights = weights
+    assert all(a is b for a, b in zip(layer._flat_weights, weights)) and not before.equal(layer(x)[0])

@@ -31,7 +31,10 @@ __all__ = [
 def _as_tuple(value):
     if value is None:
         return ()
-    return tuple(value) if isinstance(value, (list, tuple)) and not hasattr(value, "output_nr") else (value,)
+    if isinstance(value, tessera.Tensor) or hasattr(value, "output_nr") or isinstance(value, str):
+        return (value,)
+    several = hasattr(value, "__iter__") and not hasattr(value, "__torch_function__")  # parameters() too
+    return tuple(value) if several else (value,)
 
 
 def _is_edge(value):
@@ -133,7 +136,8 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
                 "`grad_tensors`."
             )
         grad_tensors = grad_variables
-    if inputs is not None and not _is_edge(inputs) and not isinstance(inputs, tessera.Tensor) and len(inputs) == 0:
+    inputs = None if inputs is None else _as_tuple(inputs)
+    if inputs == ():
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     if tensors is None:
         raise TypeError("backward() expects a tensor or a sequence of them to begin at, but got None")

@@ -147,6 +147,15 @@ def test_members_of_nodes():
         node._register_hook_dict(3)
 
 
+def test_inputs_come_in_any_iterable():
+    layer = tessera.nn.Linear(2, 1)
+    for inputs in (layer.parameters(), dict(layer.named_parameters()).values(), iter([layer.weight, layer.bias])):
+        weight, bias = grad(layer(tessera.ones(1, 2)).sum(), inputs)
+        assert weight.tolist() == [[1, 1]] and bias.tolist() == [1]
+    layer(tessera.ones(1, 2)).sum().backward(inputs=(p for p in [layer.bias]))
+    assert layer.weight.grad is None and layer.bias.grad.tolist() == [1]
+
+
 def test_ends_that_are_no_tensors():
     x = leaf()
     y = (x * 2).sum()

@@ -100,6 +100,13 @@ class RNNBase(Module):
     def _flat_weights(self):
         return [getattr(self, name, None) for name in self._flat_weights_names]
 
+    @_flat_weights.setter
+    def _flat_weights(self, weights):
+        # Others (higher) put tensors that are no parameters in their place, after they did so in _parameters.
+        for name, weight in zip(self._flat_weights_names, weights):
+            if getattr(self, name, None) is not weight:
+                self._parameters[name] = weight
+
     @property
     def all_weights(self):
         """For each layer and direction the list of its parameters."""
