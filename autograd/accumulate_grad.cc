@@ -53,6 +53,48 @@ void AccumulateGrad::dispose() {
   last ? Node::dispose() : release();
 }
 
+namespace {
+LeafWithGradDtype* own_dtype(const Tensor& leaf) {
+  AutogradMeta* m = leaf.impl()->autograd_meta();
+  return m && m->hooks ? dynamic_cast<LeafWithGradDtype*>(m->hooks.get()) : nullptr;
+}
+}  // namespace
+
+std::optional<DType> grad_dtype(const Tensor& t) {
+  TESSERA_CHECK(!grad_fn(t), "grad_dtype can only be accessed on leaf tensors.");
+  const LeafWithGradDtype* own = own_dtype(t);
+  return own ? own->grad_dtype : t.dtype();
+}
+
+void set_grad_dtype(const Tensor& t, std::optional<DType> dtype) {
+  TESSERA_CHECK(!grad_fn(t), "grad_dtype can only be set on leaf tensors.");
+  const Tensor grad = t.grad();
+  TESSERA_CHECK(!dtype || !grad.defined() || grad.dtype() == *dtype, "Cannot set grad_dtype to '",
+                name_of(dtype.value_or(t.dtype())), "' because there is already a gradient with dtype '",
+                name_of(grad.defined() ? grad.dtype() : t.dtype()),
+                "'. Please clear the gradient (.grad = None) before changing grad_dtype, or ensure the new grad_dtype "
+                "matches the existing gradient's dtype.");
+  LeafWithGradDtype* own = own_dtype(t);
+  if (!own) {
+    AutogradMeta& m = t.impl()->materialize_autograd_meta();
+    const auto made = make_intrusive<LeafWithGradDtype>();
+    if (auto* known = dynamic_cast<LeafHooks*>(m.hooks.get())) {
+      made->pre = std::move(known->pre);
+      made->post_accumulate = std::move(known->post_accumulate);
+    }
+    own = made.get();
+    m.hooks = made;
+  }
+  own->grad_dtype = dtype;
+}
+
+DType wanted_grad_dtype(const Node& to, DType own, DType arriving) {
+  if (to.sequence_nr() != UINT64_MAX) return own;
+  const auto* accumulator = dynamic_cast<const AccumulateGrad*>(&to);
+  const LeafWithGradDtype* set = accumulator ? own_dtype(accumulator->variable()) : nullptr;
+  return set ? set->grad_dtype.value_or(arriving) : own;
+}
+
 // A sparse tensor is added to a dense one, not the other way round.
 Tensor add_gradients(const Tensor& a, const Tensor& b) {
   return a.layout() != Layout::kStrided && b.layout() == Layout::kStrided ? tessera::add(b, a) : tessera::add(a, b);

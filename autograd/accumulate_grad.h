@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mutex>
+#include <optional>
 
 #include "autograd/node.h"
 
@@ -28,6 +29,18 @@ class AccumulateGrad final : public Node {
   Tensor variable_;
   bool refused_ = false;  // shared_from came when the count was at zero already
 };
+
+// What a leaf keeps whose gradient may have another dtype than itself.
+struct LeafWithGradDtype final : public LeafHooks {
+  std::optional<DType> grad_dtype;  // none: any
+};
+
+// The dtype that gradients of a leaf are brought to, its own unless another was set; none: they stay as they are.
+// Errors: t is no leaf; it has a gradient of another dtype.
+std::optional<DType> grad_dtype(const Tensor& t);
+void set_grad_dtype(const Tensor& t, std::optional<DType> dtype);
+// The same for what arrives at a node's output: `own` is the dtype of the tensor that the output was made for.
+DType wanted_grad_dtype(const Node& to, DType own, DType arriving);
 
 // Guards what is made lazily for a tensor: a leaf's accumulator, the history of a view.
 std::mutex& leaf_mutex(const TensorImpl* t);

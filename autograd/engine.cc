@@ -234,7 +234,8 @@ void pass_on(Task& task, const Node* from, NodeState& to, uint32_t nr, Tensor&& 
 }
 
 // A gradient in the form of the tensor that it is for.
-Tensor validated(const OutputMeta& meta, Tensor grad, const Node& from, size_t index) {
+Tensor validated(const Node& to, uint32_t output, Tensor grad, const Node& from, size_t index) {
+  const OutputMeta& meta = to.outputs()[output];
   if (!meta.is_known) return grad;
   if (!std::ranges::equal(grad.sizes(), meta.shape.sizes())) {
     bool expandable = grad.dim() >= meta.shape.dim();
@@ -247,9 +248,10 @@ Tensor validated(const OutputMeta& meta, Tensor grad, const Node& from, size_t i
                   shape_string(grad.sizes()), " but expected shape compatible with ", shape_string(meta.shape.sizes()));
     grad = tessera::sum_to_size(grad, meta.shape.sizes());
   }
-  if (grad.dtype() != meta.dtype) {
-    if (grad.is_complex() && !is_complex(meta.dtype)) grad = tessera::real(grad);
-    if (grad.dtype() != meta.dtype) grad = tessera::to(grad, meta.dtype);
+  const DType wanted = wanted_grad_dtype(to, meta.dtype, grad.dtype());
+  if (grad.dtype() != wanted) {
+    if (grad.is_complex() && !is_complex(wanted)) grad = tessera::real(grad);
+    if (grad.dtype() != wanted) grad = tessera::to(grad, wanted);
   }
   TESSERA_CHECK(grad.device() == meta.device || grad.dim() == 0, "Function ", from.name(),
                 " returned an invalid gradient at index ", index, " - expected device ", meta.device.str(), " but got ",
@@ -347,7 +349,7 @@ variable_list call_node(NodeState& s, const BackwardOptions& options) {
   for (size_t i = 0; i < out.size() && i < n.edges().size(); ++i) {
     const Edge& e = n.edges()[i];
     if (!out[i].defined() || !e || e.input_nr >= e.node->outputs().size()) continue;
-    out[i] = validated(e.node->outputs()[e.input_nr], std::move(out[i]), n, i);
+    out[i] = validated(*e.node, e.input_nr, std::move(out[i]), n, i);
   }
   if (wants_inputs) {
     const auto post = h->post.entries;
@@ -425,7 +427,7 @@ variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradi
     const Edge& r = roots[i];
     Tensor g = std::move(gradients[i]);
     if (g.defined() && g.keys().has(DispatchKey::kNamed)) g = Tensor(g.impl()->shallow_copy(/*shares_version=*/true));
-    if (r.input_nr < r.node->outputs().size()) g = validated(r.node->outputs()[r.input_nr], std::move(g), *r.node, i);
+    if (r.input_nr < r.node->outputs().size()) g = validated(*r.node, r.input_nr, std::move(g), *r.node, i);
     pass_on(task, nullptr, task.states.get(r.node.get()), r.input_nr, std::move(g));
   }
   for (auto& s : task.states.all())

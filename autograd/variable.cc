@@ -169,9 +169,11 @@ void set_data(const Tensor& t, const Tensor& other) {
 void assign_grad(const Tensor& t, const Tensor& grad) {
   if (grad.defined()) {
     TESSERA_CHECK(!grad.is_same(t), "can't assign Variable as its own grad");
-    TESSERA_CHECK(grad.dtype() == t.dtype(), "attempting to assign a gradient with dtype '", name_of(grad.dtype()),
-                  "' to a tensor with dtype '", name_of(t.dtype()),
-                  "'. Please ensure that the gradient and the tensor have the same dtype");
+    const DType wanted = grad_fn(t) ? t.dtype() : grad_dtype(t).value_or(grad.dtype());
+    TESSERA_CHECK(grad.dtype() == wanted, "attempting to assign a gradient with dtype '", name_of(grad.dtype()),
+                  "' to a tensor with grad_dtype '", name_of(wanted),
+                  "'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You can set "
+                  "the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype.");
     TESSERA_CHECK(grad.device().type == t.device().type, "attempting to assign a gradient with device type '",
                   device_type_name(grad.device().type), "' to a tensor with device type '",
                   device_type_name(t.device().type),

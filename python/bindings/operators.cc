@@ -3,10 +3,12 @@
 #include <structmember.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <new>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "python/bindings/jit/traced.h"
@@ -16,6 +18,7 @@
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/torch_function.h"
 #include "python/bindings/types.h"
+#include "tensor/core/warning.h"
 
 namespace tessera {
 // Each linked library's list (generated).
@@ -244,6 +247,79 @@ PyObject* try_with_numbers(OpFunction* f, PyObject* const* args, Py_ssize_t n, P
   return owned.empty() ? nullptr : try_overloads(f, converted.data(), n, kwnames, found);
 }
 
+// Old programs have numbers before the tensors that they scale, x.add_(2, y) and addmm(beta, x, alpha, a, b), where
+// keywords are now.
+struct OldForm {
+  std::string_view name;
+  std::array<const char*, 2> keywords;
+};
+constexpr OldForm kOldForms[] = {
+    {"add", {"alpha"}},
+    {"sub", {"alpha"}},
+    {"addcmul", {"value"}},
+    {"addcdiv", {"value"}},
+    {"addmm", {"beta", "alpha"}},
+    {"addmv", {"beta", "alpha"}},
+    {"addr", {"beta", "alpha"}},
+    {"addbmm", {"beta", "alpha"}},
+    {"baddbmm", {"beta", "alpha"}},
+    {"sspaddmm", {"beta", "alpha"}},
+};
+const OldForm* old_form_of(std::string_view name) {
+  if (name.ends_with('_')) name.remove_suffix(1);
+  const auto* at = std::ranges::find(kOldForms, name, &OldForm::name);
+  return at == std::end(kOldForms) ? nullptr : at;
+}
+
+bool has_keyword(PyObject* kwnames, const char* name) {
+  for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k)
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, k), name) == 0) return true;
+  return false;
+}
+
+PyObject* try_old_form(OpFunction* f, PyObject* const* args, Py_ssize_t n, PyObject* kwnames, bool* found) {
+  *found = false;
+  const std::string name = PyUnicode_AsUTF8(f->name);
+  const OldForm* form = old_form_of(name);
+  if (!form || n < 3 || !is_tensor(args[n - 1])) return nullptr;
+  const auto& params = f->overloads->front()->plan().params();
+  std::vector<PyObject*> tensors, numbers;
+  std::string given, wanted, keywords;
+  const auto tell = [](std::string* text, std::string_view kind, std::string_view what) {
+    *text += str_cat(text->empty() ? "" : ", ", kind, what);
+  };
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    Scalar s;
+    if (is_tensor(args[i])) {
+      if (tensors.size() == params.size()) return nullptr;
+      const char* param = PyUnicode_AsUTF8(params[tensors.size()].name);
+      tensors.push_back(args[i]);
+      if (i == 0 && f->is_method) continue;
+      tell(&given, "Tensor ", param);
+      tell(&wanted, "Tensor ", param);
+      continue;
+    }
+    const char* keyword = numbers.size() < form->keywords.size() ? form->keywords[numbers.size()] : nullptr;
+    if (!keyword || has_keyword(kwnames, keyword) || !to_scalar(args[i], &s)) return nullptr;
+    numbers.push_back(args[i]);
+    tell(&given, "Number ", keyword);
+    keywords += str_cat(", Number ", keyword, " = 1");
+  }
+  if (numbers.empty()) return nullptr;
+  const Py_ssize_t more = kwnames ? PyTuple_GET_SIZE(kwnames) : 0, old = static_cast<Py_ssize_t>(numbers.size());
+  Ref names = Ref::steal(check(PyTuple_New(old + more)));
+  for (Py_ssize_t i = 0; i < old; ++i)
+    PyTuple_SET_ITEM(names.get(), i, check(PyUnicode_InternFromString(form->keywords[static_cast<size_t>(i)])));
+  for (Py_ssize_t i = 0; i < more; ++i) PyTuple_SET_ITEM(names.get(), old + i, Py_NewRef(PyTuple_GET_ITEM(kwnames, i)));
+  std::vector<PyObject*> all = tensors;
+  all.insert(all.end(), numbers.begin(), numbers.end());
+  all.insert(all.end(), args + n, args + n + more);
+  warn_once(str_cat("This overload of ", name, " is deprecated:\n\t", name, "(", given,
+                    ")\nConsider using one of the following signatures instead:\n\t", name, "(", wanted, ", *",
+                    keywords, ")"));
+  return try_overloads(f, all.data(), static_cast<Py_ssize_t>(tensors.size()), names.get(), found);
+}
+
 PyObject* call_function(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   OpFunction* f = reinterpret_cast<OpFunction*>(callable);
   const Py_ssize_t n = PyVectorcall_NARGS(nargsf);
@@ -262,6 +338,7 @@ PyObject* call_function(PyObject* callable, PyObject* const* args, size_t nargsf
     if (takes_numbers(f))
       if (PyObject* r = try_with_numbers(f, args, n, kwnames, &found); found) return r;
     if (PyObject* r = call_with_names(callable, args, n, kwnames)) return r;
+    if (PyObject* r = try_old_form(f, args, n, kwnames, &found); found) return r;
     throw_no_match(f, args, n, kwnames);
   } catch (...) {
     translate_current_exception();

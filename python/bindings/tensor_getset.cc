@@ -1,6 +1,7 @@
 // Attributes of Tensor. Each one goes through __torch_function__ for subclasses that define it.
 #include <cstring>
 
+#include "autograd/accumulate_grad.h"
 #include "autograd/variable.h"
 #include "python/bindings/convert/names.h"
 #include "python/bindings/autograd/autograd.h"
@@ -127,6 +128,17 @@ void set_grad(const Tensor& t, PyObject* value) {
         str_cat("assigned grad expected to be a Tensor or None but got grad of type ", Py_TYPE(value)->tp_name));
   autograd::assign_grad(t, unwrap(value));
 }
+PyObject* get_grad_dtype(const Tensor& t) {
+  const std::optional<DType> dtype = autograd::grad_dtype(t);
+  if (!dtype) Py_RETURN_NONE;
+  return wrap(*dtype);
+}
+void set_grad_dtype(const Tensor& t, PyObject* value) {
+  if (!value) throw TypeError("grad_dtype can't be deleted");
+  TESSERA_CHECK(value == Py_None || is_dtype(value), "grad_dtype must be a torch.dtype or None, but got ",
+                Py_TYPE(value)->tp_name);
+  autograd::set_grad_dtype(t, value == Py_None ? std::nullopt : std::optional<DType>(unwrap_dtype(value)));
+}
 PyObject* get_retains_grad(const Tensor& t) {
   return to_python(t.requires_grad() && autograd::grad_fn(t) && autograd::retains_grad(t));
 }
@@ -217,6 +229,9 @@ Attribute g_attributes[] = {
     {"grad", get_grad_with_warning, set_grad,
      "The gradient that backward() has summed up, of the tensor's shape; None before."},
     {"_grad", get_grad, set_grad},
+    {"grad_dtype", get_grad_dtype, set_grad_dtype,
+     "The dtype that gradients of a leaf are brought to, by default its own; None: they keep theirs. Can be set while "
+     "there is no gradient of another dtype."},
     {"grad_fn", get_grad_fn, nullptr, "The node of the graph that made the tensor; None for leaves."},
     {"is_leaf", get_is_leaf, nullptr, "Whether the tensor is no result of a recorded operation."},
     {"retains_grad", get_retains_grad, nullptr, "Whether a tensor that is no leaf keeps its gradient (retain_grad())."},

@@ -224,6 +224,7 @@ std::string out_kernel(const OpForm& f) {
 
 // In-place forms of operators without a derivative.
 std::string zero_kernel(const OpForm& f, const std::string& node) {
+  if (f.entry->op.cuts_history()) return absl::StrCat("  return ", redispatch(f), ";\n");
   std::string text = fast_path(f, written(f));
   for (const std::string& w : written(f)) absl::StrAppend(&text, "  autograd::check_inplace(", w, ");\n");
   absl::StrAppend(&text, "  {\n    autograd::AutogradGuard guard_;\n    ", redispatch(f), ";\n  }\n");

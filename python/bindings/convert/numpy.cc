@@ -158,7 +158,7 @@ PyObject* tensor_to_ndarray(const Tensor& given, bool force) {
     if (t.is_conj()) t = resolve_conj(t);
     if (t.is_neg()) t = resolve_neg(t);
   }
-  TESSERA_CHECK(!(t.requires_grad() && grad_mode_enabled()) && !t.requires_grad(),
+  TESSERA_CHECK(!t.requires_grad() || !grad_mode_enabled(),
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
   TESSERA_CHECK_TYPE(t.layout() == Layout::kStrided, "can't convert ", layout_name(t.layout()),
                      " layout tensor to numpy. Use Tensor.to_dense() first.");

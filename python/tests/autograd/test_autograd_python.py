@@ -439,3 +439,80 @@ def test_atan2_has_no_slope_at_the_origin():
     y, x = tessera.tensor([0.0, 1.0], requires_grad=True), tessera.tensor([0.0, 1.0], requires_grad=True)
     tessera.atan2(y, x).sum().backward()
     assert y.grad.tolist() == [0, 0.5] and x.grad.tolist() == [0, -0.5]
+
+
+def test_the_dtype_of_a_leafs_gradient():
+    class Halved(tessera.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad.to(tessera.bfloat16)
+
+    for dtype, wanted in (
+        (tessera.float64, tessera.float64),
+        (None, tessera.bfloat16),
+        (tessera.float32, tessera.float32),
+    ):
+        x = tessera.ones(2, requires_grad=True)
+        assert x.grad_dtype == tessera.float32
+        seen = []
+        x.register_hook(lambda g, seen=seen: seen.append(g.dtype))
+        y = Halved.apply(x)  # made before: what counts is the dtype when the gradient arrives
+        x.grad_dtype = dtype
+        assert x.grad_dtype == dtype
+        for total in (1.0, 2.0):
+            y.sum().backward(retain_graph=True)
+            assert x.grad.dtype == wanted and x.grad.tolist() == [total, total]
+        assert tessera.autograd.grad(y.sum(), x)[0].dtype == wanted
+        assert seen == [wanted] * 3
+
+
+def test_the_dtype_of_gradients_is_of_leaves_and_refuses_others():
+    x = tessera.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="leaf"):
+        (x * 2).grad_dtype  # noqa: B018
+    with pytest.raises(RuntimeError, match="leaf"):
+        (x * 2).grad_dtype = None
+    with pytest.raises(RuntimeError, match="must be a torch.dtype or None"):
+        x.grad_dtype = 5
+    with pytest.raises(RuntimeError, match="grad_dtype"):
+        x.grad = tessera.ones(2, dtype=tessera.float64)
+    x.grad_dtype = tessera.float64
+    x.grad = tessera.ones(2, dtype=tessera.float64)
+    with pytest.raises(RuntimeError, match="already a gradient"):
+        x.grad_dtype = tessera.float32
+    x.grad_dtype = None
+    x.grad = tessera.ones(2)
+    assert x.grad.dtype == tessera.float32 and x.detach().grad_dtype == tessera.float32
+
+
+def test_a_hook_can_be_removed_after_the_dtype_is_set():
+    x, seen = tessera.ones(2, requires_grad=True), []
+    before = x.register_hook(lambda g: seen.append("before"))
+    after = x.register_post_accumulate_grad_hook(lambda t: seen.append("after"))
+    x.grad_dtype = tessera.float64
+    x.sum().backward()
+    assert seen == ["before", "after"]
+    before.remove()
+    after.remove()
+    x.sum().backward()
+    assert seen == ["before", "after"] and x.grad.dtype == tessera.float64
+
+
+def test_a_leaf_can_be_detached_in_place():
+    x = tessera.ones(2, requires_grad=True)
+    assert x.detach_() is x and x.is_leaf and not x.requires_grad
+    y = tessera.ones(2, requires_grad=True) * 2
+    version = y._version
+    assert y.detach_().grad_fn is None and not y.requires_grad and y._version == version
+
+
+def test_numpy_without_recording():
+    x = tessera.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="requires grad"):
+        x.numpy()
+    with tessera.no_grad():
+        assert x.numpy().tolist() == [1, 1]

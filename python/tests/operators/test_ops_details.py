@@ -131,3 +131,17 @@ def test_equal_promotes():
     assert not torch.equal(torch.tensor([257], dtype=torch.int32), torch.tensor([1], dtype=torch.int8))
     assert not torch.equal(torch.tensor([1.5]), torch.tensor([1]))
     assert not torch.equal(ints, ints[None].float())
+
+
+def test_numbers_before_tensors():
+    """Forms of old programs: the number that scales comes first, with one warning for each form."""
+    x, a, b = torch.full((2, 2), 3.0), torch.full((2, 2), 5.0), torch.full((2, 2), 7.0)
+    with pytest.warns(UserWarning, match=r"This overload of add is deprecated:\n\tadd\(Number alpha, Tensor other\)"):
+        assert x.add(2, a).tolist() == torch.add(x, a, alpha=2).tolist()
+    assert torch.sub(x, 2, a).tolist() == torch.sub(x, a, alpha=2).tolist()
+    assert x.clone().addcmul_(0.5, a, b).tolist() == torch.addcmul(x, a, b, value=0.5).tolist()
+    assert torch.addmm(2, x, 0.5, a, b).tolist() == torch.addmm(x, a, b, beta=2, alpha=0.5).tolist()
+    assert x.addmm(0.5, a, b).tolist() == torch.addmm(x, a, b, beta=0.5).tolist()
+    for refused in (lambda: x.add(2, 3, a), lambda: x.mul(2, a), lambda: x.add(2, a, alpha=3), lambda: x.add("2", a)):
+        with pytest.raises(TypeError):
+            refused()
