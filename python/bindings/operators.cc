@@ -288,9 +288,17 @@ PyObject* try_old_form(OpFunction* f, PyObject* const* args, Py_ssize_t n, PyObj
   const auto tell = [](std::string* text, std::string_view kind, std::string_view what) {
     *text += str_cat(text->empty() ? "" : ", ", kind, what);
   };
+  const auto wanted_tensors = std::ranges::count(params, false, &Param::kwarg_only);
+  const bool number_may_lead = std::string_view(form->keywords[0]) == "beta";
+  // A tensor of no dimensions is a number as well, where more arguments are left than tensors are wanted.
+  const auto is_number = [&](Py_ssize_t i) {
+    if (!is_tensor(args[i])) return true;
+    if (i == 0 && (f->is_method || !number_may_lead)) return false;
+    return unwrap(args[i]).dim() == 0 && n - i + std::ssize(tensors) > wanted_tensors;
+  };
   for (Py_ssize_t i = 0; i < n; ++i) {
     Scalar s;
-    if (is_tensor(args[i])) {
+    if (!is_number(i)) {
       if (tensors.size() == params.size()) return nullptr;
       const char* param = PyUnicode_AsUTF8(params[tensors.size()].name);
       tensors.push_back(args[i]);
@@ -300,7 +308,7 @@ PyObject* try_old_form(OpFunction* f, PyObject* const* args, Py_ssize_t n, PyObj
       continue;
     }
     const char* keyword = numbers.size() < form->keywords.size() ? form->keywords[numbers.size()] : nullptr;
-    if (!keyword || has_keyword(kwnames, keyword) || !to_scalar(args[i], &s)) return nullptr;
+    if (!keyword || has_keyword(kwnames, keyword) || !(is_tensor(args[i]) || to_scalar(args[i], &s))) return nullptr;
     numbers.push_back(args[i]);
     tell(&given, "Number ", keyword);
     keywords += str_cat(", Number ", keyword, " = 1");

@@ -416,7 +416,8 @@ class Glue {
           absl::StrCat(f_.derived ? f_.id + "_kernel" : callee(op_.kernel(), "_kernel"), "(", arg_names(f_), ")");
       if (f_.form == Form::kFunctional) return absl::StrCat("  return ", call, ";\n");
       std::string text = absl::StrCat("  ", call, ";\n");
-      for (const std::string& out : out_names(f_)) absl::StrAppend(&text, "  structured::bump_version(", out, ");\n");
+      if (!op_.cuts_history())
+        for (const std::string& out : out_names(f_)) absl::StrAppend(&text, "  structured::bump_version(", out, ");\n");
       return text + return_written(f_);
     }
     const OpForm& functional = *e_.find(Form::kFunctional);

@@ -45,6 +45,25 @@ class Uniform(Family, parameters="low high"):
     entropy = entropy_of(lambda low, high: (high - low).log())
 
 
+class _AsDirichlet:
+    """A beta distribution as the Dirichlet distribution of two categories; its concentration can be set through it."""
+
+    def __init__(self, beta):
+        self._beta = beta
+
+    @property
+    def concentration(self):
+        return _C.stack([self._beta.concentration1, self._beta.concentration0], -1)
+
+    @concentration.setter
+    def concentration(self, value):
+        for name, part in zip(("concentration1", "concentration0"), value.unbind(-1)):
+            object.__setattr__(self._beta, name, part)  # a prior of gpytorch takes such names for its buffers'
+
+    def __getattr__(self, name):
+        return getattr(tessera.distributions.Dirichlet(self.concentration, validate_args=False), name)
+
+
 class Beta(Family, ExponentialFamily, parameters="concentration1 concentration0"):
     """The beta distribution: x ** (concentration1 - 1) * (1 - x) ** (concentration0 - 1), normalised."""
 
@@ -59,6 +78,7 @@ class Beta(Family, ExponentialFamily, parameters="concentration1 concentration0"
     log_prob = at_value(formulas.beta_log_prob)
     entropy = entropy_of(formulas.beta_entropy)
     _natural_params = property(lambda self: (self.concentration1, self.concentration0))
+    _dirichlet = property(_AsDirichlet)  # priors of botorch write their parameters there
 
     def _log_normalizer(self, first, second):
         return first.lgamma() + second.lgamma() - (first + second).lgamma()

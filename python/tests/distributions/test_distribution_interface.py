@@ -328,3 +328,11 @@ def test_the_package_loads_distributions_late():
     import importlib
 
     assert importlib.import_module("tessera.distributions.half_cauchy").HalfCauchy is D.HalfCauchy
+
+
+def test_a_beta_is_the_dirichlet_of_two():
+    beta = tessera.distributions.Beta(tessera.tensor([2.0, 3.0]), tessera.tensor([4.0, 5.0]))
+    assert beta._dirichlet.concentration.tolist() == [[2, 4], [3, 5]]
+    assert beta._dirichlet.mean[:, 0].tolist() == beta.mean.tolist()
+    beta._dirichlet.concentration = tessera.tensor([[1.0, 1.0], [6.0, 2.0]])
+    assert beta.concentration1.tolist() == [1, 6] and beta.mean.tolist() == [0.5, 0.75]

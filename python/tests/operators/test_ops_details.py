@@ -142,6 +142,10 @@ def test_numbers_before_tensors():
     assert x.clone().addcmul_(0.5, a, b).tolist() == torch.addcmul(x, a, b, value=0.5).tolist()
     assert torch.addmm(2, x, 0.5, a, b).tolist() == torch.addmm(x, a, b, beta=2, alpha=0.5).tolist()
     assert x.addmm(0.5, a, b).tolist() == torch.addmm(x, a, b, beta=0.5).tolist()
+    scale = torch.tensor(2.0)
+    assert x.add(scale, a).tolist() == torch.add(x, a, alpha=2).tolist()
+    assert torch.addmm(scale, x, scale, a, b).tolist() == torch.addmm(x, a, b, beta=2, alpha=2).tolist()
+    assert torch.add(scale, 3, scale).item() == 8
     for refused in (lambda: x.add(2, 3, a), lambda: x.mul(2, a), lambda: x.add(2, a, alpha=3), lambda: x.add("2", a)):
         with pytest.raises(TypeError):
             refused()
