@@ -174,7 +174,7 @@ bool Emitter::match(const std::vector<Formal>& formals, bool vararg, const std::
     if (why)
       *why = args[k].name.empty() ? str_cat("Expected at most ", formals.size(), " arguments but found ", positional,
                                             " positional arguments.")
-                                  : str_cat("Unknown keyword argument '", args[k].name, "'.");
+                                  : str_cat("Keyword argument ", args[k].name, " unknown.");
     return false;
   }
   return true;
@@ -191,6 +191,8 @@ Val* Emitter::packed(Node* n, const std::vector<TypePtr>& rets, const std::vecto
 }
 
 Val* Emitter::try_op(const std::string& name, const std::vector<Argument>& args, const Range& where, std::string* why) {
+  if (args.size() == 2 && args[0].value->type->is(K::kEnum) && (name == "aten::eq" || name == "aten::ne"))
+    return try_op(name == "aten::eq" ? "aten::__is__" : "aten::__isnot__", args, where, why);
   std::string reasons;
   const size_t mark = block_->nodes.size();
   const auto forget = [&] { block_->nodes.resize(mark); };
@@ -213,7 +215,9 @@ Val* Emitter::try_op(const std::string& name, const std::vector<Argument>& args,
       for (TypePtr t : o->rets) rets.push_back(substitute(t, vars));
       return packed(n, rets);
     }
-    if (Function* f = common_unit().find_function(name)) {
+    for (const char* overload : {"", "__data"}) {
+      Function* f = library_function(name + overload);
+      if (!f) continue;
       try {
         return call_function(*f, args, where);
       } catch (const CompileError& e) {
@@ -295,7 +299,8 @@ Val* Emitter::call_module(Val* module, std::vector<Argument> args, const Range& 
   const ClassDef& def = *module->type->def;
   for (Function* hook : def.pre_hooks) {
     std::vector<Val*> in;
-    for (const Argument& a : args) in.push_back(a.value);
+    for (const Argument& a : args)
+      if (a.name.empty()) in.push_back(a.value);
     Val* result = call_function(*hook, {{where, "", tuple(in, where)}}, where, module);
     if (result->type->is(K::kNone)) continue;
     std::vector<Val*> items = result->type->is(K::kTuple) ? unpacked(result, 0, where) : std::vector<Val*>{result};
@@ -303,7 +308,8 @@ Val* Emitter::call_module(Val* module, std::vector<Argument> args, const Range& 
     for (Val* v : items) args.push_back({where, "", v});
   }
   std::vector<Val*> in;
-  for (const Argument& a : args) in.push_back(a.value);
+  for (const Argument& a : args)
+    if (a.name.empty()) in.push_back(a.value);
   Val* result = call_method(module, "forward", args, where);
   for (Function* hook : def.hooks) {
     Val* other = call_function(*hook, {{where, "", tuple(in, where)}, {where, "", result}}, where, module);
@@ -379,7 +385,6 @@ Sugar Emitter::call_with(const Sugar& callee, std::vector<Argument> args, const 
       args.insert(args.begin(), Argument{where, "", v});
       const std::string& n = callee.text;
       if (v->type->is(K::kFuture) && n == "wait") return node_value(N::kWait, {v}, v->type->elem(), where);
-      if (v->type->is(K::kFuture) && n == "done") return truth(true, where);
       if (v->type->is(K::kTensor) && n == "size" && args.size() == 1) return op("aten::size", std::move(args), where);
       if (v->type->is(K::kTensor) && n == "to" && args.size() >= 2 && args[1].name.empty() &&
           (args[1].value->type->is(K::kDevice) || args[1].value->type->is(K::kStr) ||
@@ -394,8 +399,7 @@ Sugar Emitter::call_with(const Sugar& callee, std::vector<Argument> args, const 
           return op("aten::to", std::move(args), where);
         }
       }
-      if (v->type->is(K::kTensor) && operators_named("aten::" + n).empty() &&
-          !common_unit().find_function("aten::" + n)) {
+      if (v->type->is(K::kTensor) && operators_named("aten::" + n).empty() && !library_function("aten::" + n)) {
         if (const char* dtype = dtype_of_cast(n))
           return op("aten::to", {v, integer(*schema_enum_value(TypeKind::kScalarType, dtype), where)}, where);
         if (n == "cpu")
@@ -519,9 +523,16 @@ Val* Emitter::isinstance_call(const Ast& e) {
 
 Sugar Emitter::fork_call(const Ast& e) {
   const Sugar callee = sugar(e[1]);
-  std::vector<Argument> args = arguments(e, 2);
-  Sugar called = call_with(callee, std::move(args), e);
-  Val* v = value_of(called, e);
+  Val* v;
+  if (callee.closure) {
+    const std::vector<const Ast*>& body = (*callee.closure)[2].kids;
+    if (body.empty() || !body.back()->is(A::kReturn)) fail(e, "a forked function ends in a return statement");
+    statements({body.begin(), body.end() - 1}, 0);
+    v = expr((*body.back())[0]);
+  } else {
+    std::vector<Argument> args = arguments(e, 2);
+    v = value_of(call_with(callee, std::move(args), e), e);
+  }
   // the call becomes the task: the node that was just made
   if (v->node && (v->node->kind == N::kCallFunction || v->node->kind == N::kCallMethod) && v->node->function) {
     Node* n = v->node;

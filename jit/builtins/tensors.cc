@@ -105,6 +105,8 @@ constexpr BuiltinEntry kTensors[] = {
     {"prim::is_meta(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().device().is_meta()))},
     {"prim::is_sparse(Tensor a) -> bool",
      TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().layout() == Layout::kSparseCoo))},
+    {"prim::is_mkldnn(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
+    {"prim::is_nested(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
     {"prim::is_quantized(Tensor a) -> bool",
      TESSERA_BUILTIN(r[0] = Value::of(category_of(a[0].tensor().dtype()) == Category::kQuantized))},
     {"prim::requires_grad(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().requires_grad()))},
