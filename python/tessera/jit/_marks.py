@@ -141,7 +141,7 @@ def annotate(the_type, the_value):
     return the_value
 
 
-_BARE = {
+_BARE: dict = {
     **{kind: kind.__name__ for kind in (list, tuple, dict)},
     typing.List: "List",
     typing.Tuple: "Tuple",

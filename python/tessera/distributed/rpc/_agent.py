@@ -18,9 +18,16 @@ from tessera.distributed._work import complete
 from tessera.distributed.rpc import _wire
 from tessera.futures import Future
 
-WorkerInfo = namedtuple("WorkerInfo", ["name", "id"])
-WorkerInfo.__repr__ = lambda self: f"WorkerInfo(id={self.id}, name={self.name})"
 _HELLO = b"tessera-rpc-1 "
+
+
+class WorkerInfo(namedtuple("WorkerInfo", ["name", "id"])):
+    """Which worker: its name and its rank."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return f"WorkerInfo(id={self.id}, name={self.name})"
 
 
 class Present:
