@@ -883,7 +883,7 @@ def _legacy_load(file, map_location, pickle_module, weights_only, pickle_load_ar
     if not data:
         raise EOFError("Ran out of input")
     if len(data) > 262 and data[257:262] == b"ustar":
-        from tessera import _tar_checkpoints
+        from tessera._checkpoints import tar
 
         if weights_only:
             raise RuntimeError(
@@ -894,7 +894,7 @@ def _legacy_load(file, map_location, pickle_module, weights_only, pickle_load_ar
         def unpickle(stream, persistent_load):
             return _make_unpickler(pickle_module.Unpickler, persistent_load)(stream, **pickle_load_args).load()
 
-        return _tar_checkpoints.load(data, _restore_function(map_location), unpickle)
+        return tar.load(data, _restore_function(map_location), unpickle)
     position, room = 0, len(data)
     storages, roots = {}, {}
     restore = _restore_function(map_location)

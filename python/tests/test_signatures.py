@@ -154,6 +154,8 @@ UNREAD = {
     "tessera.distributed._groups.init_process_group": ("group_name", "documented: without effect"),
     "tessera.distributed._nccl.ProcessGroupNCCL.__init__": ("args kwargs", "there is no such backend"),
     "tessera.distributed._objects.": ("group", "what other libraries call has it; the device says where bytes lie"),
+    "tessera.distributed._mpi.ProcessGroupMPI._connect": ("store", "members of MPI know each other without one"),
+    "tessera.export._tracer.ExportTracer.ran": ("op args kwargs", SUBCLASSES),
     "tessera.distributed._stores.Store.": ("key value keys expected_value desired_value block", ABSTRACT),
     "tessera.distributed._functional_collectives.AsyncCollectiveTensor.__repr__": (
         "tensor_contents",

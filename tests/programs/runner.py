@@ -4,7 +4,8 @@
     python tests/programs/runner.py --record PYTHON    # writes the curves anew with an interpreter that has PyTorch
     python tests/programs/runner.py --beside PYTHON    # runs both, alternating, and tells the better of two runs each
 
-A recipe is a file of `recipes/`; `curves/NAME.json` has what PyTorch yielded, its seconds and its peak of memory.
+A recipe is a file of a folder of `recipes/` (models, training, methods); `curves/NAME.json` has what PyTorch yielded,
+its seconds and its peak of memory.
 """
 
 import argparse
@@ -21,7 +22,13 @@ TOLERANCE = 1e-3  # relative
 
 def names():
     """All recipes."""
-    return sorted(path.stem for path in (HERE / "recipes").glob("*.py"))
+    return sorted(path.stem for path in (HERE / "recipes").glob("*/*.py"))
+
+
+def path_of(name):
+    """The file of a recipe."""
+    (path,) = (HERE / "recipes").glob(f"*/{name}.py")
+    return str(path)
 
 
 def curve_of(name):
@@ -35,7 +42,7 @@ def run(name, command):
     environment = dict(os.environ, HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", OMP_NUM_THREADS="1")
     paths = [str(HERE), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    path = str(HERE / "recipes" / f"{name}.py")
+    path = path_of(name)
     try:
         done = subprocess.run([*command, path], capture_output=True, text=True, timeout=LIMIT, env=environment)
     except subprocess.TimeoutExpired:

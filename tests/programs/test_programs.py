@@ -22,10 +22,10 @@ def test_differences_are_found():
 
 def test_a_program_runs_and_is_compared(tmp_path, monkeypatch):
     """One that needs nothing but the library, against its curve and against another."""
-    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "models").mkdir(parents=True)
     (tmp_path / "curves").mkdir()
     (tmp_path / "recipe.py").write_text((runner.HERE / "recipe.py").read_text())
-    (tmp_path / "recipes" / "line.py").write_text(
+    (tmp_path / "recipes" / "models" / "line.py").write_text(
         "from recipe import run, torch, train\n"
         "model = torch.nn.Linear(3, 1)\n"
         "run(train(model, lambda i: torch.ones(2, 3), lambda m, b: (m(b) - 1).square().mean(), steps=3, lr=0.1))\n"

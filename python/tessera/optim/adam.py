@@ -27,7 +27,7 @@ __all__ = ["Adam", "adam"]
 
 def _check_rate(lr, options):
     check_tensors_of_lists(options, lr=lr)
-    check_lr(lr, options)
+    check_lr(lr)
 
 
 def _check_betas(betas, options):

@@ -111,7 +111,7 @@ def at_least_zero(text, form="Invalid {}: {}"):
     return test
 
 
-def check_lr(lr, options):
+def check_lr(lr):
     """ValueError for a negative learning rate, and for a tensor with more than one element."""
     one_element(lr)
     check(lr >= 0.0, "learning rate", lr)
@@ -155,7 +155,7 @@ def check_fused(fused, options):
 
 # What an option of this name must be, in whichever optimizer; (value, all options) -> None or an error.
 CHECKS = {
-    "lr": check_lr,
+    "lr": lambda lr, options: check_lr(lr),
     "eps": at_least_zero("epsilon value"),
     "betas": check_betas,
     "weight_decay": at_least_zero("weight_decay value"),

@@ -14,7 +14,7 @@ class SparseAdam(Optimizer):
 
     _steps_are_tensors = False
     _checks = {
-        "lr": lambda lr, options: (check_lr(lr, options), check(lr > 0.0, "learning rate", lr)),
+        "lr": lambda lr, options: (check_lr(lr), check(lr > 0.0, "learning rate", lr)),
         "eps": lambda eps, options: check(eps > 0.0, "epsilon value", eps),
     }
 

@@ -203,6 +203,9 @@ class Agent:
         self.workers = [WorkerInfo(name, rank) for rank, name in enumerate(names)]
         self._places = [(one[1], int(one[2])) for one in found]
         self._secret = _HELLO + found[0][3].encode()
+
+    def admit(self):
+        """Begins to answer the others, who may be ready earlier: what they ask needs this agent in its place."""
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self):

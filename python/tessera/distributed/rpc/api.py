@@ -141,6 +141,7 @@ def init_rpc(name, backend=None, rank=-1, world_size=None, rpc_backend_options=N
         hooks.agent.workers[peer], function, args, {}, UNSET_RPC_TIMEOUT
     )
     Present.agent = hooks.agent
+    hooks.agent.admit()
 
 
 def get_worker_info(worker_name=None):

@@ -1,0 +1,1 @@
+"""Formats of checkpoints that are older than the archives of today."""
