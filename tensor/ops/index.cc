@@ -18,10 +18,7 @@
 namespace tessera::kernels {
 namespace {
 
-OutputSpec like(const Tensor& self) {
-  return OutputSpec(to_vector(self.sizes()), self.is_contiguous() ? IntVector() : preserved_strides(self), self.dtype(),
-                    self.device());
-}
+OutputSpec like(const Tensor& self) { return OutputSpec(self, self.sizes()); }  // row-major, whatever self's layout
 
 Tensor int64_index(const Tensor& index) {
   TESSERA_CHECK(index.dtype() == DType::kInt64 || index.dtype() == DType::kInt32,
@@ -259,7 +256,7 @@ OutputSpec index_fill_int_Scalar_meta(const Tensor& self, int64_t dim, const Ten
   index_vector(index, "index_fill_");
   TESSERA_CHECK(self.is_complex() || !value.is_complex(),
                 "index_fill_(): Converting complex Scalar to non-complex type is not supported");
-  return like(self);
+  return OutputSpec(to_vector(self.sizes()), preserved_strides(self), self.dtype(), self.device());
 }
 void index_fill_int_Scalar_kernel(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value,
                                   const Tensor& out) {

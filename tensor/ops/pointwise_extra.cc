@@ -350,8 +350,9 @@ std::vector<Tensor> nonzero_numpy(const Tensor& condition) {
   return unbind(nonzero(t), 1);
 }
 
+// Row-major results whatever self's layout, unlike other elementwise ones'.
 Tensor masked_fill_composite(const Tensor& self, const Tensor& mask, const Scalar& value) {
-  return _masked_fill(self, mask, value);
+  return contiguous(_masked_fill(self, mask, value));
 }
 const Tensor& masked_fill_inplace(const Tensor& self, const Tensor& mask, const Scalar& value) {
   return _masked_fill_(self, mask, value);
@@ -372,8 +373,8 @@ Tensor masked_fill_tensor_composite(const Tensor& self, const Tensor& mask, cons
   TESSERA_CHECK(mask.dtype() == DType::kBool, "masked_fill_ only supports boolean masks, but got mask with dtype ",
                 name_of(mask.dtype()));
   if (!value.requires_grad() && !any_dual(value) && value.is_cpu() && !values_unknown(value))
-    return _masked_fill(self, mask, value.item_scalar());
-  return where(mask, fill_value_as(value, self), self);
+    return contiguous(_masked_fill(self, mask, value.item_scalar()));
+  return contiguous(where(mask, fill_value_as(value, self), self));
 }
 const Tensor& masked_fill_tensor_inplace(const Tensor& self, const Tensor& mask, const Tensor& value) {
   check_fill_value(value);

@@ -358,10 +358,8 @@ void vector_norm_kernel(const Tensor& self, const Scalar& ord, std::optional<Int
 // --- running reductions ---
 
 namespace {
-OutputSpec same_shape(const Tensor& self, DType dtype) {
-  return OutputSpec(to_vector(self.sizes()), self.is_contiguous() ? IntVector() : preserved_strides(self), dtype,
-                    self.device());
-}
+// Row-major, whatever self's layout: random masks of programs (dropout behind softmax) depend on it.
+OutputSpec same_shape(const Tensor& self, DType dtype) { return OutputSpec(self.sizes(), dtype, self.device()); }
 }  // namespace
 
 OutputSpec scan_meta(const Tensor& self, int64_t dim, std::optional<DType> dtype) {

@@ -277,7 +277,7 @@ Tensor renorm_impl(const Tensor& self, const Scalar& p, int64_t dim, const Scala
     if (i != d) others.push_back(i);
   const Tensor norms = linalg_vector_norm(self, p, IntList(others), true, std::nullopt);
   const Tensor factor = where(gt(norms, maxnorm), div(full_like(norms, maxnorm), add(norms, Scalar(1e-7))), Scalar(1));
-  return mul(self, to(factor, norms.dtype()));
+  return contiguous(mul(self, to(factor, norms.dtype())));
 }
 
 // --- histograms ---

@@ -212,9 +212,11 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
         empty.index_copy(0, _flat_places(rows, data.device), data).unflatten(0, (steps, batch)),
         rows.sum(0),
     )
-    if order is not None:
-        padded, lengths = padded.index_select(1, order), lengths[order.cpu()]
-    return padded.transpose(0, 1) if batch_first else padded, lengths
+    if batch_first:
+        padded = padded.transpose(0, 1)
+    if order is not None:  # last, so that what is reordered is contiguous, as the random masks of programs expect
+        padded, lengths = padded.index_select(0 if batch_first else 1, order), lengths[order.cpu()]
+    return padded, lengths
 
 
 def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):
