@@ -64,9 +64,7 @@ class Transform {
  private:
   static constexpr int64_t kWidth = kFftWidth<T>;
   static constexpr int64_t kRow = 2 * kWidth;
-  static constexpr int64_t kShort = 256;  // lines of at most so many numbers are transformed kWidth at a time
-  static constexpr int64_t kLongest =
-      4096;  // real ones of odd length: up to this, as each alone would cost twice as much
+  static constexpr int64_t kShort = 256, kLong = 4096;
   static constexpr int64_t kPiece = int64_t{1} << 15;
 
   bool real_in() const { return lines_.kind == FftKind::kRealToHalf; }
@@ -75,17 +73,18 @@ class Transform {
 
   void one_by_one_or_together() const {
     const Places places(lines_);
-    const bool complex = lines_.kind == FftKind::kComplex, odd = n_ % 2, many = places.count() >= kWidth / 2;
-    if (complex) {
-      if (many && n_ <= kShort && ColumnPlan<T>::serves(n_)) return complex_together(places);
-      return complex_lines(places);
-    }
-    if (odd) {
-      if (many && n_ <= kLongest && ColumnPlan<T>::serves(n_)) return odd_real_together(places);
-      return odd_real_lines(places);
-    }
-    if (many && n_ <= 2 * kShort && ColumnPlan<T>::serves(n_ / 2)) return even_real_together(places);
-    return even_real_lines(places);
+    const bool complex = lines_.kind == FftKind::kComplex, odd = n_ % 2;
+    if (complex) return together(places.count(), n_, 2) ? complex_together(places) : complex_lines(places);
+    if (!odd) return together(places.count(), n_ / 2, 1) ? even_real_together(places) : even_real_lines(places);
+    const bool many = places.count() >= kWidth / 2 && n_ <= kLong;  // each alone would cost twice as much
+    return many && ColumnPlan<T>::serves(n_) ? odd_real_together(places) : odd_real_lines(places);
+  }
+  // Whether `count` lines are transformed kWidth at a time, by columns of `length`: short ones, longer ones only where
+  // they leave work for several threads, and not those that push each other out of the first cache, since they lie a
+  // multiple of 4 KiB apart, and more of them than it has ways.
+  bool together(int64_t count, int64_t length, int64_t parts) const {
+    if (count < kWidth / 2 || length > kLong || !ColumnPlan<T>::serves(length)) return false;
+    return length <= kShort || (count >= 4 * kWidth && (kWidth <= 8 || n_ * parts * sizeof(T) % 4096 != 0));
   }
 
   // Dimension `inner` is dense in both memories: its elements are columns as they lie there. A few that are left over
@@ -157,6 +156,13 @@ class Transform {
       if (at[l] - at[l - 1] != at[1] - at[0]) return false;
     return lanes == kWidth;
   }
+  // Other lines go by pieces of kPart numbers through a buffer. work(piece of the buffer, first number, numbers).
+  static constexpr int64_t kPart = 128, kPartStride = kPart + 64 / static_cast<int64_t>(sizeof(T));
+  template <class Work>
+  static void by_parts(int64_t count, const Work& work) {
+    alignas(64) T buffer[kWidth * kPartStride];
+    for (int64_t j = 0; j < count; j += kPart) work(buffer, j, std::min(kPart, count - j));
+  }
 
   // `lanes` lines (if more: kWidth) of `count` numbers (two for a complex element) to rows: number j to row(j), a lane
   // for each line.
@@ -165,29 +171,33 @@ class Transform {
     lanes = std::min(lanes, kWidth);
     const int64_t stride = lines_.in_stride;
     if (stride == 1 && evenly(from, lanes)) return lines_to_rows(from[0], from[1] - from[0], count, row);
-    ScratchArray<T> dense(kWidth * count);
-    std::memset(dense.get() + lanes * count, 0, static_cast<size_t>((kWidth - lanes) * count) * sizeof(T));
-    for (int64_t l = 0; l < lanes; ++l) {
-      if (real_in())
-        take<1>(&dense[l * count], from[l], count, stride);
-      else
-        take<2>(&dense[l * count], from[l], count / 2, stride);
-    }
-    lines_to_rows(dense.get(), count, count, row);
+    by_parts(count, [&](T* buffer, int64_t first, int64_t numbers) HWY_ATTR {
+      for (int64_t l = 0; l < kWidth; ++l) {
+        T* const to = buffer + l * kPartStride;
+        if (l >= lanes)
+          std::memset(to, 0, static_cast<size_t>(numbers) * sizeof(T));
+        else if (real_in())
+          take<1>(to, from[l] + first * stride, numbers, stride);
+        else
+          take<2>(to, from[l] + first * stride, numbers / 2, stride);
+      }
+      lines_to_rows(buffer, kPartStride, numbers, [&](int64_t j) { return row(first + j); });
+    });
   }
   template <class Row>
   void scatter(T* const* to, int64_t lanes, int64_t count, const Row& row) const {
     lanes = std::min(lanes, kWidth);
     const int64_t stride = lines_.out_stride;
     if (stride == 1 && evenly(to, lanes)) return rows_to_lines(to[0], to[1] - to[0], count, row);
-    ScratchArray<T> dense(kWidth * count);
-    rows_to_lines(dense.get(), count, count, row);
-    for (int64_t l = 0; l < lanes; ++l) {
-      if (real_out())
-        put<1>(to[l], &dense[l * count], count, stride);
-      else
-        put<2>(to[l], &dense[l * count], count / 2, stride);
-    }
+    by_parts(count, [&](T* buffer, int64_t first, int64_t numbers) HWY_ATTR {
+      rows_to_lines(buffer, kPartStride, numbers, [&](int64_t j) { return row(first + j); });
+      for (int64_t l = 0; l < lanes; ++l) {
+        if (real_out())
+          put<1>(to[l] + first * stride, buffer + l * kPartStride, numbers, stride);
+        else
+          put<2>(to[l] + first * stride, buffer + l * kPartStride, numbers / 2, stride);
+      }
+    });
   }
   // `kParts` numbers (1 or 2) an element, between dense memory and a line.
   template <int kParts>
@@ -313,6 +323,7 @@ class Transform {
       for (int64_t i = begin; i < end; ++i) each(i);
     });
   }
+
   void complex_lines(const Places& places) const {
     const auto plan = line_plan<T>(n_);
     const Line<T> line(*plan, form_);
@@ -352,34 +363,33 @@ class Transform {
     });
   }
 
-  // Two at a time: the second takes the place of the imaginary parts, as in `together`.
+  // Two at a time: the second takes the place of the imaginary parts, as in odd_real_group.
   void odd_real_lines(const Places& places) const {
     const auto plan = line_plan<T>(n_);
     const Line<T> line(*plan, form_);
-    for_lines((places.count() + 1) / 2, [&](int64_t task) HWY_ATTR {
-      const bool pair = 2 * task + 1 < places.count();
-      const auto [from0, to0] = places(2 * task);
-      const auto [from1, to1] = pair ? places(2 * task + 1) : std::pair(from0, to0);
-      ScratchArray<T> z(2 * n_);
-      const T sign = conjugate_ ? T{-1} : T{1}, f = T{0.5};
-      if (real_in()) {
-        for (int64_t i = 0; i < n_; ++i) {
-          z[2 * i] = in_[from0 + i * lines_.in_stride];
-          z[2 * i + 1] = pair ? in_[from1 + i * lines_.in_stride] : T{0};
-        }
-        line.run(z.get(), z.get());
-        for (int64_t k = 0; k < half_; ++k) {
-          const T *a = &z[2 * k], *b = &z[2 * ((n_ - k) % n_)];
-          T* y = out_ + 2 * (to0 + k * lines_.out_stride);
-          y[0] = (a[0] + b[0]) * f;
-          y[1] = (a[1] - b[1]) * f * sign;
-          if (!pair) continue;
-          y = out_ + 2 * (to1 + k * lines_.out_stride);
-          y[0] = (a[1] + b[1]) * f;
-          y[1] = (b[0] - a[0]) * f * sign;
-        }
-        return;
+    parallel_for((places.count() + 1) / 2, grain(2 * n_), [&](int64_t begin, int64_t end) HWY_ATTR {
+      for (int64_t task = begin; task < end; ++task) {
+        const auto first = places(2 * task);
+        const bool pair = 2 * task + 1 < places.count();
+        const auto second = pair ? places(2 * task + 1) : first;
+        if (odd_real_pair(line, first, second, pair)) continue;
+        odd_real_pair(line, first, first, false);
+        odd_real_pair(line, second, second, false);
       }
+    });
+  }
+  bool odd_real_pair(const Line<T>& line, std::pair<int64_t, int64_t> first, std::pair<int64_t, int64_t> second,
+                     bool pair) const {
+    const auto [from0, to0] = first;
+    const auto [from1, to1] = second;
+    ScratchArray<T> z(2 * n_);
+    const T sign = conjugate_ ? T{-1} : T{1}, f = T{0.5};
+    if (real_in()) {
+      for (int64_t i = 0; i < n_; ++i) {
+        z[2 * i] = in_[from0 + i * lines_.in_stride];
+        z[2 * i + 1] = pair ? in_[from1 + i * lines_.in_stride] : T{0};
+      }
+    } else {
       for (int64_t k = 0; k < half_; ++k) {
         const T *a = in_ + 2 * (from0 + k * lines_.in_stride), *b = in_ + 2 * (from1 + k * lines_.in_stride);
         const T ar = a[0], ai = k ? a[1] * sign : T{0}, br = pair ? b[0] : T{0}, bi = pair && k ? b[1] * sign : T{0};
@@ -389,12 +399,27 @@ class Transform {
         z[2 * k] = ar - bi;
         z[2 * k + 1] = ai + br;
       }
-      line.run(z.get(), z.get());
+    }
+    line.run(z.get(), z.get());
+    if (pair && !(std::isfinite(z[0]) && std::isfinite(z[1]))) return false;
+    if (real_out()) {
       for (int64_t i = 0; i < n_; ++i) {
         out_[to0 + i * lines_.out_stride] = z[2 * i];
         if (pair) out_[to1 + i * lines_.out_stride] = z[2 * i + 1];
       }
-    });
+      return true;
+    }
+    for (int64_t k = 0; k < half_; ++k) {
+      const T *a = &z[2 * k], *b = &z[2 * ((n_ - k) % n_)];
+      T* y = out_ + 2 * (to0 + k * lines_.out_stride);
+      y[0] = (a[0] + b[0]) * f;
+      y[1] = (a[1] - b[1]) * f * sign;
+      if (!pair) continue;
+      y = out_ + 2 * (to1 + k * lines_.out_stride);
+      y[0] = (a[1] + b[1]) * f;
+      y[1] = (b[0] - a[0]) * f * sign;
+    }
+    return true;
   }
 
   const FftLines& lines_;

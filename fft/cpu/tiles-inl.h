@@ -78,6 +78,7 @@ HWY_INLINE void lines_to_rows(const T* from, int64_t stride, int64_t count, cons
     return;
   }
   const int64_t stride3 = 3 * stride;
+  constexpr int64_t kLine = 64 / sizeof(T);
   for (int64_t l = 0; l < kWidth; l += static_cast<int64_t>(hn::Lanes(d))) {
     const T* x[kBlocks<D>];
     const auto begin = [&](int64_t j) HWY_ATTR __attribute__((always_inline)) {
@@ -100,6 +101,12 @@ HWY_INLINE void lines_to_rows(const T* from, int64_t stride, int64_t count, cons
     begin(0);
     int64_t j = 0;
     for (; j + kStep <= count; j += kStep) {
+      if (j % kLine == 0)
+        repeat<kBlocks<D>>(
+            kBlocks<D>, TESSERA_FFT_BODY(q) {
+              repeat<kStep>(
+                  kStep, TESSERA_FFT_BODY(t) { __builtin_prefetch(x[q] + t * stride + 2 * kLine); });
+            });
       tile(j);
       repeat<kBlocks<D>>(
           kBlocks<D>, TESSERA_FFT_BODY(q) { x[q] += kStep; });
@@ -128,6 +135,8 @@ HWY_INLINE void rows_to_lines(T* to, int64_t stride, int64_t count, const Row& r
         kLanes, TESSERA_FFT_BODY(i) { p[i] = row(at + i); });
     T* y = to + at;
     for (int64_t l = 0; l < kWidth; l += kStep, y += kStep * stride) {
+      repeat<kStep>(
+          kStep, TESSERA_FFT_BODY(i) { __builtin_prefetch(y + i * stride + 2 * kLanes); });
       hn::Vec<D> v[kStep];
       load_turned(
           d, [&](int t, int q) HWY_ATTR __attribute__((always_inline)) { return p[t + q * kStep] + l; }, v);
