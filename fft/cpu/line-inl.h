@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "fft/cpu/columns-inl.h"
+#include "fft/cpu/tiles-inl.h"
 #include "tensor/core/parallel.h"
-#include "tensor/cpu/support/simd_move.h"
 
 #if defined(TESSERA_FFT_LINE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_FFT_LINE_INL
@@ -83,13 +83,21 @@ class Line {
  public:
   Line(const LinePlan<T>& plan, Form<T> form) : plan_(plan), form_(form) {}
 
-  void run(const T* in, T* out) const {
+  // Numbers that run() needs besides, 64-byte aligned.
+  int64_t scratch() const {
+    const int64_t n1 = plan_.first.n, n2 = plan_.second.n;
+    if (plan_.inner) return 2 * plan_.inner->n + inner().scratch();
+    if (n2 == 1) return 2 * plan_.n * kRow;
+    return serial() ? middle() + std::max(first_scratch(n1), second_scratch(n2)) : middle();
+  }
+  // in and out may be the same.
+  void run(const T* in, T* out, T* scratch) const {
     if (plan_.inner)
-      convolve(in, out);
+      convolve(in, out, scratch);
     else if (plan_.second.n == 1)
-      one_column(in, out);
+      one_column(in, out, scratch);
     else
-      two_stages(in, out);
+      two_stages(in, out, scratch);
   }
 
  private:
@@ -97,30 +105,50 @@ class Line {
   static constexpr int64_t kRow = 2 * kWidth;          // numbers in a row of a group
   static constexpr int64_t kPiece = int64_t{1} << 15;  // numbers worth a thread
 
-  void one_column(const T* in, T* out) const {
+  struct EachRow {
+    T* at;
+    template <int N>
+    HWY_INLINE void places(int64_t j, T** p) const {
+      repeat<N>(
+          N, TESSERA_FFT_BODY(i) { p[i] = at + (j + i) * kRow; });
+    }
+  };
+  static int64_t groups(int64_t n) { return (n + kWidth - 1) / kWidth; }
+  bool serial() const { return plan_.n <= kPiece; }
+  // [group of n2][k1, up to whole groups][re, im][lane]
+  int64_t middle() const { return groups(plan_.second.n) * groups(plan_.first.n) * kWidth * kRow; }
+  static int64_t first_scratch(int64_t n1) { return 2 * n1 * kRow; }
+  static int64_t second_scratch(int64_t n2) { return (groups(n2) * kWidth + n2) * kRow; }
+
+  void one_column(const T* in, T* out, T* rows) const {
     const int64_t n = plan_.n;
-    ScratchArray<T> rows(n * kRow), scratch(n * kRow);
-    std::memset(rows.get(), 0, static_cast<size_t>(n * kRow) * sizeof(T));
-    for (int64_t i = 0; i < n; ++i) std::memcpy(&rows[i * kRow], in + 2 * i, 2 * sizeof(T));
-    columns_in_place(plan_.first, rows.get(), kRow, 1, form_, scratch.get());
-    for (int64_t i = 0; i < n; ++i) std::memcpy(out + 2 * i, &rows[i * kRow], 2 * sizeof(T));
+    std::memset(rows, 0, static_cast<size_t>(n * kRow) * sizeof(T));
+    for (int64_t i = 0; i < n; ++i) std::memcpy(rows + i * kRow, in + 2 * i, 2 * sizeof(T));
+    columns_in_place(plan_.first, rows, kRow, 1, form_, rows + n * kRow);
+    for (int64_t i = 0; i < n; ++i) std::memcpy(out + 2 * i, rows + i * kRow, 2 * sizeof(T));
   }
 
-  void two_stages(const T* in, T* out) const {
-    const int64_t n1 = plan_.first.n, n2 = plan_.second.n;
-    const int64_t groups1 = (n1 + kWidth - 1) / kWidth, groups2 = (n2 + kWidth - 1) / kWidth;
-    // [group of n2][k1, up to whole groups][re, im][lane]
-    ScratchArray<T> middle(groups2 * groups1 * kWidth * kRow);
+  void two_stages(const T* in, T* out, T* scratch) const {
+    const int64_t n1 = plan_.first.n, n2 = plan_.second.n, groups1 = groups(n1), groups2 = groups(n2);
+    T* const middle = scratch;
+    const auto first = [&](int64_t begin, int64_t end, T* extra) HWY_ATTR {
+      for (int64_t g = begin; g < end; ++g)
+        first_stage(g, in, middle + g * groups1 * kWidth * kRow, groups1, extra);
+    };
+    const auto second = [&](int64_t begin, int64_t end, T* extra) HWY_ATTR {
+      for (int64_t h = begin; h < end; ++h) second_stage(h, middle, groups1 * kWidth * kRow, out, extra);
+    };
+    if (serial()) {
+      first(0, groups2, middle + this->middle());
+      return second(0, groups1, middle + this->middle());
+    }
     const int64_t grain1 = std::max<int64_t>(1, kPiece / (n1 * kWidth));
     const int64_t grain2 = std::max<int64_t>(1, kPiece / (n2 * kWidth));
-    parallel_for(groups2, grain1, [&](int64_t begin, int64_t end) HWY_ATTR {
-      ScratchArray<T> scratch(2 * n1 * kRow);
-      for (int64_t g = begin; g < end; ++g)
-        first_stage(g, in, middle.get() + g * groups1 * kWidth * kRow, groups1, scratch.get());
+    parallel_for(groups2, grain1, [&](int64_t begin, int64_t end) {
+      first(begin, end, ScratchArray<T>(first_scratch(n1)).get());
     });
-    parallel_for(groups1, grain2, [&](int64_t begin, int64_t end) HWY_ATTR {
-      ScratchArray<T> scratch((groups2 * kWidth + n2) * kRow);
-      for (int64_t h = begin; h < end; ++h) second_stage(h, middle.get(), groups1 * kWidth * kRow, out, scratch.get());
+    parallel_for(groups1, grain2, [&](int64_t begin, int64_t end) {
+      second(begin, end, ScratchArray<T>(second_scratch(n2)).get());
     });
   }
 
@@ -152,12 +180,11 @@ class Line {
     const Lanes<T> d;
     const int64_t n1 = plan_.first.n, n2 = plan_.second.n, lanes = std::min(kWidth, n1 - h * kWidth);
     T *columns = scratch, *rows = columns + (n2 + kWidth - 1) / kWidth * kWidth * kRow;
-    constexpr auto turn = sizeof(T) == 4 ? transpose_tiles4 : transpose_tiles8;
-    constexpr int64_t kBytes = kRow * sizeof(T);
     for (int64_t g = 0; g * kWidth < n2; ++g)
-      for (int64_t part = 0; part < 2; ++part)
-        turn(reinterpret_cast<char*>(columns + g * kWidth * kRow + part * kWidth), kBytes,
-             reinterpret_cast<const char*>(middle + g * group + h * kWidth * kRow + part * kWidth), kBytes, 1);
+      for (int64_t part = 0; part < kRow; part += kWidth) {
+        turn_lines<false>(middle + g * group + h * kWidth * kRow + part, kRow, kWidth,
+                          EachRow{columns + g * kWidth * kRow + part});
+      }
     const bool whole = lanes == kWidth;
     T* to = whole ? out + 2 * h * kWidth : rows;
     const int64_t stride = whole ? 2 * n1 : kRow;
@@ -167,17 +194,17 @@ class Line {
     if (!whole) copy_lanes(out + 2 * h * kWidth, 2 * n1, rows, kRow, n2, lanes);
   }
 
+  Line inner() const { return Line(*plan_.inner, {false, T{1}}); }
   // Bluestein 1970: j k = (j^2 + k^2 - (k - j)^2) / 2.
-  void convolve(const T* in, T* out) const {
+  void convolve(const T* in, T* out, T* scratch) const {
     const int64_t n = plan_.n, m = plan_.inner->n;
     const T *chirp = plan_.chirp.data(), *filter = plan_.filter.data();
-    ScratchArray<T> signal(2 * m);
-    T* const x = signal.get();
+    T *const x = scratch, *const extra = scratch + 2 * m;
     multiply_numbers(n, in, form_.conjugate, chirp, T{1}, x, false);
     std::memset(x + 2 * n, 0, static_cast<size_t>(2 * (m - n)) * sizeof(T));
-    Line(*plan_.inner, {false, T{1}}).run(x, x);
+    inner().run(x, x, extra);
     multiply_numbers(m, x, false, filter, T{1}, x, false);
-    Line(*plan_.inner, {true, T{1}}).run(x, x);
+    Line(*plan_.inner, {true, T{1}}).run(x, x, extra);
     multiply_numbers(n, x, false, chirp, form_.scale, out, form_.conjugate);
   }
 

@@ -5,7 +5,6 @@
 
 #include "fft/cpu/fft.h"
 #include "fft/cpu/line-inl.h"
-#include "fft/cpu/tiles-inl.h"
 
 #if defined(TESSERA_FFT_LINES_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_FFT_LINES_INL
@@ -64,7 +63,7 @@ class Transform {
  private:
   static constexpr int64_t kWidth = kFftWidth<T>;
   static constexpr int64_t kRow = 2 * kWidth;
-  static constexpr int64_t kShort = 256, kLong = 4096;
+  static constexpr int64_t kShort = 256, kLong = 4096, kAlone = 64 * sizeof(T);
   static constexpr int64_t kPiece = int64_t{1} << 15;
 
   bool real_in() const { return lines_.kind == FftKind::kRealToHalf; }
@@ -79,11 +78,12 @@ class Transform {
     const bool many = places.count() >= kWidth / 2 && n_ <= kLong;  // each alone would cost twice as much
     return many && ColumnPlan<T>::serves(n_) ? odd_real_together(places) : odd_real_lines(places);
   }
-  // Whether `count` lines are transformed kWidth at a time, by columns of `length`: short ones, longer ones only where
+  // Whether `count` lines are transformed kWidth at a time, by columns of `length`: short ones; longer ones only where
   // they leave work for several threads, and not those that push each other out of the first cache, since they lie a
-  // multiple of 4 KiB apart, and more of them than it has ways.
+  // multiple of 4 KiB apart, and more of them than it has ways. A line that fills vectors by itself needs no company.
   bool together(int64_t count, int64_t length, int64_t parts) const {
     if (count < kWidth / 2 || length > kLong || !ColumnPlan<T>::serves(length)) return false;
+    if (parts == 2 && length >= kAlone && length % (kWidth * kWidth) == 0) return false;
     return length <= kShort || (count >= 4 * kWidth && (kWidth <= 8 || n_ * parts * sizeof(T) % 4096 != 0));
   }
 
@@ -120,7 +120,7 @@ class Transform {
     });
     const int64_t done = groups * kWidth;
     if (done >= inner.size) return;
-    others.push_back({inner.size - done, 1, 1});
+    others.push_back({inner.size - done, 1, true});
     outer.dims = others;
     Transform(outer, in_ + 2 * done, out_ + 2 * done).one_by_one_or_together();
   }
@@ -166,8 +166,7 @@ class Transform {
 
   // `lanes` lines (if more: kWidth) of `count` numbers (two for a complex element) to rows: number j to row(j), a lane
   // for each line.
-  template <class Row>
-  void gather(const T* const* from, int64_t lanes, int64_t count, const Row& row) const {
+  void gather(const T* const* from, int64_t lanes, int64_t count, const Rows<T>& row) const {
     lanes = std::min(lanes, kWidth);
     const int64_t stride = lines_.in_stride;
     if (stride == 1 && evenly(from, lanes)) return lines_to_rows(from[0], from[1] - from[0], count, row);
@@ -181,16 +180,15 @@ class Transform {
         else
           take<2>(to, from[l] + first * stride, numbers / 2, stride);
       }
-      lines_to_rows(buffer, kPartStride, numbers, [&](int64_t j) { return row(first + j); });
+      lines_to_rows(buffer, kPartStride, numbers, row.from(first));
     });
   }
-  template <class Row>
-  void scatter(T* const* to, int64_t lanes, int64_t count, const Row& row) const {
+  void scatter(T* const* to, int64_t lanes, int64_t count, const Rows<T>& row) const {
     lanes = std::min(lanes, kWidth);
     const int64_t stride = lines_.out_stride;
     if (stride == 1 && evenly(to, lanes)) return rows_to_lines(to[0], to[1] - to[0], count, row);
     by_parts(count, [&](T* buffer, int64_t first, int64_t numbers) HWY_ATTR {
-      rows_to_lines(buffer, kPartStride, numbers, [&](int64_t j) { return row(first + j); });
+      rows_to_lines(buffer, kPartStride, numbers, row.from(first));
       for (int64_t l = 0; l < lanes; ++l) {
         if (real_out())
           put<1>(to[l] + first * stride, buffer + l * kPartStride, numbers, stride);
@@ -229,47 +227,35 @@ class Transform {
       for (int64_t i = 0; i < count * kRow; i += static_cast<int64_t>(hn::Lanes(d)))
         hn::StoreU(hn::Mul(hn::LoadU(d, rows + i), hn::Set(d, scale)), d, rows + i);
   }
-  // Parts of complex numbers, that with number i in row at(i).
-  template <class At>
-  static auto parts(T* rows, const At& at) {
-    return [rows, at](int64_t j) { return rows + at(j >> 1) * kRow + (j & 1) * kWidth; };
-  }
-  // Results of a transform of n numbers; backwards: of the one with the other sign, which are the same from the end.
-  static auto ordered(const ColumnPlan<T>& plan, bool backwards) {
-    return [order = plan.order.data(), n = plan.n, backwards](int64_t k) {
-      return static_cast<int64_t>(order[backwards && k > 0 ? n - k : k]);
-    };
-  }
-  static constexpr auto in_line = [](int64_t i) { return i; };
 
   // Each line is a column of rows that are gathered.
   void complex_together(const Places& places) const {
     const auto plan = column_plan<T>(n_);
+    const int32_t* const results = (form_.conjugate ? plan->backwards : plan->order).data();
     in_groups(places, kWidth, n_, [&](const Group& group, T* rows) HWY_ATTR {
-      gather(group.from, group.count, 2 * n_, parts(rows, in_line));
+      gather(group.from, group.count, 2 * n_, {rows, plan->in_line.data(), true});
       transform_group(*plan, rows);
       scale_group(rows, n_, form_.scale);
-      scatter(group.to, group.count, 2 * n_, parts(rows, ordered(*plan, form_.conjugate)));
+      scatter(group.to, group.count, 2 * n_, {rows, results, true});
     });
   }
 
   // The same for halves of real signals: two neighbours are a complex number.
   void even_real_together(const Places& places) const {
-    const int64_t m = n_ / 2;
     const auto plan = real_plan<T>(n_);
-    const auto columns = column_plan<T>(m);
-    const int32_t* const order = columns->order.data();
-    in_groups(places, kWidth, m, [&](const Group& group, T* rows) HWY_ATTR {
+    const auto columns = column_plan<T>(n_ / 2);
+    const int32_t *const order = columns->order.data(), *const in_line = columns->in_line.data();
+    in_groups(places, kWidth, n_ / 2, [&](const Group& group, T* rows) HWY_ATTR {
       if (real_in()) {
-        gather(group.from, group.count, n_, parts(rows, in_line));
+        gather(group.from, group.count, n_, {rows, in_line, true});
         transform_group(*columns, rows);
         join_rows<false>(*plan, order, rows, conjugate_, form_.scale);
-        scatter(group.to, group.count, 2 * half_, parts(rows, [&](int64_t k) { return k < m ? order[k] : m; }));
+        scatter(group.to, group.count, 2 * half_, {rows, order, true});
       } else {
-        gather(group.from, group.count, 2 * half_, parts(rows, in_line));
+        gather(group.from, group.count, 2 * half_, {rows, in_line, true});
         join_rows<true>(*plan, order, rows, conjugate_, form_.scale);
         transform_group(*columns, rows);
-        scatter(group.to, group.count, n_, parts(rows, ordered(*columns, true)));
+        scatter(group.to, group.count, n_, {rows, columns->backwards.data(), true});
       }
     });
   }
@@ -277,28 +263,35 @@ class Transform {
   // Real signals of odd length, twice as many: the second half of them takes the place of the imaginary parts.
   void odd_real_together(const Places& places) const {
     const auto plan = column_plan<T>(n_);
+    // Where the second half's spectra are: see split_rows.
+    std::vector<int32_t> mirrored = plan->backwards;
+    if (real_out()) std::reverse_copy(plan->in_line.begin(), plan->in_line.end(), mirrored.begin());
+    mirrored[0] = static_cast<int32_t>(n_);
     in_groups(places, 2 * kWidth, n_, [&](const Group& group, T* rows) HWY_ATTR {
-      if (!odd_real_group(*plan, group, rows, true, group.count > kWidth)) {
-        odd_real_group(*plan, group, rows, true, false);
-        odd_real_group(*plan, group, rows, false, true);
+      if (!odd_real_group(*plan, mirrored.data(), group, rows, true, group.count > kWidth)) {
+        odd_real_group(*plan, mirrored.data(), group, rows, true, false);
+        odd_real_group(*plan, mirrored.data(), group, rows, false, true);
       }
     });
   }
   // The first and the second half of a group, or only one of them. False, and nothing done, if there are numbers that
   // are not finite, in which a signal would infect the one that shares its columns.
-  bool odd_real_group(const ColumnPlan<T>& plan, const Group& group, T* rows, bool first, bool second) const {
-    const int32_t* const order = plan.order.data();
-    const auto mirrored = [&](int64_t k) { return k ? n_ - k : n_; };
-    const auto reals = [rows](int64_t offset, const auto& at) {
-      return [rows, offset, at](int64_t j) { return rows + at(j) * kRow + offset; };
+  bool odd_real_group(const ColumnPlan<T>& plan, const int32_t* mirrored, const Group& group, T* rows, bool first,
+                      bool second) const {
+    const int32_t *const order = plan.order.data(), *const in_line = plan.in_line.data();
+    const auto take = [&](bool half, int64_t count, const Rows<T>& row) {
+      gather(group.from + half * kWidth, group.count - half * kWidth, count, row);
+    };
+    const auto put = [&](bool half, int64_t count, const Rows<T>& row) {
+      scatter(group.to + half * kWidth, group.count - half * kWidth, count, row);
     };
     if (!first || !second) std::memset(rows, 0, static_cast<size_t>((n_ + 1) * kRow) * sizeof(T));
     if (real_in()) {
-      if (first) gather(group.from, group.count, n_, reals(0, in_line));
-      if (second) gather(group.from + kWidth, group.count - kWidth, n_, reals(kWidth, in_line));
+      if (first) take(false, n_, {rows, in_line, false});
+      if (second) take(true, n_, {rows + kWidth, in_line, false});
     } else {
-      if (first) gather(group.from, group.count, 2 * half_, parts(rows, in_line));
-      if (second) gather(group.from + kWidth, group.count - kWidth, 2 * half_, parts(rows, mirrored));
+      if (first) take(false, 2 * half_, {rows, in_line, true});
+      if (second) take(true, 2 * half_, {rows, mirrored, true});
       split_rows<true>(n_, order, rows, conjugate_, form_.scale);
     }
     transform_group(plan, rows);
@@ -306,58 +299,61 @@ class Transform {
     if (first && second && !std::all_of(rows, rows + kRow, [](T x) { return std::isfinite(x); })) return false;
     if (real_in()) {
       split_rows<false>(n_, order, rows, conjugate_, form_.scale);
-      if (first) scatter(group.to, group.count, 2 * half_, parts(rows, [&](int64_t k) { return order[k]; }));
-      if (second)
-        scatter(group.to + kWidth, group.count - kWidth, 2 * half_, parts(rows, [&](int64_t k) { return k ? order[n_ - k] : n_; }));
+      if (first) put(false, 2 * half_, {rows, order, true});
+      if (second) put(true, 2 * half_, {rows, mirrored, true});
     } else {
-      if (first) scatter(group.to, group.count, n_, reals(0, ordered(plan, true)));
-      if (second) scatter(group.to + kWidth, group.count - kWidth, n_, reals(kWidth, ordered(plan, true)));
+      if (first) put(false, n_, {rows, plan.backwards.data(), false});
+      if (second) put(true, n_, {rows + kWidth, plan.backwards.data(), false});
     }
     return true;
   }
 
-  // Long lines, one after the other.
+  // Long lines, one after the other. each(number of the line, scratch); `extra` numbers of scratch, and the line's.
   template <class Each>
-  void for_lines(int64_t count, const Each& each) const {
+  void for_lines(int64_t count, const Line<T>& line, int64_t extra, const Each& each) const {
     parallel_for(count, grain(n_), [&](int64_t begin, int64_t end) HWY_ATTR {
-      for (int64_t i = begin; i < end; ++i) each(i);
+      const int64_t own = (extra + kRow - 1) / kRow * kRow;
+      ScratchArray<T> scratch(own + line.scratch());
+      for (int64_t i = begin; i < end; ++i) each(i, scratch.get(), scratch.get() + own);
     });
   }
 
   void complex_lines(const Places& places) const {
     const auto plan = line_plan<T>(n_);
     const Line<T> line(*plan, form_);
-    for_lines(places.count(), [&](int64_t i) HWY_ATTR {
+    const bool straight = lines_.in_stride == 1 && lines_.out_stride == 1;
+    for_lines(places.count(), line, straight ? 0 : 2 * n_, [&](int64_t i, T* dense, T* scratch) HWY_ATTR {
       const auto [from, to] = places(i);
       const T* x = in_ + 2 * from;
       T* y = out_ + 2 * to;
-      if (lines_.in_stride == 1 && lines_.out_stride == 1) return line.run(x, y);
-      ScratchArray<T> dense(2 * n_);
-      take<2>(dense.get(), x, n_, lines_.in_stride);
-      line.run(dense.get(), dense.get());
-      put<2>(y, dense.get(), n_, lines_.out_stride);
+      if (straight) return line.run(x, y, scratch);
+      take<2>(dense, x, n_, lines_.in_stride);
+      line.run(dense, dense, scratch);
+      put<2>(y, dense, n_, lines_.out_stride);
     });
   }
 
   void even_real_lines(const Places& places) const {
     const auto plan = real_plan<T>(n_);
+    const Line<T> line(*plan->line, {real_out(), real_out() ? form_.scale : T{1}});
     const bool straight = lines_.in_stride == 1 && lines_.out_stride == 1;
-    for_lines(places.count(), [&](int64_t i) HWY_ATTR {
+    const int64_t whole = (n_ + 2 + kRow - 1) / kRow * kRow;
+    for_lines(places.count(), line, straight ? whole : 2 * whole, [&](int64_t i, T* z, T* scratch) HWY_ATTR {
       const auto [from, to] = places(i);
-      ScratchArray<T> z(n_ + 2), dense(straight ? 0 : n_ + 2);
+      T* const dense = z + whole;
       if (real_in()) {
         const T* x = in_ + from;
-        if (!straight) take<1>(dense.get(), x, n_, lines_.in_stride);
-        Line<T>(*plan->line, {false, T{1}}).run(straight ? x : dense.get(), z.get());
-        T* y = straight ? out_ + 2 * to : dense.get();
-        join_line<false>(*plan, z.get(), y, conjugate_, form_.scale);
+        if (!straight) take<1>(dense, x, n_, lines_.in_stride);
+        line.run(straight ? x : dense, z, scratch);
+        T* y = straight ? out_ + 2 * to : dense;
+        join_line<false>(*plan, z, y, conjugate_, form_.scale);
         if (!straight) put<2>(out_ + 2 * to, y, half_, lines_.out_stride);
       } else {
         const T* x = in_ + 2 * from;
-        if (!straight) take<2>(dense.get(), x, half_, lines_.in_stride);
-        join_line<true>(*plan, straight ? x : dense.get(), z.get(), conjugate_, T{1});
-        T* y = straight ? out_ + to : dense.get();
-        Line<T>(*plan->line, {true, form_.scale}).run(z.get(), y);
+        if (!straight) take<2>(dense, x, half_, lines_.in_stride);
+        join_line<true>(*plan, straight ? x : dense, z, conjugate_, T{1});
+        T* y = straight ? out_ + to : dense;
+        line.run(z, y, scratch);
         if (!straight) put<1>(out_ + to, y, n_, lines_.out_stride);
       }
     });
@@ -367,22 +363,19 @@ class Transform {
   void odd_real_lines(const Places& places) const {
     const auto plan = line_plan<T>(n_);
     const Line<T> line(*plan, form_);
-    parallel_for((places.count() + 1) / 2, grain(2 * n_), [&](int64_t begin, int64_t end) HWY_ATTR {
-      for (int64_t task = begin; task < end; ++task) {
-        const auto first = places(2 * task);
-        const bool pair = 2 * task + 1 < places.count();
-        const auto second = pair ? places(2 * task + 1) : first;
-        if (odd_real_pair(line, first, second, pair)) continue;
-        odd_real_pair(line, first, first, false);
-        odd_real_pair(line, second, second, false);
-      }
+    for_lines((places.count() + 1) / 2, line, 2 * n_, [&](int64_t task, T* z, T* scratch) HWY_ATTR {
+      const auto first = places(2 * task);
+      const bool pair = 2 * task + 1 < places.count();
+      const auto second = pair ? places(2 * task + 1) : first;
+      if (odd_real_pair(line, first, second, pair, z, scratch)) return;
+      odd_real_pair(line, first, first, false, z, scratch);
+      odd_real_pair(line, second, second, false, z, scratch);
     });
   }
   bool odd_real_pair(const Line<T>& line, std::pair<int64_t, int64_t> first, std::pair<int64_t, int64_t> second,
-                     bool pair) const {
+                     bool pair, T* z, T* scratch) const {
     const auto [from0, to0] = first;
     const auto [from1, to1] = second;
-    ScratchArray<T> z(2 * n_);
     const T sign = conjugate_ ? T{-1} : T{1}, f = T{0.5};
     if (real_in()) {
       for (int64_t i = 0; i < n_; ++i) {
@@ -400,7 +393,7 @@ class Transform {
         z[2 * k + 1] = ai + br;
       }
     }
-    line.run(z.get(), z.get());
+    line.run(z, z, scratch);
     if (pair && !(std::isfinite(z[0]) && std::isfinite(z[1]))) return false;
     if (real_out()) {
       for (int64_t i = 0; i < n_; ++i) {

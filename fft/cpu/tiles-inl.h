@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "fft/cpu/columns-inl.h"
+#include "tensor/cpu/support/request.h"
 
 #if defined(TESSERA_FFT_TILES_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_FFT_TILES_INL
@@ -66,46 +67,64 @@ HWY_INLINE void load_turned(D d, const At& at, hn::Vec<D>* v) {
   }
 }
 
-// `count` numbers of kFftWidth dense lines that are `stride` numbers apart: number j of line l goes to row(j)[l].
-template <class T, class Row>
-HWY_INLINE void lines_to_rows(const T* from, int64_t stride, int64_t count, const Row& row) {
+// Where number j of all lines is: in a row of planar ones, or half of it, as index[] says.
+template <class T>
+struct Rows {
+  T* at;
+  const int32_t* index;
+  bool complex;  // the lines' numbers are real and imaginary parts in turn
+  HWY_INLINE T* row(int64_t i) const { return at + index[i] * (2 * kFftWidth<T>); }
+  HWY_INLINE T* operator()(int64_t j) const { return complex ? row(j / 2) + j % 2 * kFftWidth<T> : row(j); }
+  Rows from(int64_t j) const { return {at, index + (complex ? j / 2 : j), complex}; }
+  // The places of N numbers from j on; if they are parts, j and N are even.
+  template <int N>
+  HWY_INLINE void places(int64_t j, T** p) const {
+    if (complex) {
+      repeat<N / 2>(
+          N / 2, TESSERA_FFT_BODY(i) {
+            p[2 * i] = row((j >> 1) + i);
+            p[2 * i + 1] = p[2 * i] + kFftWidth<T>;
+          });
+    } else {
+      repeat<N>(
+          N, TESSERA_FFT_BODY(i) { p[i] = row(j + i); });
+    }
+  }
+};
+
+// `count` numbers of kFftWidth dense lines that are `stride` numbers apart: number j of line l goes to lane l of where
+// places() says. kRequest: lines are long, the processor is asked for what follows.
+template <bool kRequest, class T, class Places>
+HWY_INLINE void turn_lines(const T* from, int64_t stride, int64_t count, const Places& rows) {
   const hn::ScalableTag<T> d;
   using D = decltype(d);
-  constexpr int64_t kWidth = kFftWidth<T>, kStep = kBlock<T>;
-  if (count < kStep) {
-    for (int64_t j = 0; j < count; ++j)
-      for (int64_t l = 0; l < kWidth; ++l) row(j)[l] = from[l * stride + j];
-    return;
-  }
+  constexpr int64_t kWidth = kFftWidth<T>, kStep = kBlock<T>, kLine = 64 / sizeof(T);
   const int64_t stride3 = 3 * stride;
-  constexpr int64_t kLine = 64 / sizeof(T);
   for (int64_t l = 0; l < kWidth; l += static_cast<int64_t>(hn::Lanes(d))) {
     const T* x[kBlocks<D>];
+    const auto line = [&](int t, int q) HWY_ATTR __attribute__((always_inline)) {
+      return t == 0 ? x[q] : t == 1 ? x[q] + stride : t == 2 ? x[q] + 2 * stride : x[q] + stride3;
+    };
     const auto begin = [&](int64_t j) HWY_ATTR __attribute__((always_inline)) {
       repeat<kBlocks<D>>(
           kBlocks<D>, TESSERA_FFT_BODY(q) { x[q] = from + (l + q * kStep) * stride + j; });
     };
     const auto tile = [&](int64_t j) HWY_ATTR __attribute__((always_inline)) {
       hn::Vec<D> v[kStep];
-      load_turned(
-          d,
-          [&](int t, int q) HWY_ATTR __attribute__((always_inline)) {
-            return t == 0 ? x[q] : t == 1 ? x[q] + stride : t == 2 ? x[q] + 2 * stride : x[q] + stride3;
-          },
-          v);
+      load_turned(d, line, v);
+      T* p[kStep];
+      rows.template places<kStep>(j, p);
       repeat<kStep>(
-          kStep, TESSERA_FFT_BODY(i) {
-            hn::StoreU(v[i], d, row(j + i) + l);
-          });
+          kStep, TESSERA_FFT_BODY(i) { hn::StoreU(v[i], d, p[i] + l); });
     };
     begin(0);
     int64_t j = 0;
     for (; j + kStep <= count; j += kStep) {
-      if (j % kLine == 0)
+      if (kRequest && j % kLine == 0)
         repeat<kBlocks<D>>(
             kBlocks<D>, TESSERA_FFT_BODY(q) {
               repeat<kStep>(
-                  kStep, TESSERA_FFT_BODY(t) { __builtin_prefetch(x[q] + t * stride + 2 * kLine); });
+                  kStep, TESSERA_FFT_BODY(t) { request_ahead(line(t, q), 128); });
             });
       tile(j);
       repeat<kBlocks<D>>(
@@ -116,10 +135,16 @@ HWY_INLINE void lines_to_rows(const T* from, int64_t stride, int64_t count, cons
     tile(count - kStep);
   }
 }
+template <class T>
+HWY_NOINLINE void lines_to_rows(const T* from, int64_t stride, int64_t count, const Rows<T> row) {
+  if (count >= kBlock<T>) return turn_lines<true>(from, stride, count, row);
+  for (int64_t j = 0; j < count; ++j)
+    for (int64_t l = 0; l < kFftWidth<T>; ++l) row(j)[l] = from[l * stride + j];
+}
 
 // And back: number j of line l is in row(j)[l].
-template <class T, class Row>
-HWY_INLINE void rows_to_lines(T* to, int64_t stride, int64_t count, const Row& row) {
+template <class T>
+HWY_NOINLINE void rows_to_lines(T* to, int64_t stride, int64_t count, const Rows<T> row) {
   const hn::ScalableTag<T> d;
   using D = decltype(d);
   constexpr int64_t kWidth = kFftWidth<T>, kStep = kBlock<T>, kLanes = hn::MaxLanes(d);
@@ -130,13 +155,12 @@ HWY_INLINE void rows_to_lines(T* to, int64_t stride, int64_t count, const Row& r
   }
   for (int64_t j = 0; j < count; j += kLanes) {
     const int64_t at = std::min(j, count - kLanes);
-    const T* p[kLanes];
-    repeat<kLanes>(
-        kLanes, TESSERA_FFT_BODY(i) { p[i] = row(at + i); });
+    T* p[kLanes];
+    row.template places<kLanes>(at, p);
     T* y = to + at;
     for (int64_t l = 0; l < kWidth; l += kStep, y += kStep * stride) {
       repeat<kStep>(
-          kStep, TESSERA_FFT_BODY(i) { __builtin_prefetch(y + i * stride + 2 * kLanes); });
+          kStep, TESSERA_FFT_BODY(i) { request_ahead(y + i * stride, 128); });
       hn::Vec<D> v[kStep];
       load_turned(
           d, [&](int t, int q) HWY_ATTR __attribute__((always_inline)) { return p[t + q * kStep] + l; }, v);
