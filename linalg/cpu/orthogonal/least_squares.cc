@@ -145,6 +145,63 @@ class SingularRange {
   R most_, least_;
 };
 
+// x = r^-1 x, or r^-H x, of the upper triangle of n x n in columns. choose: x is ones, whose signs are chosen on the
+// way so that the result grows.
+template <class T>
+void solve_vector(int64_t n, const T* r, int64_t ld, bool adjoint, bool choose, T* x) {
+  const Kernels<T>& k = kernels<T>();
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t j = adjoint ? i : n - 1 - i;
+    const T *column = r + j * ld, pivot = column[j];
+    if (adjoint) {
+      T above = T(0);
+      if (j > 0) k.dots(j, 1, column, ld, x, &above);
+      x[j] = (choose && real_part(above) > 0 ? -x[j] : x[j]) - above;
+      x[j] /= conjugate(pivot);
+    } else {
+      x[j] /= pivot;
+      const T factor = -x[j];
+      if (j > 0) k.combine(j, 1, column, ld, &factor, x);
+    }
+  }
+}
+
+// Whether the triangle's condition number is far below 1 / rcond, so that a factorization with pivots would find full
+// rank, too. By two steps of inverse iteration from a vector as Cline, Moler, Stewart and Wilkinson choose it (1979),
+// and as many of the power method, which come near both ends of the singular values.
+template <class T>
+bool surely_full_rank(int64_t n, const T* r, int64_t ld, Real<T> rcond) {
+  using R = Real<T>;
+  constexpr R kMargin = 4;
+  const Kernels<T>& k = kernels<T>();
+  const ScratchArray<T> memory(2 * n);
+  T *const x = memory.get(), *const y = x + n;
+  for (int64_t j = 0; j < n; ++j)
+    if (!(size_of(r[j + j * ld]) > kSafeMin<T> / kEps<T>)) return false;
+  std::fill_n(x, n, T(1));
+  solve_vector(n, r, ld, true, true, x);
+  R least = std::numeric_limits<R>::infinity(), most = 0, length = norm(n, x);
+  for (const bool adjoint : {false, true}) {
+    k.scale(n, T(1 / length), x);
+    solve_vector(n, r, ld, adjoint, false, x);
+    length = norm(n, x);
+    least = std::min(least, 1 / length);
+  }
+  std::fill_n(x, n, T(1));
+  for (int step = 0; step < 2; ++step) {
+    length = norm(n, x);
+    std::fill_n(y, n, T(0));
+    for (int64_t j = 0; j < n; ++j) {
+      const T factor = x[j] / length;
+      k.combine(j + 1, 1, r + j * ld, ld, &factor, y);
+    }
+    most = std::max(most, norm(n, y));
+    for (int64_t j = 0; j < n; ++j) k.dots(j + 1, 1, r + j * ld, ld, y, x + j);
+  }
+  most = std::max(most, norm(n, x) / norm(n, y));
+  return most < std::numeric_limits<R>::infinity() && least > kMargin * std::max(rcond, kEps<T>) * most;
+}
+
 // Q R with columns in such an order that the largest remaining one comes next. A column's norm is corrected from step
 // to step, and computed anew where that loses too much.
 template <class T>
@@ -220,20 +277,60 @@ int32_t zero_on_diagonal(int64_t n, Matrix<T> r) {
   return 0;
 }
 
+// Q R of A, or of its conjugate transpose: what has more rows than columns.
+template <class T>
+class Factored {
+ public:
+  Factored(const Problem<T>& p, Real<T> scale)
+      : p_(p),
+        tall_(p.m >= p.n),
+        rows_(std::max(p.m, p.n)),
+        k_(std::min(p.m, p.n)),
+        ld_(padded_rows<T>(rows_)),
+        memory_(ld_ * k_ + k_) {
+    T* const q = memory_.get();
+    for (int64_t j = 0; j < k_; ++j)
+      for (int64_t i = 0; i < rows_; ++i) {
+        q[i + j * ld_] = (tall_ ? p.a(i, j) : conjugate(p.a(j, i))) * scale;
+        zero_ &= q[i + j * ld_] == T(0);
+      }
+    if (!zero_) factor_columns(rows_, k_, q, ld_, tau());
+  }
+  bool zero() const { return zero_; }
+  Matrix<T> triangle() const { return in_columns(memory_.get(), ld_); }
+  bool surely_full_rank(Real<T> rcond) const {
+    return !zero_ && cpu::surely_full_rank(k_, memory_.get(), ld_, rcond);
+  }
+  // b = Q^H b; A has more rows.
+  void rotate_right_side() const {
+    rotate(rows_, k_, memory_.get(), ld_, tau(), true, p_.columns, p_.b);
+  }
+  // b becomes the solution.
+  void solve() const {
+    if (tall_) {
+      rotate_right_side();
+      solve_upper(k_, p_.columns, triangle(), false, p_.b);
+    } else {
+      solve_upper(k_, p_.columns, triangle(), true, p_.b);
+      zero_rows(k_, rows_, p_);
+      rotate(rows_, k_, memory_.get(), ld_, tau(), false, p_.columns, p_.b);
+    }
+  }
+
+ private:
+  T* tau() const { return memory_.get() + ld_ * k_; }
+
+  const Problem<T>& p_;
+  bool tall_, zero_ = true;
+  int64_t rows_, k_, ld_;
+  ScratchArray<T> memory_;
+};
+
 template <class T>
 int32_t solve_full_rank(const Problem<T>& p, Real<T> scale) {
-  const bool tall = p.m >= p.n;
-  // A, or its conjugate transpose: more rows than columns.
-  const int64_t rows = std::max(p.m, p.n), k = std::min(p.m, p.n), ld = padded_rows<T>(rows);
-  const ScratchArray<T> memory(ld * k + k);
-  T *q = memory.get(), *tau = q + ld * k;
-  bool zero = true;
-  for (int64_t j = 0; j < k; ++j)
-    for (int64_t i = 0; i < rows; ++i) {
-      q[i + j * ld] = (tall ? p.a(i, j) : conjugate(p.a(j, i))) * scale;
-      zero &= q[i + j * ld] == T(0);
-    }
-  if (zero) {  // x is zero, and all of b is left
+  const Factored<T> factored(p, scale);
+  if (factored.zero()) {  // x is zero, and all of b is left
+    const int64_t rows = std::max(p.m, p.n);
     const ScratchArray<T> column(p.m);
     for (int64_t c = 0; c < p.columns; ++c) {
       for (int64_t i = 0; i < p.m; ++i) column[i] = p.b(i, c);
@@ -242,17 +339,8 @@ int32_t solve_full_rank(const Problem<T>& p, Real<T> scale) {
     }
     return 0;
   }
-  factor_columns(rows, k, q, ld, tau);
-  const Matrix<T> r = in_columns(q, ld);
-  if (const int32_t at = zero_on_diagonal(k, r)) return at;
-  if (tall) {
-    rotate(rows, k, q, ld, tau, true, p.columns, p.b);
-    solve_upper(k, p.columns, r, false, p.b);
-  } else {
-    solve_upper(k, p.columns, r, true, p.b);
-    zero_rows(k, rows, p);
-    rotate(rows, k, q, ld, tau, false, p.columns, p.b);
-  }
+  if (const int32_t at = zero_on_diagonal(std::min(p.m, p.n), factored.triangle())) return at;
+  factored.solve();
   return 0;
 }
 
@@ -298,6 +386,23 @@ int64_t solve_pivoted(const Problem<T>& p, Real<T> scale) {
   return rank;
 }
 
+// Most matrices have full rank by far, which a factorization without pivots shows sooner: it goes by matrix products.
+// Where it does not, its triangle stands for a matrix of many rows.
+template <class T>
+int64_t solve_any_rank(const Problem<T>& p, Real<T> scale) {
+  const Factored<T> factored(p, scale);
+  if (factored.surely_full_rank(p.rcond)) {
+    factored.solve();
+    return std::min(p.m, p.n);
+  }
+  if (factored.zero() || p.m < 2 * p.n) return solve_pivoted(p, scale);
+  factored.rotate_right_side();
+  const Matrix<T> r = factored.triangle();
+  for (int64_t j = 0; j < p.n; ++j)
+    for (int64_t i = j + 1; i < p.n; ++i) r(i, j) = T(0);
+  return solve_pivoted(Problem<T>{p.n, p.n, p.columns, r, p.b, p.rcond}, Real<T>(1));
+}
+
 template <class T>
 void solve(LeastSquares method, const Problem<T>& p, int64_t* rank, int32_t* failed) {
   int32_t at = 0;
@@ -309,7 +414,7 @@ void solve(LeastSquares method, const Problem<T>& p, int64_t* rank, int32_t* fai
     if (method == LeastSquares::kFullRank)
       at = solve_full_rank(p, scale);
     else
-      *rank = solve_pivoted(p, scale);
+      *rank = solve_any_rank(p, scale);
     if (scale != 1)
       for (int64_t i = 0; i < p.n; ++i)
         for (int64_t c = 0; c < p.columns; ++c) p.b(i, c) *= scale;
