@@ -10,20 +10,23 @@ namespace {
 
 using namespace columns;
 
-// Q R of m x n, which lie in columns, for their own sake: the block's triangles are only kept for one panel.
+// Q R of m x n, which lie in columns, for their own sake: the block's triangles are only kept for one panel. b, `count`
+// columns (or none), becomes Q^H b.
 template <class T>
-void factor_columns(int64_t m, int64_t n, T* a, int64_t ld, T* tau) {
+void factor_columns(int64_t m, int64_t n, T* a, int64_t ld, T* tau, Matrix<T> b, int64_t count) {
   constexpr int64_t kPanel = 64;
   const int64_t k = std::min(m, n), block = std::min(k, kPanel);
   const ScratchArray<T> memory(2 * block * block);
   T *r = memory.get(), *t = r + block * block;
   for (int64_t j = 0; j < k; j += block) {
-    const int64_t b = std::min(block, k - j), rows = m - j;
+    const int64_t w = std::min(block, k - j), rows = m - j;
     T* p = a + j + j * ld;
-    std::fill_n(t, b * b, T(0));
-    factor_panel(rows, b, p, ld, r, b, t, b, tau + j);
-    apply_left(Block<T>{rows, b, p, ld, t}, true, n - j - b, in_columns(p + b * ld, ld));
-    for (int64_t c = 0; c < b; ++c) std::copy_n(r + c * b, c + 1, p + c * ld);
+    std::fill_n(t, w * w, T(0));
+    factor_panel(rows, w, p, ld, r, w, t, w, tau + j);
+    const Block<T> q{rows, w, p, ld, t};
+    apply_left(q, true, n - j - w, in_columns(p + w * ld, ld));
+    apply_left(q, true, count, b.at(j, 0));
+    for (int64_t c = 0; c < w; ++c) std::copy_n(r + c * w, c + 1, p + c * ld);
   }
 }
 
@@ -247,6 +250,13 @@ void factor_pivoted(int64_t m, int64_t n, T* a, int64_t ld, T* tau, int64_t* ord
 template <class T>
 Real<T> scale_of(int64_t m, int64_t n, Matrix<T> a) {
   using R = Real<T>;
+  if (a.row_stride == 1) std::swap(m, n), a = a.transposed();
+  if (a.col_stride == 1) {  // most often the sum of squares shows that all is well
+    R sum = 0;
+    for (int64_t i = 0; i < m; ++i) sum += kernels<T>().squares(n, &a(i, 0));
+    const R tiny = kSafeMin<T> / (kEps<T> * kEps<T>);
+    if (sum < 1 / tiny && sum > tiny * static_cast<R>(m) * static_cast<R>(kParts<T> * n)) return 1;
+  }
   R most = 0;
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j) most = std::max(most, size_of(a(i, j)));
@@ -277,7 +287,18 @@ int32_t zero_on_diagonal(int64_t n, Matrix<T> r) {
   return 0;
 }
 
-// Q R of A, or of its conjugate transpose: what has more rows than columns.
+// a, times scale, to columns, by tiles that stay in the cache.
+template <class T>
+void load(int64_t m, int64_t n, Matrix<T> a, Real<T> scale, bool conjugated, T* to, int64_t ld) {
+  constexpr int64_t kTile = 16;
+  for (int64_t i0 = 0; i0 < m; i0 += kTile)
+    for (int64_t j0 = 0; j0 < n; j0 += kTile)
+      for (int64_t j = j0; j < std::min(n, j0 + kTile); ++j)
+        for (int64_t i = i0; i < std::min(m, i0 + kTile); ++i)
+          to[i + j * ld] = (conjugated ? conjugate(a(i, j)) : a(i, j)) * scale;
+}
+
+// Q R of A, or of its conjugate transpose: what has more rows than columns. If it is A, b becomes Q^H b.
 template <class T>
 class Factored {
  public:
@@ -289,26 +310,18 @@ class Factored {
         ld_(padded_rows<T>(rows_)),
         memory_(ld_ * k_ + k_) {
     T* const q = memory_.get();
-    for (int64_t j = 0; j < k_; ++j)
-      for (int64_t i = 0; i < rows_; ++i) {
-        q[i + j * ld_] = (tall_ ? p.a(i, j) : conjugate(p.a(j, i))) * scale;
-        zero_ &= q[i + j * ld_] == T(0);
-      }
-    if (!zero_) factor_columns(rows_, k_, q, ld_, tau());
+    load(rows_, k_, tall_ ? p.a : p.a.transposed(), scale, !tall_, q, ld_);
+    for (int64_t j = 0; j < k_; ++j) zero_ &= std::all_of(q + j * ld_, q + j * ld_ + rows_, [](T x) { return x == T(0); });
+    if (!zero_) factor_columns(rows_, k_, q, ld_, tau(), p.b, tall_ ? p.columns : 0);
   }
   bool zero() const { return zero_; }
   Matrix<T> triangle() const { return in_columns(memory_.get(), ld_); }
   bool surely_full_rank(Real<T> rcond) const {
     return !zero_ && cpu::surely_full_rank(k_, memory_.get(), ld_, rcond);
   }
-  // b = Q^H b; A has more rows.
-  void rotate_right_side() const {
-    rotate(rows_, k_, memory_.get(), ld_, tau(), true, p_.columns, p_.b);
-  }
   // b becomes the solution.
   void solve() const {
     if (tall_) {
-      rotate_right_side();
       solve_upper(k_, p_.columns, triangle(), false, p_.b);
     } else {
       solve_upper(k_, p_.columns, triangle(), true, p_.b);
@@ -350,8 +363,7 @@ int64_t solve_pivoted(const Problem<T>& p, Real<T> scale) {
   const ScratchArray<T> memory(ld * p.n + k);
   const ScratchArray<int64_t> order(p.n);
   T *q = memory.get(), *tau = q + ld * p.n;
-  for (int64_t j = 0; j < p.n; ++j)
-    for (int64_t i = 0; i < p.m; ++i) q[i + j * ld] = p.a(i, j) * scale;
+  load(p.m, p.n, p.a, scale, false, q, ld);
   factor_pivoted(p.m, p.n, q, ld, tau, order.get());
   int64_t rank = 0;
   if (k > 0 && q[0] != T(0)) {
@@ -373,7 +385,7 @@ int64_t solve_pivoted(const Problem<T>& p, Real<T> scale) {
     T *q2 = more.get(), *tau2 = q2 + tall * rank;
     for (int64_t j = 0; j < rank; ++j)
       for (int64_t i = 0; i < p.n; ++i) q2[i + j * tall] = i < j ? T(0) : conjugate(q[j + i * ld]);
-    factor_columns(p.n, rank, q2, tall, tau2);
+    factor_columns(p.n, rank, q2, tall, tau2, p.b, 0);
     solve_upper(rank, p.columns, in_columns(q2, tall), true, p.b);
     zero_rows(rank, p.n, p);
     rotate(p.n, rank, q2, tall, tau2, false, p.columns, p.b);
@@ -387,7 +399,7 @@ int64_t solve_pivoted(const Problem<T>& p, Real<T> scale) {
 }
 
 // Most matrices have full rank by far, which a factorization without pivots shows sooner: it goes by matrix products.
-// Where it does not, its triangle stands for a matrix of many rows.
+// Where it does not, its triangle stands for A.
 template <class T>
 int64_t solve_any_rank(const Problem<T>& p, Real<T> scale) {
   const Factored<T> factored(p, scale);
@@ -395,8 +407,7 @@ int64_t solve_any_rank(const Problem<T>& p, Real<T> scale) {
     factored.solve();
     return std::min(p.m, p.n);
   }
-  if (factored.zero() || p.m < 2 * p.n) return solve_pivoted(p, scale);
-  factored.rotate_right_side();
+  if (factored.zero() || p.m < p.n) return solve_pivoted(p, scale);
   const Matrix<T> r = factored.triangle();
   for (int64_t j = 0; j < p.n; ++j)
     for (int64_t i = j + 1; i < p.n; ++i) r(i, j) = T(0);
