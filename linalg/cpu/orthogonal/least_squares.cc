@@ -311,14 +311,13 @@ class Factored {
         memory_(ld_ * k_ + k_) {
     T* const q = memory_.get();
     load(rows_, k_, tall_ ? p.a : p.a.transposed(), scale, !tall_, q, ld_);
-    for (int64_t j = 0; j < k_; ++j) zero_ &= std::all_of(q + j * ld_, q + j * ld_ + rows_, [](T x) { return x == T(0); });
+    for (int64_t j = 0; j < k_; ++j)
+      zero_ &= std::all_of(q + j * ld_, q + j * ld_ + rows_, [](T x) { return x == T(0); });
     if (!zero_) factor_columns(rows_, k_, q, ld_, tau(), p.b, tall_ ? p.columns : 0);
   }
   bool zero() const { return zero_; }
   Matrix<T> triangle() const { return in_columns(memory_.get(), ld_); }
-  bool surely_full_rank(Real<T> rcond) const {
-    return !zero_ && cpu::surely_full_rank(k_, memory_.get(), ld_, rcond);
-  }
+  bool surely_full_rank(Real<T> rcond) const { return !zero_ && cpu::surely_full_rank(k_, memory_.get(), ld_, rcond); }
   // b becomes the solution.
   void solve() const {
     if (tall_) {
