@@ -83,11 +83,10 @@ Tensor _sparse_sparse_matmul_kernel(const Tensor& self, const Tensor& other) {
 }
 
 Tensor sparse_product(const Tensor& a, const Tensor& b) {
-  TESSERA_CHECK(is_sparse(a) || is_sparse(b), "sparse.mm: expected a sparse matrix among the arguments, but got two ",
-                "strided tensors");
   TESSERA_CHECK(a.dim() == 2 && b.dim() == 2, "sparse.mm: expected two matrices, but got ", a.dim(), "D and ", b.dim(),
                 "D");
   if (is_sparse(a) && is_sparse(b)) return _sparse_sparse_matmul(a, b);
+  if (!is_sparse(a) && !is_sparse(b)) return mm(a, b);
   return _sparse_addmm(make_filled(IntVector{a.size(0), b.size(1)}, Scalar(0), a.dtype(), a.device()), a, b, Scalar(0),
                        Scalar(1));
 }
