@@ -13,6 +13,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "sparse/cpu/product.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "tensor/cpu/support/simd.h"
 
@@ -20,6 +21,10 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+// Columns are asked for this many elements ahead, over the ends of pieces and of the list: the next piece of them is
+// checked before anything else reads it.
+constexpr int64_t kAhead = 1024;
 
 // kVectors vectors of a row of the result at a time, in registers.
 template <int kVectors, class D, class T>
@@ -30,6 +35,7 @@ HWY_INLINE void AddColumns(D d, const int64_t* columns, const T* values, int64_t
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
   for (int64_t k = begin; k < end; ++k) {
+    hwy::Prefetch(columns + k + kAhead);
     const auto x = hn::Set(d, values[k]);
     const T* row = b + columns[k] * stride;
 #pragma GCC unroll 8
@@ -47,6 +53,7 @@ HWY_INLINE void AddColumn(D d, const int64_t* columns, const T* values, int64_t 
   auto s0 = hn::Zero(d), s1 = hn::Zero(d), s2 = hn::Zero(d), s3 = hn::Zero(d);
   int64_t k = begin;
   for (; k + 4 <= end; k += 4) {
+    hwy::Prefetch(columns + k + kAhead);
     s0 = hn::MulAdd(hn::Set(d, values[k]), hn::LoadU(d, b + columns[k] * stride), s0);
     s1 = hn::MulAdd(hn::Set(d, values[k + 1]), hn::LoadU(d, b + columns[k + 1] * stride), s1);
     s2 = hn::MulAdd(hn::Set(d, values[k + 2]), hn::LoadU(d, b + columns[k + 2] * stride), s2);
