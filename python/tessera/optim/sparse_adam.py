@@ -56,17 +56,13 @@ def _update(p, grad, state, group):
     rows, values = grad._indices(), grad._values()
     if values.numel() == 0:
         return
+    # New rows of the averages, and steps of the parameter's: few beside the table, but many for caches.
     m, v = state["exp_avg"], state["exp_avg_sq"]
-
-    def sparse(x):
-        return tessera._sparse_coo_tensor_unsafe(rows, x, grad.size(), is_coalesced=True)
-
-    old_m, old_v = m.sparse_mask(grad)._values(), v.sparse_mask(grad)._values()
-    step_m = (values - old_m) * (1 - beta1)
-    step_v = (values * values - old_v) * (1 - beta2)
-    m.add_(sparse(step_m))
-    v.add_(sparse(step_v))
-    numer = step_m + old_m
-    denom = (step_v + old_v).sqrt_().add_(group["eps"])
+    places = rows.unbind()
+    numer = m[places].lerp_(values, 1 - beta1)
+    m.index_put_(places, numer)
+    denom = v[places].mul_(beta2).addcmul_(values, values, value=1 - beta2)
+    v.index_put_(places, denom)
     step_size = group["lr"] * (1 - beta2**t) ** 0.5 / (1 - beta1**t)
-    p.add_(sparse(-step_size * numer / denom))
+    step = numer.div_(denom.sqrt_().add_(group["eps"])).mul_(-step_size)
+    p.add_(tessera._sparse_coo_tensor_unsafe(rows, step, p.shape, is_coalesced=True))
