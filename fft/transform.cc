@@ -1,9 +1,12 @@
 // The operators that transform: shapes, and lines in memory for the engine.
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <vector>
 
 #include "fft/engine/fft.h"
 #include "fft/fft_kernels.h"
+#include "tensor/core/parallel.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
 
@@ -32,38 +35,98 @@ double scale_of(int64_t normalization, int64_t n) {
   return normalization == 0 ? 1.0 : normalization == 1 ? 1 / std::sqrt(count) : 1 / count;
 }
 
-// All dimensions but `dim`; neighbours that lie like one dimension are one.
-std::vector<cpu::FftDim> other_dims(const Tensor& in, const Tensor& out, int64_t dim) {
-  std::vector<cpu::FftDim> dims;
-  for (int64_t d = 0; d < in.dim(); ++d) {
-    if (d == dim || in.sizes()[d] == 1) continue;
-    const cpu::FftDim next{in.sizes()[d], in.strides()[d], out.strides()[d]};
-    if (!dims.empty() && dims.back().in_stride == next.in_stride * next.size &&
-        dims.back().out_stride == next.out_stride * next.size)
+// One of the transforms that make up one along several dimensions. n: the length of the signal along dim.
+struct Stage {
+  cpu::FftKind kind;
+  const Tensor &in, &out;
+  int64_t dim, n;
+  bool forward;
+  double scale;
+};
+
+// A part of a stage: numbers [begin, end) of its first `lead` dimensions, taken as one. 0: all of it.
+struct Part {
+  int64_t lead = 0, begin = 0, end = 0;
+};
+
+bool follows(const cpu::FftDim& first, const cpu::FftDim& next) {
+  return first.in_stride == next.in_stride * next.size && first.out_stride == next.out_stride * next.size;
+}
+cpu::FftDim dim_of(const Stage& s, int64_t d) { return {s.in.sizes()[d], s.in.strides()[d], s.out.strides()[d]}; }
+
+void run(const Stage& s, Part part = {}) {
+  if (s.in.numel() == 0 || s.out.numel() == 0) return;
+  std::vector<cpu::FftDim> dims;  // all but s.dim; neighbours that lie like one dimension are one
+  int64_t in_offset = 0, out_offset = 0;
+  if (part.lead > 0) {
+    const cpu::FftDim lead = dim_of(s, part.lead - 1);
+    dims.push_back({part.end - part.begin, lead.in_stride, lead.out_stride});
+    in_offset = part.begin * lead.in_stride * item_size(s.in.dtype());
+    out_offset = part.begin * lead.out_stride * item_size(s.out.dtype());
+  }
+  for (int64_t d = part.lead; d < s.in.dim(); ++d) {
+    if (d == s.dim || s.in.sizes()[d] == 1) continue;
+    const cpu::FftDim next = dim_of(s, d);
+    if (!dims.empty() && follows(dims.back(), next))
       dims.back() = {dims.back().size * next.size, next.in_stride, next.out_stride};
     else
       dims.push_back(next);
   }
-  return dims;
+  TESSERA_ON(s.in.device(), run_fft)
+  ({to_real(s.in.dtype()), s.kind, s.forward, s.scale, s.n, s.in.strides()[s.dim], s.out.strides()[s.dim], dims},
+   static_cast<const char*>(s.in.data_ptr()) + in_offset, static_cast<char*>(s.out.data_ptr()) + out_offset);
 }
 
-// n: the length of the signal along dim.
-void transform_lines(cpu::FftKind kind, const Tensor& in, const Tensor& out, int64_t dim, int64_t n, bool forward,
-                     double scale) {
-  if (in.numel() == 0 || out.numel() == 0) return;
-  const auto dims = other_dims(in, out, dim);
-  TESSERA_ON(in.device(), run_fft)
-  ({to_real(in.dtype()), kind, forward, scale, n, in.strides()[dim], out.strides()[dim], dims}, in.data_ptr(),
-   out.data_ptr());
+// Bytes of results that go through all stages before the next ones, since they stay in the second cache.
+constexpr int64_t kPartBytes = int64_t{400} << 10;
+
+// One stage after the other. Where numbers are many and there are dimensions that are not transformed (or only at the
+// end), by parts along those.
+void run(std::span<const Stage> stages) {
+  int64_t lead = 0, count = 1;
+  const auto joined = [&](int64_t d) {
+    return d == 0 || std::all_of(stages.begin(), stages.end(),
+                                 [&](const Stage& s) { return follows(dim_of(s, d - 1), dim_of(s, d)); });
+  };
+  const auto transformed = [&](int64_t d) {
+    return std::any_of(stages.begin(), stages.end(), [&](const Stage& s) { return s.dim == d; });
+  };
+  size_t together = stages.size();
+  if (together > 1 && stages[0].in.device().is_cpu() && stages[0].out.numel() > 0) {
+    const int64_t ndim = stages[0].in.dim();
+    for (; lead < ndim && !transformed(lead) && joined(lead); ++lead) count *= stages[0].in.sizes()[lead];
+    if (lead == 0 && stages.back().dim == 0) {
+      lead = 1;
+      count = stages.back().in.sizes()[0];
+      --together;
+    }
+    const Tensor& out = stages[0].out;
+    const int64_t each = out.numel() / count * item_size(out.dtype()), grain = std::max<int64_t>(1, kPartBytes / each);
+    if (lead > 0 && together > 1 && count >= 4 * grain)
+      parallel_for(count, grain, [&](int64_t begin, int64_t end) {
+        for (const Stage& s : stages.first(together)) run(s, {lead, begin, end});
+      });
+    else
+      together = 0;
+  } else {
+    together = 0;
+  }
+  for (const Stage& s : stages.subspan(together)) run(s);
 }
 
 // Along each of dims; the last first, whose lines most often lie in one piece.
-void transform_complex(const Tensor& in, const Tensor& out, const IntVector& dims, bool forward, double scale) {
-  const Tensor* from = &in;
+void add_complex(std::vector<Stage>* stages, const Tensor& in, const Tensor& out, const IntVector& dims, bool forward,
+                 double scale) {
   for (auto d = dims.rbegin(); d != dims.rend(); ++d) {
-    transform_lines(cpu::FftKind::kComplex, *from, out, *d, out.sizes()[*d], forward, from == &in ? scale : 1);
-    from = &out;
+    const bool first = d == dims.rbegin();
+    stages->push_back(
+        {cpu::FftKind::kComplex, first ? in : out, out, *d, out.sizes()[*d], forward, first ? scale : 1});
   }
+}
+void transform_complex(const Tensor& in, const Tensor& out, const IntVector& dims, bool forward, double scale) {
+  std::vector<Stage> stages;
+  add_complex(&stages, in, out, dims, forward, scale);
+  run(stages);
   if (dims.empty()) copy__kernel(out, in, false);
 }
 
@@ -110,9 +173,9 @@ void fft_r2c(const Tensor& self, IntList dim, int64_t normalization, bool onesid
     return transform_complex(complex, out, dims, true, scale);
   }
   const int64_t last = dims.back();
-  transform_lines(cpu::FftKind::kRealToHalf, self, out, last, self.sizes()[last], true, scale);
-  const IntVector rest(dims.begin(), dims.end() - 1);
-  if (!rest.empty()) transform_complex(out, out, rest, true, 1);
+  std::vector<Stage> stages{{cpu::FftKind::kRealToHalf, self, out, last, self.sizes()[last], true, scale}};
+  add_complex(&stages, out, out, IntVector(dims.begin(), dims.end() - 1), true, 1);
+  run(stages);
 }
 
 OutputSpec _fft_c2r_meta(const Tensor& self, IntList dim, int64_t normalization, SymInt last_dim_size) {
@@ -131,12 +194,12 @@ OutputSpec _fft_c2r_meta(const Tensor& self, IntList dim, int64_t normalization,
 void fft_c2r(const Tensor& self, IntList dim, int64_t normalization, SymInt, const Tensor& out) {
   const IntVector dims = wrapped(dim, self), rest(dims.begin(), dims.end() - 1);
   const double scale = scale_of(normalization, count_of(out, dims));
-  Tensor spectrum = self;
-  if (!rest.empty()) {
-    spectrum = empty_tensor(self.sizes(), {}, self.dtype(), self.device());
-    transform_complex(self, spectrum, rest, false, 1);
-  }
-  transform_lines(cpu::FftKind::kHalfToReal, spectrum, out, dims.back(), out.sizes()[dims.back()], false, scale);
+  const Tensor spectrum = rest.empty() ? self : empty_tensor(self.sizes(), {}, self.dtype(), self.device());
+  std::vector<Stage> stages;
+  add_complex(&stages, self, spectrum, rest, false, 1);
+  const int64_t last = dims.back();
+  stages.push_back({cpu::FftKind::kHalfToReal, spectrum, out, last, out.sizes()[last], false, scale});
+  run(stages);
 }
 
 }  // namespace tessera::kernels

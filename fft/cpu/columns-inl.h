@@ -135,38 +135,36 @@ HWY_INLINE void butterfly(D d, int radix, const hn::TFromD<D>* HWY_RESTRICT root
 
 // ---- Where a pass reads and writes: row i of a vector of columns. ----
 
-// Parts apart: a row is `stride` numbers from the next, imaginary parts are `apart` numbers behind the real ones.
-template <class D>
+// Rows of kFftWidth real parts, then as many imaginary ones; `at` is the first lane that is worked on.
+template <class D, class T = hn::TFromD<D>>
 struct Planar {
+  static constexpr int64_t kRow = 2 * kFftWidth<T>;
   D d;
-  hn::TFromD<D>* at;
-  int64_t stride, apart;
+  T* at;
   HWY_INLINE Complex<D> load(int64_t i) const {
-    return {hn::LoadU(d, at + i * stride), hn::LoadU(d, at + i * stride + apart)};
+    return {hn::LoadU(d, at + i * kRow), hn::LoadU(d, at + i * kRow + kFftWidth<T>)};
   }
   HWY_INLINE void store(int64_t i, const Complex<D>& z) const {
-    hn::StoreU(z.re, d, at + i * stride);
-    hn::StoreU(z.im, d, at + i * stride + apart);
+    hn::StoreU(z.re, d, at + i * kRow);
+    hn::StoreU(z.im, d, at + i * kRow + kFftWidth<T>);
   }
 };
 
-// Complex numbers as everybody keeps them. A transform with the other sign is this one of the numbers with their parts
-// exchanged, before and after.
+// Complex numbers as everybody keeps them, rows `stride` parts apart. A transform with the other sign is this one
+// between two conjugations: `sign` of imaginary parts that are read is -0.0 then, and scale_im negative.
 template <class D>
 struct Interleaved {
   D d;
   hn::TFromD<D>* at;
   int64_t stride;
-  hn::Mask<D> exchange;
-  hn::Vec<D> scale;
+  hn::Vec<D> sign, scale, scale_im;
   HWY_INLINE Complex<D> load(int64_t i) const {
     hn::Vec<D> re, im;
     hn::LoadInterleaved2(d, at + i * stride, re, im);
-    return {hn::IfThenElse(exchange, im, re), hn::IfThenElse(exchange, re, im)};
+    return {re, hn::Xor(im, sign)};
   }
   HWY_INLINE void store(int64_t i, const Complex<D>& z) const {
-    const auto re = hn::Mul(z.re, scale), im = hn::Mul(z.im, scale);
-    hn::StoreInterleaved2(hn::IfThenElse(exchange, im, re), hn::IfThenElse(exchange, re, im), d, at + i * stride);
+    hn::StoreInterleaved2(hn::Mul(z.re, scale), hn::Mul(z.im, scale_im), d, at + i * stride);
   }
 };
 
@@ -177,7 +175,7 @@ struct Twiddled {
   const hn::TFromD<D>*fine, *coarse;  // rows of 2 kFftWidth numbers; coarse null: one table
   HWY_INLINE void store(int64_t i, const Complex<D>& z) const {
     constexpr int64_t kWidth = kFftWidth<hn::TFromD<D>>;
-    const auto factor = [&](const hn::TFromD<D>* row) {
+    const auto factor = [&](const hn::TFromD<D>* row) HWY_ATTR {
       return Complex<D>{hn::LoadU(to.d, row), hn::LoadU(to.d, row + kWidth)};
     };
     if (coarse)
@@ -189,26 +187,35 @@ struct Twiddled {
 
 // ---- Passes ----
 
-// See ColumnPlan::Pass. kLast: m is 1, there are no twiddle factors.
+// See ColumnPlan::Pass. kLast: m is 1, and results are written where they belong.
 template <int R, bool kLast, class D, class From, class To, class T = hn::TFromD<D>>
-HWY_NOINLINE void pass(D d, const typename ColumnPlan<T>::Pass& pass, const T* HWY_RESTRICT numbers, const From& from,
-                       const To& to) {
+HWY_NOINLINE void pass(D d, const ColumnPlan<T>& plan, const typename ColumnPlan<T>::Pass& pass, const From& given,
+                       const To& wanted) {
+  const From from = given;  // copies of their own: vectors may alias what references lead to
+  const To to = wanted;
   const int r = R ? R : pass.radix;
   const int64_t m = kLast ? 1 : pass.m, s = pass.s;
-  const T *w = numbers + pass.twiddles, *roots = numbers + pass.roots;
+  const T* HWY_RESTRICT const twiddles = plan.numbers.data() + pass.twiddles;
+  const T* HWY_RESTRICT const roots = plan.numbers.data() + pass.roots;
+  const int32_t* HWY_RESTRICT const first = plan.first.data();
   Complex<D> a[R ? R : kMaxRadix];
-  for (int64_t p = 0; p < m; ++p, w += 2 * (r - 1))
-    for (int64_t q = 0; q < s; ++q) {
+  for (int64_t b = 0; b < s; ++b) {
+    const T* w = twiddles;
+    for (int64_t p = 0; p < m; ++p, w += 2 * (r - 1)) {
+      const int64_t row = b * r * m + p;
       repeat<R>(
-          r, TESSERA_FFT_BODY(k) { a[k] = from.load(q + s * (p + m * k)); });
+          r, TESSERA_FFT_BODY(k) { a[k] = from.load(row + m * k); });
       butterfly<R>(d, r, roots, a);
-      to.store(q + s * r * p, a[0]);
-      repeat<(R ? R - 1 : 0)>(
-          r - 1, TESSERA_FFT_BODY(i) {
-            if (!kLast && p > 0) a[i + 1] = mul(a[i + 1], Complex<D>{hn::Set(d, w[2 * i]), hn::Set(d, w[2 * i + 1])});
-            to.store(q + s * (r * p + i + 1), a[i + 1]);
-          });
+      if (!kLast && p > 0)
+        repeat<(R ? R - 1 : 0)>(
+            r - 1, TESSERA_FFT_BODY(i) {
+              a[i + 1] = mul(a[i + 1], Complex<D>{hn::Set(d, w[2 * i]), hn::Set(d, w[2 * i + 1])});
+            });
+      const int64_t out = kLast ? first[b] : row, step = kLast ? s : m;
+      repeat<R>(
+          r, TESSERA_FFT_BODY(j) { to.store(out + step * j, a[j]); });
     }
+  }
 }
 
 // Radices whose passes read and write memory of any form. There are no such passes of the others, whose code is long
@@ -216,63 +223,61 @@ HWY_NOINLINE void pass(D d, const typename ColumnPlan<T>::Pass& pass, const T* H
 inline bool is_brief(int radix) { return radix <= 5 || radix == 8; }
 
 template <bool kLast, class D, class From, class To, class T = hn::TFromD<D>>
-void brief_pass(D d, const typename ColumnPlan<T>::Pass& p, const T* numbers, const From& from, const To& to) {
+void brief_pass(D d, const ColumnPlan<T>& plan, const typename ColumnPlan<T>::Pass& p, const From& from,
+                const To& to) {
   switch (p.radix) {
     case 2:
-      return pass<2, kLast>(d, p, numbers, from, to);
+      return pass<2, kLast>(d, plan, p, from, to);
     case 3:
-      return pass<3, kLast>(d, p, numbers, from, to);
+      return pass<3, kLast>(d, plan, p, from, to);
     case 4:
-      return pass<4, kLast>(d, p, numbers, from, to);
+      return pass<4, kLast>(d, plan, p, from, to);
     case 5:
-      return pass<5, kLast>(d, p, numbers, from, to);
+      return pass<5, kLast>(d, plan, p, from, to);
     default:
-      return pass<8, kLast>(d, p, numbers, from, to);
+      return pass<8, kLast>(d, plan, p, from, to);
   }
 }
 template <class D, class T = hn::TFromD<D>>
-void planar_pass(D d, const typename ColumnPlan<T>::Pass& p, const T* numbers, const Planar<D>& from,
-                 const Planar<D>& to) {
-  if (is_brief(p.radix)) return brief_pass<false>(d, p, numbers, from, to);
+void planar_pass(D d, const ColumnPlan<T>& plan, const typename ColumnPlan<T>::Pass& p, const Planar<D>& rows) {
+  if (is_brief(p.radix)) return brief_pass<false>(d, plan, p, rows, rows);
   switch (p.radix) {
 #if HWY_TARGET != HWY_SSE4  // whose registers hold none of these numbers: the general form is as good
     case 7:
-      return pass<7, false>(d, p, numbers, from, to);
+      return pass<7, false>(d, plan, p, rows, rows);
     case 11:
-      return pass<11, false>(d, p, numbers, from, to);
+      return pass<11, false>(d, plan, p, rows, rows);
     case 13:
-      return pass<13, false>(d, p, numbers, from, to);
+      return pass<13, false>(d, plan, p, rows, rows);
 #endif
     default:
-      return pass<0, false>(d, p, numbers, from, to);
+      return pass<0, false>(d, plan, p, rows, rows);
   }
 }
 
-// Transforms one vector of columns. scratch: 4 n vectors.
+// Transforms one vector of columns in place; result k is then in row plan.order[k].
+template <class D, class T = hn::TFromD<D>>
+void transform_rows(D d, const ColumnPlan<T>& plan, const Planar<D>& rows) {
+  for (const auto& p : plan.passes) planar_pass(d, plan, p, rows);
+}
+
+// Transforms one vector of columns. scratch: n rows; from may be there, if it is planar.
 template <class D, class From, class To, class T = hn::TFromD<D>>
 void transform_columns(D d, const ColumnPlan<T>& plan, const From& from, const To& to, T* scratch) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  Planar<D> here{d, scratch, 2 * lanes, lanes}, there{d, scratch + 2 * lanes * plan.n, 2 * lanes, lanes};
-  const T* numbers = plan.numbers.data();
+  const Planar<D> rows{d, scratch};
   const auto count = static_cast<int64_t>(plan.passes.size());
-  const typename ColumnPlan<T>::Pass copy{1, 1, plan.n, 0, 0};
-  if (count == 0) return pass<1, true>(d, copy, numbers, from, to);
   int64_t i = 0;
-  if constexpr (std::is_same_v<From, Planar<D>>) {
-    planar_pass(d, plan.passes[i++], numbers, from, here);
-  } else if (is_brief(plan.passes[0].radix)) {
-    brief_pass<false>(d, plan.passes[i++], numbers, from, here);
-  } else {
-    pass<1, true>(d, copy, numbers, from, here);
+  if constexpr (std::is_same_v<From, Interleaved<D>>) {
+    if (count > 0 && is_brief(plan.passes[0].radix))
+      brief_pass<false>(d, plan, plan.passes[i++], from, rows);
+    else
+      for (int64_t row = 0; row < plan.n; ++row) rows.store(row, from.load(row));
   }
   // The last pass writes the result; so does a copy where that is the first one, or has no such form.
   const bool copies = i == count || !is_brief(plan.passes[count - 1].radix);
-  for (; i < count - (copies ? 0 : 1); ++i) {
-    planar_pass(d, plan.passes[i], numbers, here, there);
-    std::swap(here, there);
-  }
-  if (copies) return pass<1, true>(d, copy, numbers, here, to);
-  brief_pass<true>(d, plan.passes[i], numbers, here, to);
+  for (; i < count - (copies ? 0 : 1); ++i) planar_pass(d, plan, plan.passes[i], rows);
+  if (!copies) return brief_pass<true>(d, plan, plan.passes[i], rows, to);
+  for (int64_t row = 0; row < plan.n; ++row) to.store(row, rows.load(plan.order[row]));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "fft/cpu/columns-inl.h"
+#include "fft/cpu/tiles-inl.h"
 #include "tensor/core/parallel.h"
-#include "tensor/cpu/support/simd_move.h"
 
 #if defined(TESSERA_FFT_LINE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_FFT_LINE_INL
@@ -18,10 +18,10 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::internal {
 namespace HWY_NAMESPACE {
 
-// Which transform: with the other sign, parts are exchanged before and after.
+// Which transform: with the other sign, numbers are conjugated before and after.
 template <class T>
 struct Form {
-  bool exchange;
+  bool conjugate;
   T scale;
 };
 
@@ -30,10 +30,13 @@ using Lanes = hn::ScalableTag<T>;
 
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE Interleaved<D> interleaved(D d, const T* at, int64_t stride, Form<T> form) {
-  const hn::RebindToUnsigned<D> bits;
-  using U = hn::TFromD<decltype(bits)>;
-  const auto exchange = hn::MaskFromVec(hn::BitCast(d, hn::Set(bits, form.exchange ? static_cast<U>(~U{0}) : U{0})));
-  return {d, const_cast<T*>(at), stride, exchange, hn::Set(d, form.scale)};
+  const T sign = form.conjugate ? T{-1} : T{1};
+  return {d,
+          const_cast<T*>(at),
+          stride,
+          hn::Set(d, form.conjugate ? -T{0} : T{0}),
+          hn::Set(d, form.scale),
+          hn::Set(d, sign * form.scale)};
 }
 
 // Columns of complex numbers, a row of kFftWidth of them `stride` (in parts) behind the other, in place. Of the lanes
@@ -44,7 +47,7 @@ void columns_in_place(const ColumnPlan<T>& plan, T* rows, int64_t stride, int64_
   const auto step = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t l = 0; l < lanes; l += step) {
     const auto at = interleaved(d, rows + 2 * l, stride, form);
-    transform_columns(d, plan, interleaved(d, rows + 2 * l, stride, Form<T>{form.exchange, T{1}}), at, scratch);
+    transform_columns(d, plan, at, at, scratch);
   }
 }
 
@@ -54,19 +57,18 @@ void copy_lanes(T* to, int64_t to_stride, const T* from, int64_t from_stride, in
     std::memcpy(to + i * to_stride, from + i * from_stride, static_cast<size_t>(2 * lanes) * sizeof(T));
 }
 
-// to[i] = scale a[i] b[i] for n complex numbers; parts are exchanged on the way in, or out.
+// to[i] = scale a[i] b[i] for n complex numbers; numbers are conjugated on the way in, or out.
 template <class T>
-void multiply_numbers(int64_t n, const T* a, bool exchange_in, const T* b, T scale, T* to, bool exchange_out) {
+void multiply_numbers(int64_t n, const T* a, bool conjugate_in, const T* b, T scale, T* to, bool conjugate_out) {
+  const T sign_in = conjugate_in ? T{-1} : T{1}, sign_out = conjugate_out ? T{-1} : T{1};
   const auto some = [&](auto d, int64_t i) HWY_ATTR {
     hn::Vec<decltype(d)> ar, ai, br, bi;
     hn::LoadInterleaved2(d, a + 2 * i, ar, ai);
     hn::LoadInterleaved2(d, b + 2 * i, br, bi);
-    if (exchange_in) std::swap(ar, ai);
     ar = hn::Mul(ar, hn::Set(d, scale));
-    ai = hn::Mul(ai, hn::Set(d, scale));
-    auto re = hn::NegMulAdd(ai, bi, hn::Mul(ar, br)), im = hn::MulAdd(ai, br, hn::Mul(ar, bi));
-    if (exchange_out) std::swap(re, im);
-    hn::StoreInterleaved2(re, im, d, to + 2 * i);
+    ai = hn::Mul(ai, hn::Set(d, scale * sign_in));
+    const auto re = hn::NegMulAdd(ai, bi, hn::Mul(ar, br)), im = hn::MulAdd(ai, br, hn::Mul(ar, bi));
+    hn::StoreInterleaved2(re, hn::Mul(im, hn::Set(d, sign_out)), d, to + 2 * i);
   };
   const Lanes<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -81,13 +83,21 @@ class Line {
  public:
   Line(const LinePlan<T>& plan, Form<T> form) : plan_(plan), form_(form) {}
 
-  void run(const T* in, T* out) const {
+  // Numbers that run() needs besides, 64-byte aligned.
+  int64_t scratch() const {
+    const int64_t n1 = plan_.first.n, n2 = plan_.second.n;
+    if (plan_.inner) return 2 * plan_.inner->n + inner().scratch();
+    if (n2 == 1) return 2 * plan_.n * kRow;
+    return serial() ? middle() + std::max(first_scratch(n1), second_scratch(n2)) : middle();
+  }
+  // in and out may be the same.
+  void run(const T* in, T* out, T* scratch) const {
     if (plan_.inner)
-      convolve(in, out);
+      convolve(in, out, scratch);
     else if (plan_.second.n == 1)
-      one_column(in, out);
+      one_column(in, out, scratch);
     else
-      two_stages(in, out);
+      two_stages(in, out, scratch);
   }
 
  private:
@@ -95,30 +105,50 @@ class Line {
   static constexpr int64_t kRow = 2 * kWidth;          // numbers in a row of a group
   static constexpr int64_t kPiece = int64_t{1} << 15;  // numbers worth a thread
 
-  void one_column(const T* in, T* out) const {
+  struct EachRow {
+    T* at;
+    template <int N>
+    HWY_INLINE void places(int64_t j, T** p) const {
+      repeat<N>(
+          N, TESSERA_FFT_BODY(i) { p[i] = at + (j + i) * kRow; });
+    }
+  };
+  static int64_t groups(int64_t n) { return (n + kWidth - 1) / kWidth; }
+  bool serial() const { return plan_.n <= kPiece; }
+  // [group of n2][k1, up to whole groups][re, im][lane]
+  int64_t middle() const { return groups(plan_.second.n) * groups(plan_.first.n) * kWidth * kRow; }
+  static int64_t first_scratch(int64_t n1) { return 2 * n1 * kRow; }
+  static int64_t second_scratch(int64_t n2) { return (groups(n2) * kWidth + n2) * kRow; }
+
+  void one_column(const T* in, T* out, T* rows) const {
     const int64_t n = plan_.n;
-    ScratchArray<T> rows(n * kRow), scratch(4 * n * kWidth);
-    std::memset(rows.get(), 0, static_cast<size_t>(n * kRow) * sizeof(T));
-    for (int64_t i = 0; i < n; ++i) std::memcpy(&rows[i * kRow], in + 2 * i, 2 * sizeof(T));
-    columns_in_place(plan_.first, rows.get(), kRow, 1, form_, scratch.get());
-    for (int64_t i = 0; i < n; ++i) std::memcpy(out + 2 * i, &rows[i * kRow], 2 * sizeof(T));
+    std::memset(rows, 0, static_cast<size_t>(n * kRow) * sizeof(T));
+    for (int64_t i = 0; i < n; ++i) std::memcpy(rows + i * kRow, in + 2 * i, 2 * sizeof(T));
+    columns_in_place(plan_.first, rows, kRow, 1, form_, rows + n * kRow);
+    for (int64_t i = 0; i < n; ++i) std::memcpy(out + 2 * i, rows + i * kRow, 2 * sizeof(T));
   }
 
-  void two_stages(const T* in, T* out) const {
-    const int64_t n1 = plan_.first.n, n2 = plan_.second.n;
-    const int64_t groups1 = (n1 + kWidth - 1) / kWidth, groups2 = (n2 + kWidth - 1) / kWidth;
-    // [group of n2][k1, up to whole groups][re, im][lane]
-    ScratchArray<T> middle(groups2 * groups1 * kWidth * kRow);
+  void two_stages(const T* in, T* out, T* scratch) const {
+    const int64_t n1 = plan_.first.n, n2 = plan_.second.n, groups1 = groups(n1), groups2 = groups(n2);
+    T* const middle = scratch;
+    const auto first = [&](int64_t begin, int64_t end, T* extra) HWY_ATTR {
+      for (int64_t g = begin; g < end; ++g)
+        first_stage(g, in, middle + g * groups1 * kWidth * kRow, groups1, extra);
+    };
+    const auto second = [&](int64_t begin, int64_t end, T* extra) HWY_ATTR {
+      for (int64_t h = begin; h < end; ++h) second_stage(h, middle, groups1 * kWidth * kRow, out, extra);
+    };
+    if (serial()) {
+      first(0, groups2, middle + this->middle());
+      return second(0, groups1, middle + this->middle());
+    }
     const int64_t grain1 = std::max<int64_t>(1, kPiece / (n1 * kWidth));
     const int64_t grain2 = std::max<int64_t>(1, kPiece / (n2 * kWidth));
-    parallel_for(groups2, grain1, [&](int64_t begin, int64_t end) HWY_ATTR {
-      ScratchArray<T> scratch(4 * n1 * kWidth + n1 * kRow);
-      for (int64_t g = begin; g < end; ++g)
-        first_stage(g, in, middle.get() + g * groups1 * kWidth * kRow, groups1, scratch.get());
+    parallel_for(groups2, grain1, [&](int64_t begin, int64_t end) {
+      first(begin, end, ScratchArray<T>(first_scratch(n1)).get());
     });
-    parallel_for(groups1, grain2, [&](int64_t begin, int64_t end) HWY_ATTR {
-      ScratchArray<T> scratch(4 * n2 * kWidth + (groups2 * kWidth + n2) * kRow);
-      for (int64_t h = begin; h < end; ++h) second_stage(h, middle.get(), groups1 * kWidth * kRow, out, scratch.get());
+    parallel_for(groups1, grain2, [&](int64_t begin, int64_t end) {
+      second(begin, end, ScratchArray<T>(second_scratch(n2)).get());
     });
   }
 
@@ -129,7 +159,7 @@ class Line {
     const T* from = in + 2 * g * kWidth;
     int64_t stride = 2 * n2;
     if (lanes < kWidth) {
-      T* rows = scratch + 4 * n1 * kWidth;
+      T* rows = scratch + n1 * kRow;
       std::memset(rows, 0, static_cast<size_t>(n1 * kRow) * sizeof(T));
       copy_lanes(rows, kRow, from, stride, n1, lanes);
       from = rows;
@@ -138,9 +168,8 @@ class Line {
     const T* fine = plan_.fine.data() + g * (plan_.two_levels ? kWidth : n1) * kRow;
     const T* coarse = plan_.two_levels ? plan_.coarse.data() + g * groups1 * kRow : nullptr;
     for (int64_t l = 0; l < lanes; l += static_cast<int64_t>(hn::Lanes(d))) {
-      const Twiddled<Lanes<T>> target{{d, to + l, kRow, kWidth}, fine + l, coarse ? coarse + l : nullptr};
-      transform_columns(d, plan_.first, interleaved(d, from + 2 * l, stride, Form<T>{form_.exchange, T{1}}), target,
-                        scratch);
+      const Twiddled<Lanes<T>> target{{d, to + l}, fine + l, coarse ? coarse + l : nullptr};
+      transform_columns(d, plan_.first, interleaved(d, from + 2 * l, stride, form_), target, scratch);
     }
     // The rows that fill up the last group: anything will do, but numbers that cost time.
     if (n1 % kWidth) std::memset(to + n1 * kRow, 0, static_cast<size_t>((groups1 * kWidth - n1) * kRow) * sizeof(T));
@@ -150,34 +179,33 @@ class Line {
   void second_stage(int64_t h, const T* middle, int64_t group, T* out, T* scratch) const {
     const Lanes<T> d;
     const int64_t n1 = plan_.first.n, n2 = plan_.second.n, lanes = std::min(kWidth, n1 - h * kWidth);
-    T *columns = scratch + 4 * n2 * kWidth, *rows = columns + (n2 + kWidth - 1) / kWidth * kWidth * kRow;
-    constexpr auto turn = sizeof(T) == 4 ? transpose_tiles4 : transpose_tiles8;
-    constexpr int64_t kBytes = kRow * sizeof(T);
+    T *columns = scratch, *rows = columns + (n2 + kWidth - 1) / kWidth * kWidth * kRow;
     for (int64_t g = 0; g * kWidth < n2; ++g)
-      for (int64_t part = 0; part < 2; ++part)
-        turn(reinterpret_cast<char*>(columns + g * kWidth * kRow + part * kWidth), kBytes,
-             reinterpret_cast<const char*>(middle + g * group + h * kWidth * kRow + part * kWidth), kBytes, 1);
+      for (int64_t part = 0; part < kRow; part += kWidth) {
+        turn_lines<false>(middle + g * group + h * kWidth * kRow + part, kRow, kWidth,
+                          EachRow{columns + g * kWidth * kRow + part});
+      }
     const bool whole = lanes == kWidth;
     T* to = whole ? out + 2 * h * kWidth : rows;
     const int64_t stride = whole ? 2 * n1 : kRow;
     for (int64_t l = 0; l < lanes; l += static_cast<int64_t>(hn::Lanes(d)))
-      transform_columns(d, plan_.second, Planar<Lanes<T>>{d, columns + l, kRow, kWidth},
-                        interleaved(d, to + 2 * l, stride, form_), scratch);
+      transform_columns(d, plan_.second, Planar<Lanes<T>>{d, columns + l}, interleaved(d, to + 2 * l, stride, form_),
+                        columns + l);
     if (!whole) copy_lanes(out + 2 * h * kWidth, 2 * n1, rows, kRow, n2, lanes);
   }
 
+  Line inner() const { return Line(*plan_.inner, {false, T{1}}); }
   // Bluestein 1970: j k = (j^2 + k^2 - (k - j)^2) / 2.
-  void convolve(const T* in, T* out) const {
+  void convolve(const T* in, T* out, T* scratch) const {
     const int64_t n = plan_.n, m = plan_.inner->n;
     const T *chirp = plan_.chirp.data(), *filter = plan_.filter.data();
-    ScratchArray<T> signal(2 * m);
-    T* const x = signal.get();
-    multiply_numbers(n, in, form_.exchange, chirp, T{1}, x, false);
+    T *const x = scratch, *const extra = scratch + 2 * m;
+    multiply_numbers(n, in, form_.conjugate, chirp, T{1}, x, false);
     std::memset(x + 2 * n, 0, static_cast<size_t>(2 * (m - n)) * sizeof(T));
-    Line(*plan_.inner, {false, T{1}}).run(x, x);
+    inner().run(x, x, extra);
     multiply_numbers(m, x, false, filter, T{1}, x, false);
-    Line(*plan_.inner, {true, T{1}}).run(x, x);
-    multiply_numbers(n, x, false, chirp, form_.scale, out, form_.exchange);
+    Line(*plan_.inner, {true, T{1}}).run(x, x, extra);
+    multiply_numbers(n, x, false, chirp, form_.scale, out, form_.conjugate);
   }
 
   const LinePlan<T>& plan_;
@@ -234,31 +262,58 @@ void join_line(const RealPlan<T>& plan, const T* from, T* to, bool conjugate, T 
   for (; 2 * k <= m; ++k) some(hn::CappedTag<T, 1>(), k);
 }
 
-// The same in place for rows of kFftWidth lines: m rows become m + 1, or the other way round. Nothing is scaled but by
-// the half.
+// The same in place for planar rows of kFftWidth lines, those of the m numbers in the order of the plan: m rows become
+// m + 1, or (all in their natural order) the other way round.
 template <bool kBack, class T>
-void join_rows(const RealPlan<T>& plan, T* rows, bool conjugate) {
-  constexpr int64_t kRow = 2 * kFftWidth<T>;
-  const int64_t m = plan.line->n;
-  T* const last = rows + m * kRow;
-  for (int64_t l = 0; l < kRow; l += 2) {
-    const T first = rows[l], other = kBack ? last[l] : rows[l + 1];
-    rows[l] = first + other;
-    (kBack ? rows[l + 1] : last[l]) = first - other;
-    if (!kBack) rows[l + 1] = last[l + 1] = T{0};
-  }
+void join_rows(const RealPlan<T>& plan, const int32_t* order, T* rows, bool conjugate, T scale) {
   const Lanes<T> d;
-  const auto scale = hn::Set(d, static_cast<T>(kBack ? 1 : 0.5)), sign = hn::Set(d, static_cast<T>(conjugate ? -1 : 1));
-  for (int64_t k = 1; 2 * k <= m; ++k) {
-    const auto wr = hn::Set(d, plan.roots[2 * k]), wi = hn::Set(d, plan.roots[2 * k + 1]);
-    for (int64_t l = 0; l < kRow; l += 2 * static_cast<int64_t>(hn::Lanes(d))) {
-      T *a = rows + k * kRow + l, *b = rows + (m - k) * kRow + l;
-      hn::Vec<Lanes<T>> ar, ai, br, bi;
-      hn::LoadInterleaved2(d, a, ar, ai);
-      hn::LoadInterleaved2(d, b, br, bi);
-      join_pair<kBack>(ar, ai, br, bi, wr, wi, scale, sign);
-      hn::StoreInterleaved2(ar, ai, d, a);
-      hn::StoreInterleaved2(br, bi, d, b);
+  const int64_t m = plan.line->n;
+  const auto half = hn::Set(d, kBack ? scale : scale / 2), whole = hn::Set(d, scale);
+  const auto sign = hn::Set(d, static_cast<T>(conjugate ? -1 : 1));
+  for (int64_t l = 0; l < kFftWidth<T>; l += static_cast<int64_t>(hn::Lanes(d))) {
+    const Planar<Lanes<T>> at{d, rows + l};
+    const auto first = at.load(0);
+    const auto other = kBack ? at.load(m).re : first.im;
+    const auto sum = hn::Mul(hn::Add(first.re, other), whole), rest = hn::Mul(hn::Sub(first.re, other), whole);
+    at.store(0, {sum, kBack ? rest : hn::Zero(d)});
+    if (!kBack) at.store(m, {rest, hn::Zero(d)});
+    for (int64_t k = 1; 2 * k <= m; ++k) {
+      const auto wr = hn::Set(d, plan.roots[2 * k]), wi = hn::Set(d, plan.roots[2 * k + 1]);
+      const int64_t i = kBack ? k : order[k], j = kBack ? m - k : order[m - k];
+      auto a = at.load(i), b = at.load(j);
+      join_pair<kBack>(a.re, a.im, b.re, b.im, wr, wi, half, sign);
+      at.store(i, a);
+      at.store(j, b);
+    }
+  }
+}
+
+// The transform z of a + i b (a, b real) holds theirs: A[k] = (z[k] + conj z[n - k]) / 2, B[k] = -i (z[k] - conj z[n -
+// k]) / 2. Planar rows of z (in the order of the plan) become those of A, and of B where z[n - k] was (B[0] in row n);
+// or back, all in their natural order: z[k] = A[k] + i B[k], z[n - k] = conj A[k] + i conj B[k].
+template <bool kBack, class T>
+void split_rows(int64_t n, const int32_t* order, T* rows, bool conjugate, T scale) {
+  const Lanes<T> d;
+  const auto whole = hn::Set(d, scale), half = hn::Set(d, kBack ? scale : scale / 2);
+  const auto turned = hn::Set(d, (kBack ? scale : scale / 2) * static_cast<T>(conjugate ? -1 : 1));
+  for (int64_t l = 0; l < kFftWidth<T>; l += static_cast<int64_t>(hn::Lanes(d))) {
+    const Planar<Lanes<T>> at{d, rows + l};
+    const auto first = at.load(0);
+    const auto other = kBack ? at.load(n).re : first.im;
+    at.store(0, {hn::Mul(first.re, whole), kBack ? hn::Mul(other, whole) : hn::Zero(d)});
+    if (!kBack) at.store(n, {hn::Mul(other, whole), hn::Zero(d)});
+    for (int64_t k = 1; 2 * k < n; ++k) {
+      const int64_t i = kBack ? k : order[k], j = kBack ? n - k : order[n - k];
+      const auto a = at.load(i), b = at.load(j);
+      if (kBack) {
+        const auto ar = hn::Mul(a.re, half), ai = hn::Mul(a.im, turned);
+        const auto br = hn::Mul(b.re, half), bi = hn::Mul(b.im, turned);
+        at.store(i, {hn::Sub(ar, bi), hn::Add(ai, br)});
+        at.store(j, {hn::Add(ar, bi), hn::Sub(br, ai)});
+      } else {
+        at.store(i, {hn::Mul(hn::Add(a.re, b.re), half), hn::Mul(hn::Sub(a.im, b.im), turned)});
+        at.store(j, {hn::Mul(hn::Add(a.im, b.im), half), hn::Mul(hn::Sub(b.re, a.re), turned)});
+      }
     }
   }
 }

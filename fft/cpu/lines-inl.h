@@ -1,5 +1,6 @@
 // Transforms of many lines in strided memory: which lines are worked on together, and how they come into rows. Included
 // once per SIMD target.
+#include <cmath>
 #include <vector>
 
 #include "fft/cpu/fft.h"
@@ -56,33 +57,38 @@ class Transform {
     if (lines_.kind == FftKind::kComplex && ColumnPlan<T>::serves(n_))
       for (const FftDim& d : lines_.dims)
         if (d.in_stride == 1 && d.out_stride == 1 && d.size >= kWidth / 2) return side_by_side(d);
-    const Places places(lines_);
-    const bool complex = lines_.kind == FftKind::kComplex, odd = n_ % 2, many = places.count() >= kWidth / 2;
-    if (complex) {
-      if (many && n_ <= kShort && ColumnPlan<T>::serves(n_)) return complex_together(places);
-      return complex_lines(places);
-    }
-    if (odd) {
-      if (many && n_ <= kLongest && ColumnPlan<T>::serves(n_)) return odd_real_together(places);
-      return odd_real_lines(places);
-    }
-    if (many && n_ <= 2 * kShort && ColumnPlan<T>::serves(n_ / 2)) return even_real_together(places);
-    return even_real_lines(places);
+    one_by_one_or_together();
   }
 
  private:
   static constexpr int64_t kWidth = kFftWidth<T>;
   static constexpr int64_t kRow = 2 * kWidth;
-  static constexpr int64_t kShort = 256;  // lines of at most so many numbers are transformed kWidth at a time
-  static constexpr int64_t kLongest =
-      4096;  // real ones of odd length: up to this, as each alone would cost twice as much
+  static constexpr int64_t kShort = 256, kLong = 4096, kAlone = 64 * sizeof(T);
   static constexpr int64_t kPiece = int64_t{1} << 15;
 
   bool real_in() const { return lines_.kind == FftKind::kRealToHalf; }
   bool real_out() const { return lines_.kind == FftKind::kHalfToReal; }
   int64_t grain(int64_t numbers) const { return std::max<int64_t>(1, kPiece / std::max<int64_t>(1, numbers)); }
 
-  // Dimension `inner` is dense in both memories: its elements are columns as they lie there.
+  void one_by_one_or_together() const {
+    const Places places(lines_);
+    const bool complex = lines_.kind == FftKind::kComplex, odd = n_ % 2;
+    if (complex) return together(places.count(), n_, 2) ? complex_together(places) : complex_lines(places);
+    if (!odd) return together(places.count(), n_ / 2, 1) ? even_real_together(places) : even_real_lines(places);
+    const bool many = places.count() >= kWidth / 2 && n_ <= kLong;  // each alone would cost twice as much
+    return many && ColumnPlan<T>::serves(n_) ? odd_real_together(places) : odd_real_lines(places);
+  }
+  // Whether `count` lines are transformed kWidth at a time, by columns of `length`: short ones; longer ones only where
+  // they leave work for several threads, and not those that push each other out of the first cache, since they lie a
+  // multiple of 4 KiB apart, and more of them than it has ways. A line that fills vectors by itself needs no company.
+  bool together(int64_t count, int64_t length, int64_t parts) const {
+    if (count < kWidth / 2 || length > kLong || !ColumnPlan<T>::serves(length)) return false;
+    if (parts == 2 && length >= kAlone && length % (kWidth * kWidth) == 0) return false;
+    return length <= kShort || (count >= 4 * kWidth && (kWidth <= 8 || n_ * parts * sizeof(T) % 4096 != 0));
+  }
+
+  // Dimension `inner` is dense in both memories: its elements are columns as they lie there. A few that are left over
+  // go together with those of other rows.
   void side_by_side(const FftDim& inner) const {
     std::vector<FftDim> others;
     for (const FftDim& d : lines_.dims)
@@ -91,9 +97,9 @@ class Transform {
     outer.dims = others;
     const Places places(outer);
     const auto plan = column_plan<T>(n_);
-    const int64_t groups = (inner.size + kWidth - 1) / kWidth;
+    const int64_t rest = inner.size % kWidth, groups = inner.size / kWidth + (2 * rest >= kWidth);
     parallel_for(places.count() * groups, grain(n_ * kWidth), [&](int64_t begin, int64_t end) HWY_ATTR {
-      ScratchArray<T> scratch(4 * n_ * kWidth), part(n_ * kRow);
+      ScratchArray<T> scratch(n_ * kRow), part(2 * rest >= kWidth ? n_ * kRow : 0);
       const Lanes<T> d;
       for (int64_t i = begin; i < end; ++i) {
         const auto [from, to] = places(i / groups);
@@ -108,257 +114,275 @@ class Transform {
           continue;
         }
         for (int64_t l = 0; l < lanes; l += static_cast<int64_t>(hn::Lanes(d)))
-          transform_columns(d, *plan, interleaved(d, x + 2 * l, 2 * lines_.in_stride, Form<T>{form_.exchange, T{1}}),
+          transform_columns(d, *plan, interleaved(d, x + 2 * l, 2 * lines_.in_stride, form_),
                             interleaved(d, y + 2 * l, 2 * lines_.out_stride, form_), scratch.get());
       }
     });
+    const int64_t done = groups * kWidth;
+    if (done >= inner.size) return;
+    others.push_back({inner.size - done, 1, true});
+    outer.dims = others;
+    Transform(outer, in_ + 2 * done, out_ + 2 * done).one_by_one_or_together();
   }
 
-  // `each` lines at a time. work(from, to, count, rows, scratch): rows for `length` + 1 numbers of kWidth columns.
+  // Where lines begin. A second half of them may be worked on with the first.
+  struct Group {
+    const T* from[2 * kWidth];
+    T* to[2 * kWidth];
+    int64_t count;
+  };
+  // `each` lines (kWidth or twice as many) at a time. work(group, rows): planar rows for `length` + 1 numbers.
   template <class Work>
   void in_groups(const Places& places, int64_t each, int64_t length, const Work& work) const {
     const int64_t tasks = (places.count() + each - 1) / each;
     parallel_for(tasks, grain(length * kWidth), [&](int64_t begin, int64_t end) HWY_ATTR {
-      ScratchArray<T> scratch(4 * length * kWidth), rows((length + 1) * kRow);
-      int64_t from[2 * kWidth], to[2 * kWidth];
+      ScratchArray<T> rows((length + 1) * kRow);
+      Group group;
       for (int64_t t = begin; t < end; ++t) {
-        const int64_t count = std::min(each, places.count() - t * each);
-        for (int64_t l = 0; l < count; ++l) std::tie(from[l], to[l]) = places(t * each + l);
-        if (count < each) std::memset(rows.get(), 0, static_cast<size_t>((length + 1) * kRow) * sizeof(T));
-        work(from, to, count, rows.get(), scratch.get());
+        group.count = std::min(each, places.count() - t * each);
+        for (int64_t l = 0; l < group.count; ++l) {
+          const auto [from, to] = places(t * each + l);
+          group.from[l] = in_ + (real_in() ? 1 : 2) * from;
+          group.to[l] = out_ + (real_out() ? 1 : 2) * to;
+        }
+        work(group, rows.get());
       }
     });
+  }
+  // Whether kWidth lines lie at one distance, so that tiles can be turned where they are.
+  template <class P>
+  static bool evenly(P const* at, int64_t lanes) {
+    for (int64_t l = 2; l < lanes; ++l)
+      if (at[l] - at[l - 1] != at[1] - at[0]) return false;
+    return lanes == kWidth;
+  }
+  // Other lines go by pieces of kPart numbers through a buffer. work(piece of the buffer, first number, numbers).
+  static constexpr int64_t kPart = 128, kPartStride = kPart + 64 / static_cast<int64_t>(sizeof(T));
+  template <class Work>
+  static void by_parts(int64_t count, const Work& work) {
+    alignas(64) T buffer[kWidth * kPartStride];
+    for (int64_t j = 0; j < count; j += kPart) work(buffer, j, std::min(kPart, count - j));
+  }
+
+  // `lanes` lines (if more: kWidth) of `count` numbers (two for a complex element) to rows: number j to row(j), a lane
+  // for each line.
+  void gather(const T* const* from, int64_t lanes, int64_t count, const Rows<T>& row) const {
+    lanes = std::min(lanes, kWidth);
+    const int64_t stride = lines_.in_stride;
+    if (stride == 1 && evenly(from, lanes)) return lines_to_rows(from[0], from[1] - from[0], count, row);
+    by_parts(count, [&](T* buffer, int64_t first, int64_t numbers) HWY_ATTR {
+      for (int64_t l = 0; l < kWidth; ++l) {
+        T* const to = buffer + l * kPartStride;
+        if (l >= lanes)
+          std::memset(to, 0, static_cast<size_t>(numbers) * sizeof(T));
+        else if (real_in())
+          take<1>(to, from[l] + first * stride, numbers, stride);
+        else
+          take<2>(to, from[l] + first * stride, numbers / 2, stride);
+      }
+      lines_to_rows(buffer, kPartStride, numbers, row.from(first));
+    });
+  }
+  void scatter(T* const* to, int64_t lanes, int64_t count, const Rows<T>& row) const {
+    lanes = std::min(lanes, kWidth);
+    const int64_t stride = lines_.out_stride;
+    if (stride == 1 && evenly(to, lanes)) return rows_to_lines(to[0], to[1] - to[0], count, row);
+    by_parts(count, [&](T* buffer, int64_t first, int64_t numbers) HWY_ATTR {
+      rows_to_lines(buffer, kPartStride, numbers, row.from(first));
+      for (int64_t l = 0; l < lanes; ++l) {
+        if (real_out())
+          put<1>(to[l] + first * stride, buffer + l * kPartStride, numbers, stride);
+        else
+          put<2>(to[l] + first * stride, buffer + l * kPartStride, numbers / 2, stride);
+      }
+    });
+  }
+  // `kParts` numbers (1 or 2) an element, between dense memory and a line.
+  template <int kParts>
+  static void take(T* to, const T* from, int64_t count, int64_t stride) {
+    if (stride == 1) {
+      std::memcpy(to, from, static_cast<size_t>(kParts * count) * sizeof(T));
+      return;
+    }
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t p = 0; p < kParts; ++p) to[kParts * i + p] = from[kParts * i * stride + p];
+  }
+  template <int kParts>
+  static void put(T* to, const T* from, int64_t count, int64_t stride) {
+    if (stride == 1) {
+      std::memcpy(to, from, static_cast<size_t>(kParts * count) * sizeof(T));
+      return;
+    }
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t p = 0; p < kParts; ++p) to[kParts * i * stride + p] = from[kParts * i + p];
+  }
+  static void transform_group(const ColumnPlan<T>& plan, T* rows) {
+    const Lanes<T> d;
+    for (int64_t l = 0; l < kWidth; l += static_cast<int64_t>(hn::Lanes(d)))
+      transform_rows(d, plan, Planar<Lanes<T>>{d, rows + l});
+  }
+  static void scale_group(T* rows, int64_t count, T scale) {
+    const Lanes<T> d;
+    if (scale != T{1})
+      for (int64_t i = 0; i < count * kRow; i += static_cast<int64_t>(hn::Lanes(d)))
+        hn::StoreU(hn::Mul(hn::LoadU(d, rows + i), hn::Set(d, scale)), d, rows + i);
   }
 
   // Each line is a column of rows that are gathered.
   void complex_together(const Places& places) const {
     const auto plan = column_plan<T>(n_);
-    in_groups(places, kWidth, n_,
-              [&](const int64_t* from, const int64_t* to, int64_t count, T* rows, T* scratch) HWY_ATTR {
-                gather(rows, n_, from, count, 2, 2 * lines_.in_stride, 1);
-                columns_in_place(*plan, rows, kRow, count, form_, scratch);
-                scatter(rows, n_, to, count, 2, 2 * lines_.out_stride, 1);
-              });
+    const int32_t* const results = (form_.conjugate ? plan->backwards : plan->order).data();
+    in_groups(places, kWidth, n_, [&](const Group& group, T* rows) HWY_ATTR {
+      gather(group.from, group.count, 2 * n_, {rows, plan->in_line.data(), true});
+      transform_group(*plan, rows);
+      scale_group(rows, n_, form_.scale);
+      scatter(group.to, group.count, 2 * n_, {rows, results, true});
+    });
   }
 
   // The same for halves of real signals: two neighbours are a complex number.
   void even_real_together(const Places& places) const {
     const auto plan = real_plan<T>(n_);
     const auto columns = column_plan<T>(n_ / 2);
-    in_groups(places, kWidth, n_ / 2,
-              [&](const int64_t* from, const int64_t* to, int64_t count, T* rows, T* scratch) HWY_ATTR {
-                if (real_in()) {
-                  gather(rows, n_ / 2, from, count, 1, 2 * lines_.in_stride, lines_.in_stride);
-                  columns_in_place(*columns, rows, kRow, count, form_, scratch);
-                  join_rows<false>(*plan, rows, conjugate_);
-                  scatter(rows, half_, to, count, 2, 2 * lines_.out_stride, 1);
-                } else {
-                  gather(rows, half_, from, count, 2, 2 * lines_.in_stride, 1);
-                  join_rows<true>(*plan, rows, conjugate_);
-                  columns_in_place(*columns, rows, kRow, count, form_, scratch);
-                  scatter(rows, n_ / 2, to, count, 1, 2 * lines_.out_stride, lines_.out_stride);
-                }
-              });
+    const int32_t *const order = columns->order.data(), *const in_line = columns->in_line.data();
+    in_groups(places, kWidth, n_ / 2, [&](const Group& group, T* rows) HWY_ATTR {
+      if (real_in()) {
+        gather(group.from, group.count, n_, {rows, in_line, true});
+        transform_group(*columns, rows);
+        join_rows<false>(*plan, order, rows, conjugate_, form_.scale);
+        scatter(group.to, group.count, 2 * half_, {rows, order, true});
+      } else {
+        gather(group.from, group.count, 2 * half_, {rows, in_line, true});
+        join_rows<true>(*plan, order, rows, conjugate_, form_.scale);
+        transform_group(*columns, rows);
+        scatter(group.to, group.count, n_, {rows, columns->backwards.data(), true});
+      }
+    });
   }
 
   // Real signals of odd length, twice as many: the second half of them takes the place of the imaginary parts.
   void odd_real_together(const Places& places) const {
     const auto plan = column_plan<T>(n_);
-    in_groups(places, 2 * kWidth, n_,
-              [&](const int64_t* from, const int64_t* to, int64_t count, T* rows, T* scratch) HWY_ATTR {
-                if (real_in())
-                  gather_real(rows, from, count);
-                else
-                  gather_half(rows, from, count);
-                columns_in_place(*plan, rows, kRow, std::min(count, kWidth), form_, scratch);
-                if (real_in())
-                  scatter_half(rows, to, count);
-                else
-                  scatter_real(rows, to, count);
-              });
-  }
-
-  // Whether lines lie one behind the other at one distance, so that whole tiles can be turned.
-  static bool evenly(const int64_t* at, int64_t lanes) {
-    for (int64_t l = 2; l < lanes; ++l)
-      if (at[l] - at[l - 1] != at[1] - at[0]) return false;
-    return lanes == kWidth;
-  }
-  // Lines at in_ + parts from[l], `step` numbers from element to element, `apart` from real to imaginary part.
-  void gather(T* rows, int64_t count, const int64_t* from, int64_t lanes, int64_t parts, int64_t step,
-              int64_t apart) const {
-    int64_t i = 0;
-    if (sizeof(T) == 4 && step == 2 && apart == 1 && evenly(from, lanes))
-      for (; i + 8 <= count; i += 8)
-        transpose_tiles8(reinterpret_cast<char*>(rows + i * kRow), kRow * sizeof(T),
-                         reinterpret_cast<const char*>(in_ + parts * from[0] + 2 * i),
-                         (from[1] - from[0]) * parts * static_cast<int64_t>(sizeof(T)), kWidth / 8);
-    for (; i < count; ++i)
-      for (int64_t l = 0; l < lanes; ++l) {
-        const T* x = in_ + parts * from[l] + i * step;
-        rows[i * kRow + 2 * l] = x[0];
-        rows[i * kRow + 2 * l + 1] = x[apart];
+    // Where the second half's spectra are: see split_rows.
+    std::vector<int32_t> mirrored = plan->backwards;
+    if (real_out()) std::reverse_copy(plan->in_line.begin(), plan->in_line.end(), mirrored.begin());
+    mirrored[0] = static_cast<int32_t>(n_);
+    in_groups(places, 2 * kWidth, n_, [&](const Group& group, T* rows) HWY_ATTR {
+      if (!odd_real_group(*plan, mirrored.data(), group, rows, true, group.count > kWidth)) {
+        odd_real_group(*plan, mirrored.data(), group, rows, true, false);
+        odd_real_group(*plan, mirrored.data(), group, rows, false, true);
       }
-  }
-  void scatter(const T* rows, int64_t count, const int64_t* to, int64_t lanes, int64_t parts, int64_t step,
-               int64_t apart) const {
-    int64_t i = 0;
-    if (sizeof(T) == 4 && step == 2 && apart == 1 && evenly(to, lanes) && count >= 8) {
-      i = count / 8 * 8;
-      const int64_t line = (to[1] - to[0]) * parts * static_cast<int64_t>(sizeof(T));
-      for (int64_t l = 0; l < lanes; l += 8)
-        transpose_tiles8(reinterpret_cast<char*>(out_ + parts * to[l]), line,
-                         reinterpret_cast<const char*>(rows + 2 * l), kRow * sizeof(T), i / 8);
-    }
-    for (; i < count; ++i)
-      for (int64_t l = 0; l < lanes; ++l) {
-        T* y = out_ + parts * to[l] + i * step;
-        y[0] = rows[i * kRow + 2 * l];
-        y[apart] = rows[i * kRow + 2 * l + 1];
-      }
-  }
-  // Line l < kWidth is the real part of column l, line kWidth + l its imaginary part.
-  void gather_real(T* rows, const int64_t* from, int64_t count) const {
-    for (int64_t l = 0; l < count; ++l) {
-      T* to = rows + 2 * (l % kWidth) + l / kWidth;
-      const T* x = in_ + from[l];
-      for (int64_t i = 0; i < n_; ++i) to[i * kRow] = x[i * lines_.in_stride];
-    }
-    clear_missing(rows, count);
-  }
-  // The last task may have real parts without imaginary ones.
-  void clear_missing(T* rows, int64_t count) const {
-    if (count == 2 * kWidth) return;
-    for (int64_t l = std::max<int64_t>(0, count - kWidth); l < std::min(count, kWidth); ++l)
-      for (int64_t i = 0; i < n_; ++i) rows[i * kRow + 2 * l + 1] = T{0};
-  }
-  void scatter_real(const T* rows, const int64_t* to, int64_t count) const {
-    for (int64_t l = 0; l < count; ++l) {
-      const T* from = rows + 2 * (l % kWidth) + l / kWidth;
-      T* y = out_ + to[l];
-      for (int64_t i = 0; i < n_; ++i) y[i * lines_.out_stride] = from[i * kRow];
-    }
-  }
-  // The transform z of a + i b (a, b real) holds theirs: A[k] = (z[k] + conj z[n - k]) / 2, B[k] = -i (z[k] - conj z[n
-  // - k]) / 2.
-  void scatter_half(const T* rows, const int64_t* to, int64_t count) const {
-    const T sign = conjugate_ ? T{-1} : T{1}, f = T{0.5};
-    for (int64_t k = 0; k < half_; ++k) {
-      const T *z = rows + k * kRow, *mirror = rows + (n_ - k) % n_ * kRow;
-      for (int64_t l = 0; l < std::min(count, kWidth); ++l) {
-        T* y = out_ + 2 * (to[l] + k * lines_.out_stride);
-        y[0] = (z[2 * l] + mirror[2 * l]) * f;
-        y[1] = (z[2 * l + 1] - mirror[2 * l + 1]) * f * sign;
-      }
-      for (int64_t l = 0; l + kWidth < count; ++l) {
-        T* y = out_ + 2 * (to[l + kWidth] + k * lines_.out_stride);
-        y[0] = (z[2 * l + 1] + mirror[2 * l + 1]) * f;
-        y[1] = (mirror[2 * l] - z[2 * l]) * f * sign;
-      }
-    }
-  }
-  // Back: z[k] = A[k] + i B[k], z[n - k] = conj A[k] + i conj B[k].
-  void gather_half(T* rows, const int64_t* from, int64_t count) const {
-    const T sign = conjugate_ ? T{-1} : T{1};
-    for (int64_t k = 0; k < half_; ++k) {
-      T *z = rows + k * kRow, *mirror = rows + (n_ - k) % n_ * kRow;
-      const bool real = k == 0 || 2 * k == n_;
-      for (int64_t l = 0; l < std::min(count, kWidth); ++l) {
-        const T* a = in_ + 2 * (from[l] + k * lines_.in_stride);
-        const T* b = l + kWidth < count ? in_ + 2 * (from[l + kWidth] + k * lines_.in_stride) : nullptr;
-        const T ar = a[0], ai = real ? T{0} : a[1] * sign, br = b ? b[0] : T{0}, bi = b && !real ? b[1] * sign : T{0};
-        z[2 * l] = ar - bi;
-        z[2 * l + 1] = ai + br;
-        mirror[2 * l] = ar + bi;
-        mirror[2 * l + 1] = br - ai;
-      }
-    }
-  }
-
-  // Long lines, one after the other.
-  template <class Each>
-  void for_lines(int64_t count, const Each& each) const {
-    parallel_for(count, grain(n_), [&](int64_t begin, int64_t end) HWY_ATTR {
-      for (int64_t i = begin; i < end; ++i) each(i);
     });
   }
-  // `parts` numbers (1 or 2) an element, between dense memory and a line.
-  static void take(T* to, const T* from, int64_t count, int64_t stride, int64_t parts) {
-    for (int64_t i = 0; i < count; ++i)
-      for (int64_t p = 0; p < parts; ++p) to[parts * i + p] = from[parts * i * stride + p];
+  // The first and the second half of a group, or only one of them. False, and nothing done, if there are numbers that
+  // are not finite, in which a signal would infect the one that shares its columns.
+  bool odd_real_group(const ColumnPlan<T>& plan, const int32_t* mirrored, const Group& group, T* rows, bool first,
+                      bool second) const {
+    const int32_t *const order = plan.order.data(), *const in_line = plan.in_line.data();
+    const auto take = [&](bool half, int64_t count, const Rows<T>& row) {
+      gather(group.from + half * kWidth, group.count - half * kWidth, count, row);
+    };
+    const auto put = [&](bool half, int64_t count, const Rows<T>& row) {
+      scatter(group.to + half * kWidth, group.count - half * kWidth, count, row);
+    };
+    if (!first || !second) std::memset(rows, 0, static_cast<size_t>((n_ + 1) * kRow) * sizeof(T));
+    if (real_in()) {
+      if (first) take(false, n_, {rows, in_line, false});
+      if (second) take(true, n_, {rows + kWidth, in_line, false});
+    } else {
+      if (first) take(false, 2 * half_, {rows, in_line, true});
+      if (second) take(true, 2 * half_, {rows, mirrored, true});
+      split_rows<true>(n_, order, rows, conjugate_, form_.scale);
+    }
+    transform_group(plan, rows);
+    // Number 0 is the sum of all.
+    if (first && second && !std::all_of(rows, rows + kRow, [](T x) { return std::isfinite(x); })) return false;
+    if (real_in()) {
+      split_rows<false>(n_, order, rows, conjugate_, form_.scale);
+      if (first) put(false, 2 * half_, {rows, order, true});
+      if (second) put(true, 2 * half_, {rows, mirrored, true});
+    } else {
+      if (first) put(false, n_, {rows, plan.backwards.data(), false});
+      if (second) put(true, n_, {rows + kWidth, plan.backwards.data(), false});
+    }
+    return true;
   }
-  static void put(T* to, const T* from, int64_t count, int64_t stride, int64_t parts) {
-    for (int64_t i = 0; i < count; ++i)
-      for (int64_t p = 0; p < parts; ++p) to[parts * i * stride + p] = from[parts * i + p];
+
+  // Long lines, one after the other. each(number of the line, scratch); `extra` numbers of scratch, and the line's.
+  template <class Each>
+  void for_lines(int64_t count, const Line<T>& line, int64_t extra, const Each& each) const {
+    parallel_for(count, grain(n_), [&](int64_t begin, int64_t end) HWY_ATTR {
+      const int64_t own = (extra + kRow - 1) / kRow * kRow;
+      ScratchArray<T> scratch(own + line.scratch());
+      for (int64_t i = begin; i < end; ++i) each(i, scratch.get(), scratch.get() + own);
+    });
   }
 
   void complex_lines(const Places& places) const {
     const auto plan = line_plan<T>(n_);
     const Line<T> line(*plan, form_);
-    for_lines(places.count(), [&](int64_t i) HWY_ATTR {
+    const bool straight = lines_.in_stride == 1 && lines_.out_stride == 1;
+    for_lines(places.count(), line, straight ? 0 : 2 * n_, [&](int64_t i, T* dense, T* scratch) HWY_ATTR {
       const auto [from, to] = places(i);
       const T* x = in_ + 2 * from;
       T* y = out_ + 2 * to;
-      if (lines_.in_stride == 1 && lines_.out_stride == 1) return line.run(x, y);
-      ScratchArray<T> dense(2 * n_);
-      take(dense.get(), x, n_, lines_.in_stride, 2);
-      line.run(dense.get(), dense.get());
-      put(y, dense.get(), n_, lines_.out_stride, 2);
+      if (straight) return line.run(x, y, scratch);
+      take<2>(dense, x, n_, lines_.in_stride);
+      line.run(dense, dense, scratch);
+      put<2>(y, dense, n_, lines_.out_stride);
     });
   }
 
   void even_real_lines(const Places& places) const {
     const auto plan = real_plan<T>(n_);
+    const Line<T> line(*plan->line, {real_out(), real_out() ? form_.scale : T{1}});
     const bool straight = lines_.in_stride == 1 && lines_.out_stride == 1;
-    for_lines(places.count(), [&](int64_t i) HWY_ATTR {
+    const int64_t whole = (n_ + 2 + kRow - 1) / kRow * kRow;
+    for_lines(places.count(), line, straight ? whole : 2 * whole, [&](int64_t i, T* z, T* scratch) HWY_ATTR {
       const auto [from, to] = places(i);
-      ScratchArray<T> z(n_ + 2), dense(straight ? 0 : n_ + 2);
+      T* const dense = z + whole;
       if (real_in()) {
         const T* x = in_ + from;
-        if (!straight) take(dense.get(), x, n_, lines_.in_stride, 1);
-        Line<T>(*plan->line, {false, T{1}}).run(straight ? x : dense.get(), z.get());
-        T* y = straight ? out_ + 2 * to : dense.get();
-        join_line<false>(*plan, z.get(), y, conjugate_, form_.scale);
-        if (!straight) put(out_ + 2 * to, y, half_, lines_.out_stride, 2);
+        if (!straight) take<1>(dense, x, n_, lines_.in_stride);
+        line.run(straight ? x : dense, z, scratch);
+        T* y = straight ? out_ + 2 * to : dense;
+        join_line<false>(*plan, z, y, conjugate_, form_.scale);
+        if (!straight) put<2>(out_ + 2 * to, y, half_, lines_.out_stride);
       } else {
         const T* x = in_ + 2 * from;
-        if (!straight) take(dense.get(), x, half_, lines_.in_stride, 2);
-        join_line<true>(*plan, straight ? x : dense.get(), z.get(), conjugate_, T{1});
-        T* y = straight ? out_ + to : dense.get();
-        Line<T>(*plan->line, {true, form_.scale}).run(z.get(), y);
-        if (!straight) put(out_ + to, y, n_, lines_.out_stride, 1);
+        if (!straight) take<2>(dense, x, half_, lines_.in_stride);
+        join_line<true>(*plan, straight ? x : dense, z, conjugate_, T{1});
+        T* y = straight ? out_ + to : dense;
+        line.run(z, y, scratch);
+        if (!straight) put<1>(out_ + to, y, n_, lines_.out_stride);
       }
     });
   }
 
-  // Two at a time: the second takes the place of the imaginary parts, as in `together`.
+  // Two at a time: the second takes the place of the imaginary parts, as in odd_real_group.
   void odd_real_lines(const Places& places) const {
     const auto plan = line_plan<T>(n_);
     const Line<T> line(*plan, form_);
-    for_lines((places.count() + 1) / 2, [&](int64_t task) HWY_ATTR {
+    for_lines((places.count() + 1) / 2, line, 2 * n_, [&](int64_t task, T* z, T* scratch) HWY_ATTR {
+      const auto first = places(2 * task);
       const bool pair = 2 * task + 1 < places.count();
-      const auto [from0, to0] = places(2 * task);
-      const auto [from1, to1] = pair ? places(2 * task + 1) : std::pair(from0, to0);
-      ScratchArray<T> z(2 * n_);
-      const T sign = conjugate_ ? T{-1} : T{1}, f = T{0.5};
-      if (real_in()) {
-        for (int64_t i = 0; i < n_; ++i) {
-          z[2 * i] = in_[from0 + i * lines_.in_stride];
-          z[2 * i + 1] = pair ? in_[from1 + i * lines_.in_stride] : T{0};
-        }
-        line.run(z.get(), z.get());
-        for (int64_t k = 0; k < half_; ++k) {
-          const T *a = &z[2 * k], *b = &z[2 * ((n_ - k) % n_)];
-          T* y = out_ + 2 * (to0 + k * lines_.out_stride);
-          y[0] = (a[0] + b[0]) * f;
-          y[1] = (a[1] - b[1]) * f * sign;
-          if (!pair) continue;
-          y = out_ + 2 * (to1 + k * lines_.out_stride);
-          y[0] = (a[1] + b[1]) * f;
-          y[1] = (b[0] - a[0]) * f * sign;
-        }
-        return;
+      const auto second = pair ? places(2 * task + 1) : first;
+      if (odd_real_pair(line, first, second, pair, z, scratch)) return;
+      odd_real_pair(line, first, first, false, z, scratch);
+      odd_real_pair(line, second, second, false, z, scratch);
+    });
+  }
+  bool odd_real_pair(const Line<T>& line, std::pair<int64_t, int64_t> first, std::pair<int64_t, int64_t> second,
+                     bool pair, T* z, T* scratch) const {
+    const auto [from0, to0] = first;
+    const auto [from1, to1] = second;
+    const T sign = conjugate_ ? T{-1} : T{1}, f = T{0.5};
+    if (real_in()) {
+      for (int64_t i = 0; i < n_; ++i) {
+        z[2 * i] = in_[from0 + i * lines_.in_stride];
+        z[2 * i + 1] = pair ? in_[from1 + i * lines_.in_stride] : T{0};
       }
+    } else {
       for (int64_t k = 0; k < half_; ++k) {
         const T *a = in_ + 2 * (from0 + k * lines_.in_stride), *b = in_ + 2 * (from1 + k * lines_.in_stride);
         const T ar = a[0], ai = k ? a[1] * sign : T{0}, br = pair ? b[0] : T{0}, bi = pair && k ? b[1] * sign : T{0};
@@ -368,12 +392,27 @@ class Transform {
         z[2 * k] = ar - bi;
         z[2 * k + 1] = ai + br;
       }
-      line.run(z.get(), z.get());
+    }
+    line.run(z, z, scratch);
+    if (pair && !(std::isfinite(z[0]) && std::isfinite(z[1]))) return false;
+    if (real_out()) {
       for (int64_t i = 0; i < n_; ++i) {
         out_[to0 + i * lines_.out_stride] = z[2 * i];
         if (pair) out_[to1 + i * lines_.out_stride] = z[2 * i + 1];
       }
-    });
+      return true;
+    }
+    for (int64_t k = 0; k < half_; ++k) {
+      const T *a = &z[2 * k], *b = &z[2 * ((n_ - k) % n_)];
+      T* y = out_ + 2 * (to0 + k * lines_.out_stride);
+      y[0] = (a[0] + b[0]) * f;
+      y[1] = (a[1] - b[1]) * f * sign;
+      if (!pair) continue;
+      y = out_ + 2 * (to1 + k * lines_.out_stride);
+      y[0] = (a[1] + b[1]) * f;
+      y[1] = (b[0] - a[0]) * f * sign;
+    }
+    return true;
   }
 
   const FftLines& lines_;

@@ -118,7 +118,7 @@ std::vector<T> twiddle_table(int64_t n, int64_t rows, int64_t step, int64_t colu
 
 template <class T>
 int64_t bytes_of(const ColumnPlan<T>& p) {
-  return static_cast<int64_t>(p.numbers.size() * sizeof(T));
+  return static_cast<int64_t>(p.numbers.size() * sizeof(T) + (3 * p.order.size() + p.first.size()) * sizeof(int32_t));
 }
 template <class T>
 int64_t bytes_of(const LinePlan<T>& p) {
@@ -219,6 +219,24 @@ ColumnPlan<T>::ColumnPlan(int64_t n) : n(n) {
     s *= r;
     left /= r;
   }
+  // Row j m + i of a pass is part of the transforms of i < m numbers whose results are j, j + r, j + 2 r ...
+  order = {0};
+  for (auto pass = passes.rbegin(); pass != passes.rend(); ++pass) {
+    std::vector<int32_t> longer(order.size() * pass->radix);
+    for (size_t k = 0; k < longer.size(); ++k)
+      longer[k] = static_cast<int32_t>(k % pass->radix * order.size()) + order[k / pass->radix];
+    order = std::move(longer);
+  }
+  for (int64_t k = 0; k < n; ++k) {
+    backwards.push_back(order[k > 0 ? n - k : 0]);
+    in_line.push_back(static_cast<int32_t>(k));
+  }
+  for (auto* rows : {&order, &backwards, &in_line}) rows->push_back(static_cast<int32_t>(n));
+  if (passes.empty()) return;
+  const int last = passes.back().radix;
+  first.resize(n / last);
+  for (int64_t k = 0; k < n; ++k)
+    if (order[k] % last == 0) first[order[k] / last] = static_cast<int32_t>(k);
 }
 
 template <class T>

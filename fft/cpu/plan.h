@@ -20,8 +20,9 @@ inline constexpr int kMaxRadix = 127, kMaxRadixOfLines = 31;
 std::complex<double> unit_root(int64_t k, int64_t n);
 
 // The passes of a transform of n numbers that stand one under the other, many such columns side by side. A pass of
-// radix r over n = s * r * m numbers (Stockham's form: the order is natural before the first pass and after the last)
-// takes numbers q + s (p + m k), k < r, to q + s (r p + j), j < r, times w^(p j), w = exp(-2 pi i / (r m)).
+// radix r over s blocks of r * m numbers takes numbers p + m k, k < r, of each block to p + m j, j < r, times w^(p j),
+// w = exp(-2 pi i / (r m)): in place, so that half as much memory is gone through as by passes from here to there. The
+// order is natural before the first pass; after the last one result k is number order[k].
 template <class T>
 struct ColumnPlan {
   struct Pass {
@@ -33,6 +34,8 @@ struct ColumnPlan {
   int64_t n = 1;
   std::vector<Pass> passes;
   std::vector<T> numbers;
+  std::vector<int32_t> order, backwards, in_line;  // of n + 1; backwards: of the transform with the other sign
+  std::vector<int32_t> first;  // of the last pass: what the first number of each block belongs to
 
   ColumnPlan() = default;
   explicit ColumnPlan(int64_t n);

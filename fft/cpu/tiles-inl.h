@@ -1,0 +1,176 @@
+// Lines of numbers to rows of kFftWidth lines and back: tiles are turned in registers. Included once per SIMD target.
+#include <algorithm>
+#include <cstdint>
+
+#include "fft/cpu/columns-inl.h"
+#include "tensor/cpu/support/request.h"
+
+#if defined(TESSERA_FFT_TILES_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_FFT_TILES_INL
+#undef TESSERA_FFT_TILES_INL
+#else
+#define TESSERA_FFT_TILES_INL
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::internal {
+namespace HWY_NAMESPACE {
+
+// Numbers in a block of 16 bytes: a tile is turned by blocks, which load instructions bring to their places.
+template <class T>
+inline constexpr int kBlock = 16 / sizeof(T);
+template <class D>
+inline constexpr int kBlocks = static_cast<int>(hn::MaxLanes(D())) / kBlock<hn::TFromD<D>>;
+
+// The blocks at at(0), at(1) ... side by side.
+template <class D, class At, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> load_blocks(D d, const At& at) {
+  const hn::CappedTag<T, kBlock<T>> block;
+#if HWY_TARGET == HWY_AVX3
+  const auto load = [&](int q) HWY_ATTR __attribute__((always_inline)) {
+    return hn::BitCast(hn::Full128<float>(), hn::LoadU(block, at(q))).raw;
+  };
+  __m512 v = _mm512_castps128_ps512(load(0));
+  v = _mm512_insertf32x4(v, load(1), 1);
+  v = _mm512_insertf32x4(v, load(2), 2);
+  v = _mm512_insertf32x4(v, load(3), 3);
+  return hn::BitCast(d, hn::Vec<hn::Repartition<float, D>>{v});
+#elif HWY_TARGET == HWY_AVX2
+  return hn::Combine(d, hn::LoadU(block, at(1)), hn::LoadU(block, at(0)));
+#else
+  (void)block;
+  return hn::LoadU(d, at(0));
+#endif
+}
+
+// v[i], i < kBlock: number i of the blocks at(t, q), that of lane t + kBlock q.
+template <class D, class At, class T = hn::TFromD<D>>
+HWY_INLINE void load_turned(D d, const At& at, hn::Vec<D>* v) {
+  const auto load = [&](int t) HWY_ATTR __attribute__((always_inline)) {
+    return load_blocks(
+        d, [&](int q) HWY_ATTR __attribute__((always_inline)) { return at(t, q); });
+  };
+  const auto a = load(0), b = load(1);
+  const auto low = hn::InterleaveLower(d, a, b), high = hn::InterleaveUpper(d, a, b);
+  if constexpr (sizeof(T) == 8) {
+    v[0] = low;
+    v[1] = high;
+  } else {
+    const hn::Repartition<uint64_t, D> pairs;
+    const auto c = load(2), e = load(3);
+    const auto next_low = hn::BitCast(pairs, hn::InterleaveLower(d, c, e));
+    const auto next_high = hn::BitCast(pairs, hn::InterleaveUpper(d, c, e));
+    v[0] = hn::BitCast(d, hn::InterleaveLower(pairs, hn::BitCast(pairs, low), next_low));
+    v[1] = hn::BitCast(d, hn::InterleaveUpper(pairs, hn::BitCast(pairs, low), next_low));
+    v[2] = hn::BitCast(d, hn::InterleaveLower(pairs, hn::BitCast(pairs, high), next_high));
+    v[3] = hn::BitCast(d, hn::InterleaveUpper(pairs, hn::BitCast(pairs, high), next_high));
+  }
+}
+
+// Where number j of all lines is: in a row of planar ones, or half of it, as index[] says.
+template <class T>
+struct Rows {
+  T* at;
+  const int32_t* index;
+  bool complex;  // the lines' numbers are real and imaginary parts in turn
+  HWY_INLINE T* row(int64_t i) const { return at + index[i] * (2 * kFftWidth<T>); }
+  HWY_INLINE T* operator()(int64_t j) const { return complex ? row(j / 2) + j % 2 * kFftWidth<T> : row(j); }
+  Rows from(int64_t j) const { return {at, index + (complex ? j / 2 : j), complex}; }
+  // The places of N numbers from j on; if they are parts, j and N are even.
+  template <int N>
+  HWY_INLINE void places(int64_t j, T** p) const {
+    if (complex) {
+      repeat<N / 2>(
+          N / 2, TESSERA_FFT_BODY(i) {
+            p[2 * i] = row((j >> 1) + i);
+            p[2 * i + 1] = p[2 * i] + kFftWidth<T>;
+          });
+    } else {
+      repeat<N>(
+          N, TESSERA_FFT_BODY(i) { p[i] = row(j + i); });
+    }
+  }
+};
+
+// `count` numbers of kFftWidth dense lines that are `stride` numbers apart: number j of line l goes to lane l of where
+// places() says. kRequest: lines are long, the processor is asked for what follows.
+template <bool kRequest, class T, class Places>
+HWY_INLINE void turn_lines(const T* from, int64_t stride, int64_t count, const Places& rows) {
+  const hn::ScalableTag<T> d;
+  using D = decltype(d);
+  constexpr int64_t kWidth = kFftWidth<T>, kStep = kBlock<T>, kLine = 64 / sizeof(T);
+  const int64_t stride3 = 3 * stride;
+  for (int64_t l = 0; l < kWidth; l += static_cast<int64_t>(hn::Lanes(d))) {
+    const T* x[kBlocks<D>];
+    const auto line = [&](int t, int q) HWY_ATTR __attribute__((always_inline)) {
+      return t == 0 ? x[q] : t == 1 ? x[q] + stride : t == 2 ? x[q] + 2 * stride : x[q] + stride3;
+    };
+    const auto begin = [&](int64_t j) HWY_ATTR __attribute__((always_inline)) {
+      repeat<kBlocks<D>>(
+          kBlocks<D>, TESSERA_FFT_BODY(q) { x[q] = from + (l + q * kStep) * stride + j; });
+    };
+    const auto tile = [&](int64_t j) HWY_ATTR __attribute__((always_inline)) {
+      hn::Vec<D> v[kStep];
+      load_turned(d, line, v);
+      T* p[kStep];
+      rows.template places<kStep>(j, p);
+      repeat<kStep>(
+          kStep, TESSERA_FFT_BODY(i) { hn::StoreU(v[i], d, p[i] + l); });
+    };
+    begin(0);
+    int64_t j = 0;
+    for (; j + kStep <= count; j += kStep) {
+      if (kRequest && j % kLine == 0)
+        repeat<kBlocks<D>>(
+            kBlocks<D>, TESSERA_FFT_BODY(q) {
+              repeat<kStep>(
+                  kStep, TESSERA_FFT_BODY(t) { request_ahead(line(t, q), 128); });
+            });
+      tile(j);
+      repeat<kBlocks<D>>(
+          kBlocks<D>, TESSERA_FFT_BODY(q) { x[q] += kStep; });
+    }
+    if (j == count) continue;
+    begin(count - kStep);  // the last tile begins in the one before
+    tile(count - kStep);
+  }
+}
+template <class T>
+HWY_NOINLINE void lines_to_rows(const T* from, int64_t stride, int64_t count, const Rows<T> row) {
+  if (count >= kBlock<T>) return turn_lines<true>(from, stride, count, row);
+  for (int64_t j = 0; j < count; ++j)
+    for (int64_t l = 0; l < kFftWidth<T>; ++l) row(j)[l] = from[l * stride + j];
+}
+
+// And back: number j of line l is in row(j)[l].
+template <class T>
+HWY_NOINLINE void rows_to_lines(T* to, int64_t stride, int64_t count, const Rows<T> row) {
+  const hn::ScalableTag<T> d;
+  using D = decltype(d);
+  constexpr int64_t kWidth = kFftWidth<T>, kStep = kBlock<T>, kLanes = hn::MaxLanes(d);
+  if (count < kLanes) {
+    for (int64_t j = 0; j < count; ++j)
+      for (int64_t l = 0; l < kWidth; ++l) to[l * stride + j] = row(j)[l];
+    return;
+  }
+  for (int64_t j = 0; j < count; j += kLanes) {
+    const int64_t at = std::min(j, count - kLanes);
+    T* p[kLanes];
+    row.template places<kLanes>(at, p);
+    T* y = to + at;
+    for (int64_t l = 0; l < kWidth; l += kStep, y += kStep * stride) {
+      repeat<kStep>(
+          kStep, TESSERA_FFT_BODY(i) { request_ahead(y + i * stride, 128); });
+      hn::Vec<D> v[kStep];
+      load_turned(
+          d, [&](int t, int q) HWY_ATTR __attribute__((always_inline)) { return p[t + q * kStep] + l; }, v);
+      repeat<kStep>(
+          kStep, TESSERA_FFT_BODY(i) { hn::StoreU(v[i], d, y + i * stride); });
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tessera::cpu::internal
+HWY_AFTER_NAMESPACE();
+#endif
