@@ -171,22 +171,49 @@ GemmProblem<T> rows_of(GemmProblem<T> g, int64_t begin, int64_t end) {
                                                                : 2;
   g.m = end - begin;
   g.a.data = static_cast<const char*>(g.a.data) + begin * g.a.row_stride * item;
-  g.c += begin * g.c_row;
+  if (g.c_kind == SourceKind::kPlain)
+    g.c += begin * g.c_row;
+  else
+    g.c_reduced += begin * g.c_row;
   return g;
 }
 
-void GemmShared(const GemmProblem<T>& g) {
+// Sums of a block that are rounded at its end: so many stay in L2, or near it.
+constexpr int64_t kBlockSums = (int64_t{1} << 21) / sizeof(T);
+
+// The sums of `rows` rows of C from row i on, columns [j, j + cols).
+void round_block(const GemmProblem<T>& g, int64_t i, int64_t rows, int64_t j, int64_t cols, const T* sums) {
+  if (sizeof(T) != sizeof(float)) return;
+  const float* const from = reinterpret_cast<const float*>(sums);
+  const float alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta);
+  parallel_for(rows, max64(1, 32768 / cols), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r)
+      store_reduced(g.c_kind, cols, alpha, beta, from + r * cols, g.c_reduced + (i + r) * g.c_row + j);
+  });
+}
+
+// Columns [j, j + g.n) of all; g has these alone, but for where its sums are rounded to.
+void GemmBand(const GemmProblem<T>& g, int64_t j) {
   const int64_t kc = part_of(g.k, kBlockK, 8),
                 rows_most = part_of(g.m, min64(kBlockRows, max64(kMaxRows, kBlockElements / kc)), 1);
   const int64_t depth_most = min64(ceil_div(g.k, kc), max64(1, kBlockElements / (rows_most * kc))) * kc;
-  ScratchArray<T> a(rows_most * depth_most);
+  const bool rounds = g.c_kind != SourceKind::kPlain;
+  ScratchArray<T> a(rows_most * depth_most), sums(rounds ? rows_most * g.n : 0);
+  GemmProblem<T> to = g;
+  if (rounds) {
+    to.c = sums.get();
+    to.c_row = g.n;
+    to.c_col = 1;
+    to.alpha = 1;
+    to.beta = 0;
+  }
   for (int64_t i = 0; i < g.m; i += rows_most) {
     const int64_t rows = min64(rows_most, g.m - i);
     const RowPanels panels(rows, kMaxRows);
     for (int64_t p = 0; p < g.k; p += depth_most) {
       const int64_t depth = min64(depth_most, g.k - p);
       pack_rows(g.a, i, panels, p, depth, kc, a.get());
-      const PackedBlock block{g, panels, i, rows, p, depth, kc, a.get()};
+      const PackedBlock block{to, panels, rounds ? 0 : i, rows, p, depth, kc, a.get()};
       const Pieces pieces(g.n, panels, rows * g.n * depth);
       parallel_for(pieces.count, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
         ScratchArray<T> panel(kPanel * kc);
@@ -196,6 +223,19 @@ void GemmShared(const GemmProblem<T>& g) {
         }
       });
     }
+    if (rounds) round_block(g, i, rows, j, g.n, sums.get());
+  }
+}
+
+void GemmShared(const GemmProblem<T>& g) {
+  if (g.c_kind == SourceKind::kPlain) return GemmBand(g, 0);
+  // Sums that are rounded come in bands of columns, for each of which A is packed again.
+  const int64_t cols = part_of(g.n, max64(16 * kPanel, kBlockSums / min64(g.m, kBlockRows)), kPanel);
+  GemmProblem<T> band = g;
+  for (int64_t j = 0; j < g.n; j += cols) {
+    band.n = min64(cols, g.n - j);
+    GemmBand(band, j);
+    band.b.data = static_cast<const uint16_t*>(band.b.data) + cols * g.b.col_stride;
   }
 }
 
