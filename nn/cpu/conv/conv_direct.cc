@@ -327,9 +327,16 @@ inline void copy_row(E* to, const E* from, int64_t n) {
   for (; i + kStep <= n; i += kStep) std::memcpy(to + i, from + i, 16);
   for (; i < n; ++i) to[i] = from[i];
 }
-inline void copy_row(float* to, Numbers from, int64_t n) {
-  from.is_float() ? copy_row(to, from.floats(), n) : from.read(n, to);
+// Neighbouring rows as they are copied: in place or, reduced, widened in `room`.
+const uint16_t* rows_at(const uint16_t* x, int64_t, ScratchArray<float>&) { return x; }
+const float* rows_at(Numbers x, int64_t n, ScratchArray<float>& room) {
+  if (x.is_float()) return x.floats();
+  x.read(n, room.get());
+  return room.get();
 }
+int64_t room_for(const uint16_t*, int64_t) { return 0; }
+int64_t room_for(Numbers x, int64_t n) { return x.is_float() ? 0 : n; }
+
 template <class E>
 inline void zero_row(E* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = 0;
@@ -350,6 +357,7 @@ void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& 
                 padded_row = padded.step(1);
   const int64_t height = padded.size[1], depth = padded.size[0];
   parallel_for(images * planes * depth, 1 + 16384 / (height * padded_row), [&](int64_t begin, int64_t end) {
+    ScratchArray<float> room(room_for(x, layout.size[1] * row));
     for (int64_t i = begin; i < end; ++i) {
       E* out = to + i * height * padded_row;
       const int64_t e = i % depth - b.low[0];
@@ -357,11 +365,12 @@ void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& 
         std::memset(out, 0, height * padded_row * sizeof(E));
         continue;
       }
-      Source<E> from =
-          x + (i / depth / planes * x_image + i / depth % planes * layout.plane() + e * layout.step(0));
+      const E* from = rows_at(
+          x + (i / depth / planes * x_image + i / depth % planes * layout.plane() + e * layout.step(0)),
+          layout.size[1] * row, room);
       std::memset(out, 0, b.low[1] * padded_row * sizeof(E));
       out += b.low[1] * padded_row;
-      for (int64_t h = 0; h < layout.size[1]; ++h, from = from + row, out += padded_row) {
+      for (int64_t h = 0; h < layout.size[1]; ++h, from += row, out += padded_row) {
         zero_row(out, left);
         copy_row(out + left, from, row);
         zero_row(out + left + row, right);

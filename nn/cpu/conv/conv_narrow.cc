@@ -199,10 +199,14 @@ class WeightPlan {
       places_[p] = static_cast<int32_t>(channel * images_.padded.channel() + at);
     }
     for (int64_t i = 0; i < positions_; ++i) offsets_[i] = i;
+    const int64_t reach = (c.images - 1) * c.dy_image + (c.out_channels - 1) * c.dy_channel +
+                          (plane_ - 1) * c.dy_step[2] + 1;
+    ScratchArray<float> wide(c.dy.is_float() ? 0 : reach);
+    if (!c.dy.is_float()) c.dy.read(reach, wide.get());
+    const float* const dy = c.dy.is_float() ? c.dy.floats() : wide.get();
     for (int64_t o = 0; o < c.out_channels; ++o)
       for (int64_t i = 0; i < positions_; ++i)
-        gradients_[o * positions_ + i] =
-            c.dy.get(i / plane_ * c.dy_image + o * c.dy_channel + i % plane_ * c.dy_step[2]);
+        gradients_[o * positions_ + i] = dy[i / plane_ * c.dy_image + o * c.dy_channel + i % plane_ * c.dy_step[2]];
   }
 
   void run() const {
@@ -217,8 +221,8 @@ class WeightPlan {
   static constexpr int64_t kPanel = 2 * kLanes, kPanels = 8, kRows = 14;
 
   void run_panels(const float* x, int64_t begin, int64_t end) const {
-    const int64_t size = positions_ * kPanel, rest = k_ % kPanel;
-    ScratchArray<float> columns((end - begin) * size), zeros(kPanel), last(kRows * kPanel);
+    const int64_t size = positions_ * kPanel, rest = k_ % kPanel, all = kPanels * kPanel;
+    ScratchArray<float> columns((end - begin) * size), zeros(kPanel), aside(kRows * all);
     std::memset(zeros.get(), 0, kPanel * sizeof(float));
     for (int64_t p = begin; p < end; ++p)
       for (int64_t i = 0; i < positions_; ++i)
@@ -233,17 +237,16 @@ class WeightPlan {
       const int64_t rows = c_.out_channels - o < kRows ? c_.out_channels - o : kRows;
       const TileCut cut = cut_positions(rows, 2, positions_);
       for (int64_t p = begin; p < end; ++p) {
-        const Numbers to = c_.dw + (o * k_ + p * kPanel);
-        const int64_t cols = p + 1 < panels_ || rest == 0 ? kPanel : rest;
-        const bool whole = cols == kPanel && to.is_float();
+        const bool in_place = c_.dw.is_float() && (p + 1 < panels_ || rest == 0);
         args.x = gradients_.get() + o * positions_;
         args.w = columns.get() + (p - begin) * size;
-        args.c = whole ? to.floats() : last.get();
-        args.c_row = whole ? k_ : kPanel;
+        args.c = in_place ? c_.dw.floats() + o * k_ + p * kPanel : aside.get() + (p - begin) * kPanel;
+        args.c_row = in_place ? k_ : all;
         run_tiles(cut, args);
-        for (int64_t r = 0; !whole && r < rows; ++r)
-          (to + r * k_).write(cols, last.get() + r * kPanel);
       }
+      const int64_t first = c_.dw.is_float() ? k_ - rest : begin * kPanel, cols = min64(k_, end * kPanel) - first;
+      for (int64_t r = 0; r < rows && cols > 0; ++r)
+        (c_.dw + ((o + r) * k_ + first)).write(cols, aside.get() + r * all + first - begin * kPanel);
     }
   }
 

@@ -129,7 +129,7 @@ struct Windows {
     const int64_t row = 2 * wide, size = (band + 1) * row + 2 * kLanes;
     // Even and odd rows of the windows, from their first column on and from their third: so the numbers of neighbouring
     // tiles follow each other over all lines.
-    ScratchArray<float> rows(4 * size);
+    ScratchArray<float> rows(4 * size), widened(x.is_float() ? 0 : (2 * band + 2) * in.size[2]);
     std::memset(rows.get(), 0, 4 * size * sizeof(float));
     const Columns columns[2] = {{first[1], in.size[2], row}, {first[1] + 2, in.size[2], row}};
     for (int64_t line = begin; line < end;) {
@@ -145,10 +145,15 @@ struct Windows {
         for (int64_t j = 0; j < 2 && (i < begin_row || i >= end_row); ++j)
           std::memset(place(i, j), 0, columns[j].n * sizeof(float));
       for (int64_t c = 0; c < count; ++c) {
-        const Numbers plane = x + (image * x_image + (channel0 + c) * in.channel() + z * in.step(0));
-        for (int64_t j = 0; j < 2; ++j)
-          for (int64_t i = begin_row; i < end_row; ++i)
-            copy_row(plane + ((top + i) * in.size[2] + columns[j].from), columns[j].n, place(i, j));
+        if (end_row > begin_row) {
+          const Numbers some = x + (image * x_image + (channel0 + c) * in.channel() + z * in.step(0) +
+                                    (top + begin_row) * in.size[2]);
+          if (!x.is_float()) some.read((end_row - begin_row) * in.size[2], widened.get());
+          const float* const from = x.is_float() ? some.floats() : widened.get();
+          for (int64_t j = 0; j < 2; ++j)
+            for (int64_t i = begin_row; i < end_row; ++i)
+              copy_row(from + (i - begin_row) * in.size[2] + columns[j].from, columns[j].n, place(i, j));
+        }
         transform_lines(rows.get(), size, row, n * wide, to.at + c * to.row + (line - begin) * wide, to.part);
       }
       line += n;
@@ -161,15 +166,8 @@ struct Windows {
     int64_t from, to, n;
   };
   // Zeros after them up to whole vectors: the next row is written later.
-  static void copy_row(Numbers numbers, int64_t n, float* to) {
+  static void copy_row(const float* from, int64_t n, float* to) {
     int64_t i = 0;
-    if (!numbers.is_float()) {
-      const int64_t whole = ceil_div(n, kLanes) * kLanes;
-      numbers.read(n, to);
-      for (i = n; i < whole; ++i) to[i] = 0;
-      return;
-    }
-    const float* const from = numbers.floats();
     for (; i + kLanes <= n; i += kLanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
     if (i < n) hn::StoreU(hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(n - i)), d, from + i), d, to + i);
   }

@@ -114,7 +114,7 @@ HWY_INLINE void transpose_columns(const float* from, int64_t row, float* to, int
 }
 
 // As many numbers of a row as are widened at once.
-constexpr int64_t kAtOnce = 64;
+constexpr int64_t kAtOnce = 128;
 
 [[maybe_unused]] HWY_NOINLINE void pack_widened(Numbers from, int64_t row, int64_t rows, int64_t n, int64_t width,
                                                 float* to) {

@@ -1,5 +1,6 @@
 // The float matrix product for each SIMD target.
 #define TESSERA_GEMM_T float
+#define TESSERA_GEMM_ROUNDS 1  // C may be reduced floats
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/gemm/gemm_f32.cc"
@@ -14,7 +15,8 @@
 #include "tensor/cpu/gemm/gemm_internal.h"
 #include "tensor/cpu/support/scratch.h"
 #include "tensor/cpu/support/simd.h"
-#include "tensor/cpu/gemm/gemm_simd-inl.h"  // last: it uses the headers above
+#include "tensor/cpu/support/bfloat16_simd-inl.h"  // last: these use the headers above
+#include "tensor/cpu/gemm/gemm_simd-inl.h"
 
 #if HWY_ONCE
 namespace tessera::cpu::internal {
