@@ -15,19 +15,15 @@ namespace {
 
 constexpr size_t kAlign = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
-constexpr int kKept = 8;
-constexpr size_t kMaxKept = size_t{16} << 20;  // a larger block goes back to the system at once
+constexpr int kKept = 8;                       // of a bank
+constexpr size_t kBanks[] = {64 << 10, 1 << 20};  // where the second and the third begin
+constexpr size_t kMaxKept = size_t{32} << 20;  // a larger block goes back to the system at once
 
-// Free blocks of one thread.
-struct Cache {
+// Free blocks of one thread, of sizes like each other: small requests do not use up large blocks.
+struct Bank {
   void* data[kKept] = {};
   size_t capacity[kKept] = {};
-  bool alive = true;  // false while the thread's locals are destroyed
 
-  ~Cache() {
-    alive = false;
-    for (void* p : data) std::free(p);
-  }
   // The smallest kept block that fits.
   int find(size_t bytes) const {
     int best = -1;
@@ -45,6 +41,17 @@ struct Cache {
     return capacity[smallest] < bytes ? smallest : -1;
   }
 };
+struct Cache {
+  Bank banks[3];
+  bool alive = true;  // false while the thread's locals are destroyed
+
+  ~Cache() {
+    alive = false;
+    for (const Bank& bank : banks)
+      for (void* p : bank.data) std::free(p);
+  }
+  Bank& bank(size_t bytes) { return banks[(bytes > kBanks[0]) + (bytes > kBanks[1])]; }
+};
 thread_local Cache t_cache;
 
 void* allocate(size_t bytes) {
@@ -59,12 +66,12 @@ void* allocate(size_t bytes) {
 
 Scratch::Scratch(size_t bytes) {
   if (bytes > SIZE_MAX / 4) raise_out_of_memory(bytes);
-  Cache& cache = t_cache;
-  const int kept = cache.find(bytes);
+  Bank& bank = t_cache.bank(bytes);
+  const int kept = bank.find(bytes);
   if (kept >= 0) {
-    data_ = cache.data[kept];
-    capacity_ = cache.capacity[kept];
-    cache.data[kept] = nullptr;
+    data_ = bank.data[kept];
+    capacity_ = bank.capacity[kept];
+    bank.data[kept] = nullptr;
     return;
   }
   // Few distinct sizes, so that kept blocks fit later requests: powers of two, then whole huge pages.
@@ -76,15 +83,15 @@ Scratch::Scratch(size_t bytes) {
 }
 
 Scratch::~Scratch() {
-  Cache& cache = t_cache;
-  const int place = capacity_ <= kMaxKept && cache.alive ? cache.place(capacity_) : -1;
+  Bank& bank = t_cache.bank(capacity_);
+  const int place = capacity_ <= kMaxKept && t_cache.alive ? bank.place(capacity_) : -1;
   if (place < 0) {
     std::free(data_);
     return;
   }
-  std::free(cache.data[place]);
-  cache.data[place] = data_;
-  cache.capacity[place] = capacity_;
+  std::free(bank.data[place]);
+  bank.data[place] = data_;
+  bank.capacity[place] = capacity_;
 }
 
 }  // namespace tessera::cpu::internal
