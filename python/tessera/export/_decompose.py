@@ -5,7 +5,7 @@ import copy
 import operator
 
 import tessera
-from tessera._decomp._registry import is_hiding
+from tessera._decomp._registry import composites, is_hiding
 from tessera._subclasses._symbolic_tools import BelowPython, plain
 from tessera.export._forms import documented_form
 from tessera.export._symbols import is_symbolic
@@ -43,21 +43,39 @@ class _Tracer(ExportTracer):
 class _Run(Interpreter):
     """Runs the old graph."""
 
-    def __init__(self, program, tracer, table):
+    def __init__(self, program, tracer, table, functional):
         super().__init__(program.graph_module, garbage_collect_values=False)
-        self.tracer, self.table = tracer, table
+        self.tracer, self.table, self.functional = tracer, table, functional
         self.extra_traceback = False
 
     def run_node(self, n):
         self.tracer.current = n
         if n.op == "call_function" and is_symbolic(n.meta.get("val")):
             return self._number(n)
-        if n.target is tessera.ops.aten.reshape.default and n.target not in self.table:
+        name = getattr(n.target, "_name", None) if n.op == "call_function" else None
+        if name in (_RESHAPES if self.functional else ("aten::reshape",)) and self._is_composed(n.target):
             return self._reshape(n)
+        if self.functional and composites().get(name) and self._is_composed(n.target):
+            return self._held(n)
         result = super().run_node(n)
         if n.op == "call_function":
             self._as_before(n.meta.get("val"), result)
         return result
+
+    def _is_composed(self, op):
+        """Whether the table has no function of its own for an operator."""
+        return getattr(self.table.get(op), "__self__", op) is op
+
+    def _held(self, n):
+        """An operator that neither writes nor makes views, on what functional tensors hold: sizes stay symbols."""
+        from tessera._subclasses.functional_tensor import FunctionalTensor, disable_functional_mode
+
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        args, kwargs = pytree.tree_map(mb_unwrap, (args, kwargs))
+        with disable_functional_mode():
+            result = n.target(*args, **kwargs)
+        self._as_before(n.meta.get("val"), result)
+        return pytree.tree_map_only(tessera.Tensor, FunctionalTensor.to_functional, result)
 
     def _as_before(self, old, new):
         """Sizes that an operator finds in its data have the symbols that they had."""
@@ -87,6 +105,12 @@ class _Run(Interpreter):
             proxy = self.tracer.create_proxy("call_function", n.target, (tensor,), {}, name="item")
             self.tracer.track(known, proxy)
         return known
+
+
+# Composite operators whose result has the elements of their first argument, in order.
+_RESHAPES = frozenset(
+    "aten::reshape aten::flatten.using_ints aten::unflatten.int aten::view_as aten::reshape_as aten::ravel".split()
+)
 
 
 def _is_viewable(tensor, shape):
@@ -160,7 +184,7 @@ class _Decomposition:
             tessera.no_grad(), self.mode, decomposing(self.table), ProxyTorchDispatchMode(self.tracer, self.table),
             functional.FunctionalTensorMode() if self.writes else contextlib.nullcontext(),
         ):  # fmt: skip
-            runner = _Run(self.program, self.tracer, self.table)
+            runner = _Run(self.program, self.tracer, self.table, self.writes)
             results = runner.run(*inside, enable_io_processing=False)
             self.tracer.current = None
             self.env = runner.env
