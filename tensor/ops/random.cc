@@ -366,7 +366,7 @@ DropNoise make_drop_noise(const Tensor& input, double p, bool train, bool featur
   TESSERA_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
   if (p == 0 || !train || input.numel() == 0) return {};
   const DType t = alpha ? input.dtype() : to_real(input.dtype());  // complex numbers stay or go as a whole
-  if (p == 1) return {make_filled({}, int64_t{0}, t, input.device()), {}};
+  if (p == 1) return {zeros(IntList(), t, std::nullopt, input.device()), {}};
   Tensor noise;
   if (features) {
     TESSERA_CHECK(input.dim() >= 2, "Feature dropout requires at least 2 dimensions in the input");

@@ -15,6 +15,7 @@ from tessera._decomp._registry import (
     composites,
     explicit_composites,
     is_core,
+    is_hiding,
     overloads_of,
     register_decomposition,
     tables,
@@ -88,8 +89,10 @@ def _own(table):
     }
 
 
-def _set_of(wanted):
-    return _C._func._operators([name for name, may in composites().items() if may and wanted(name)])
+def _set_of(wanted, own=()):
+    """Composite operators that may stand as one call, and those that hide what they do if they are among `own`."""
+    found = [name for name, may in composites().items() if may and wanted(name)]
+    return _C._func._operators(found + [name for name in own if composites().get(name) is False and is_hiding(name)])
 
 
 _made = {}  # what traces without a table use
@@ -112,7 +115,7 @@ def decomposing(table):
     """
     own = _own(table)
     named = {op._name for op in table if hasattr(op, "_name")}
-    before = _C._func._keep_whole(_set_of(lambda name: name in own or name not in named))
+    before = _C._func._keep_whole(_set_of(lambda name: name in own or name not in named, own))
     try:
         yield
     finally:
