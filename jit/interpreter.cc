@@ -8,6 +8,7 @@
 #include "jit/operator.h"
 #include "jit/passes.h"
 #include "jit/print.h"
+#include "jit/tasks.h"
 
 namespace tessera::jit {
 namespace {
@@ -410,12 +411,16 @@ class Raised : public Error {
   std::string cls;
 };
 
+// What a thread runs as a task: its lines in messages have no other name, since the caller went on.
+thread_local const Function* task_function = nullptr;
+
+std::string name_of(const Function* f) { return !f ? "" : f == task_function ? "<forked function>" : f->name; }
 std::string trace_of(const Node* n) {
   std::vector<const Node*> chain;
   for (; n; n = n->caller) chain.push_back(n);
   std::string s;
   for (size_t k = chain.size(); k-- > 0;)
-    if (chain[k]->range.source) s += chain[k]->range.excerpt(chain[k]->function_of ? chain[k]->function_of->name : "");
+    if (chain[k]->range.source) s += chain[k]->range.excerpt(name_of(chain[k]->function_of));
   return s;
 }
 constexpr const char* kHeading =
@@ -464,11 +469,33 @@ void unpack(const Instruction& i, Frame& f) {
   TESSERA_CHECK(items.size() == i.rets, "Expected ", i.rets, " elements in a list but found ", items.size());
   for (size_t k = 0; k < i.rets; ++k) f.r[static_cast<size_t>(i.dst) + k] = items[k];
 }
-Value call_of(Function& fn, const Instruction& i, Frame& f) {
+std::vector<Value> arguments_of(const Instruction& i, Frame& f) {
   std::vector<Value> args;
   args.reserve(i.n);
   for (size_t k = 0; k < i.n; ++k) args.push_back(f.operand(i, k));
+  return args;
+}
+Value call_of(Function& fn, const Instruction& i, Frame& f) {
+  const std::vector<Value> args = arguments_of(i, f);
   return run(fn, args.data(), args.size());
+}
+
+IntrusivePtr<Task> launch_call(Function& fn, const Instruction& i, Frame& f) {
+  if (!fn.is_native) fn.code();  // compiled here: tasks need no lock for it
+  return launch([&fn, args = arguments_of(i, f)] {
+    struct Restore {
+      const Function* outer = task_function;
+      ~Restore() { task_function = outer; }
+    } restore;
+    task_function = &fn;
+    return run(fn, args.data(), args.size());
+  });
+}
+// The message of a task stands whole behind the line that waited for it.
+Value wait_for(const FutureObject& future) {
+  try {
+    return future.wait();
+  } catch (const RunError& e) { throw Error(e.what()); }
 }
 
 void rare(const Instruction& i, Frame& f) {
@@ -520,12 +547,15 @@ void rare(const Instruction& i, Frame& f) {
     case I::kFork: {
       TypePtr elem = i.node->out[0]->type->elem();
       auto future = make_intrusive<FutureObject>(elem);
-      future->result = i.node->function ? call_of(*i.node->function, i, f) : f.operand(i, 0);
+      if (i.node->function)
+        future->task = launch_call(*i.node->function, i, f);
+      else
+        future->value = f.operand(i, 0);
       f.r[i.dst] = wrap(std::move(future));
       return;
     }
     case I::kWait:
-      f.r[i.dst] = as<FutureObject>(f.operand(i, 0)).result;
+      f.r[i.dst] = wait_for(as<FutureObject>(f.operand(i, 0)));
       return;
     case I::kHostCall: {
       std::vector<Value> args;
@@ -541,7 +571,7 @@ void rare(const Instruction& i, Frame& f) {
       return;
     case I::kPrint: {
       std::string s;
-      for (size_t k = 0; k < i.n; ++k) s += (k ? " " : "") + print_text(f.operand(i, k));
+      for (size_t k = 0; k < i.n; ++k) s += (k ? " " : "") + shown(f.operand(i, k));
       print_line(s + "\n");
       return;
     }
@@ -684,15 +714,19 @@ Value run_graph(const Graph& g, const Value* args, size_t) { return execute(*gen
 Function::Function() = default;
 Function::~Function() = default;
 const Code& Function::code() {
-  if (code_) return *code_;
+  if (const Code* c = ready_.load(std::memory_order_acquire)) return *c;
   const std::lock_guard lock(compile_lock());
   if (!code_) {
     ensure_graph();
     code_ = compile_code(*this);
+    ready_.store(code_.get(), std::memory_order_release);
   }
   return *code_;
 }
-void Function::drop_code() { code_.reset(); }
+void Function::drop_code() {
+  ready_.store(nullptr, std::memory_order_release);
+  code_.reset();
+}
 
 Value call(Function& f, std::vector<Value> args) {
   f.ensure_schema();

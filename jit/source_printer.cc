@@ -174,7 +174,17 @@ class Writer {
     if (o.name == "aten::__getitem__") return str_cat(parenthesised(n.in[0]), "[", value(n.in[1]), "]");
     const size_t colon = o.name.find("::");
     const std::string space = o.name.substr(0, colon), base = o.name.substr(colon + 2);
-    std::string s = (space == "aten" ? "torch." : "ops." + space + ".") + base + "(";
+    if (space == "aten")
+      if (Function* f = library_function(kPortable + base)) {
+        uses_.add(f);
+        return str_cat(f->qualified, "(", list(n.in), ", )");
+      }
+    const bool of_enums = !n.in.empty() && n.in[0]->type->is(K::kEnum);
+    std::string s = (space == "aten" ? "torch." : "ops." + space + ".") +
+                    (of_enums && base == "__is__"      ? "eq"
+                     : of_enums && base == "__isnot__" ? "ne"
+                                                       : base) +
+                    "(";
     size_t positional = 0;
     for (size_t i = 0; i < o.args.size(); ++i)
       if (!o.args[i].keyword_only) positional = i + 1;
@@ -237,7 +247,7 @@ class Writer {
         return str_cat("(", value(n.in[0]), ").", n.name, "(", list(n.in, 1), n.in.size() > 1 ? ", )" : ")");
       case N::kCallFunction:
         if (n.function->qualified.starts_with("aten::"))
-          return str_cat("torch.", n.function->name, "(", list(n.in), ")");
+          return str_cat("torch.", n.function->name.substr(0, n.function->name.find("__data")), "(", list(n.in), ")");
         uses_.add(n.function);
         return str_cat(n.function->qualified, "(", list(n.in), n.in.empty() ? ")" : ", )");
       case N::kCreate:
@@ -467,6 +477,11 @@ void print_class(TypePtr t, SourceUses& uses, std::string* out) {
     };
     *out += str_cat("  __parameters__ = [", names(&Attribute::is_parameter), "]\n  __buffers__ = [",
                     names(&Attribute::is_buffer), "]\n");
+    for (const auto& [list, word] : {std::pair(&d.pre_hooks, "pre_hooks"), std::pair(&d.hooks, "hooks")}) {
+      std::string s;
+      for (const Function* f : *list) s += quote(f->name) + ", ";
+      if (!s.empty()) *out += str_cat("  __forward_", word, "__ = [", s, "]\n");
+    }
   }
   if (std::any_of(d.attributes.begin(), d.attributes.end(), [](const Attribute& a) { return !identifier(a.name); }))
     *out += "  __annotations__ = []\n";
@@ -508,6 +523,9 @@ void print_class(TypePtr t, SourceUses& uses, std::string* out) {
     print_source(*f, 2, true, uses, out);
   };
   for (Function* f : d.methods) method(f);
+  for (const auto* list : {&d.hooks, &d.pre_hooks})
+    for (Function* f : *list)
+      if (d.method(f->name) != f) method(f);
   for (Function* f : d.statics) {
     *out += "  @staticmethod\n";
     method(f);

@@ -52,6 +52,7 @@ struct Gather {
   }
 };
 
+bool is_included(DispatchKey k) { return DispatchKeySet::from_bits(thread_state.included).has(k); }
 int64_t sub_dim(const Value& v) { return v.integer(); }
 Value device_of(const Value& v) { return Value::of(v.tensor().device()); }
 
@@ -105,6 +106,8 @@ constexpr BuiltinEntry kTensors[] = {
     {"prim::is_meta(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().device().is_meta()))},
     {"prim::is_sparse(Tensor a) -> bool",
      TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().layout() == Layout::kSparseCoo))},
+    {"prim::is_mkldnn(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
+    {"prim::is_nested(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
     {"prim::is_quantized(Tensor a) -> bool",
      TESSERA_BUILTIN(r[0] = Value::of(category_of(a[0].tensor().dtype()) == Category::kQuantized))},
     {"prim::requires_grad(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().requires_grad()))},
@@ -143,6 +146,10 @@ constexpr BuiltinEntry kTensors[] = {
     {"aten::requires_grad_(Tensor(a!) self, bool requires_grad=True) -> Tensor(a!)",
      TESSERA_BUILTIN(a[0].tensor().requires_grad_(a[1].boolean()); r[0] = a[0])},
     {"aten::is_grad_enabled() -> bool", TESSERA_BUILTIN(r[0] = Value::of(thread_state.grad_enabled)), false},
+    {"aten::is_autocast_enabled() -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(is_included(DispatchKey::kAutocastCUDA))), false},
+    {"aten::is_autocast_cpu_enabled() -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(is_included(DispatchKey::kAutocastCPU))), false},
     {"aten::set_grad_enabled(bool val) -> ()", TESSERA_BUILTIN(thread_state.grad_enabled = a[0].boolean()), false},
     {"aten::is_scripting() -> bool", TESSERA_BUILTIN(r[0] = Value::of(true))},
     {"aten::get_default_dtype() -> int", TESSERA_BUILTIN(r[0] = Value::of(dtype_number(default_dtype()))), false},

@@ -1,4 +1,5 @@
 // Values of programs from Python objects and back.
+#include "jit/interpreter.h"
 #include "jit/object.h"
 #include "python/bindings/args.h"
 #include "python/bindings/errors.h"
@@ -48,7 +49,12 @@ bool jit_from_python(PyObject* o, TypePtr t, Value* out) {
       if (is_layout(o)) return *out = Value::of(static_cast<int64_t>(unwrap_layout(o))), true;
       if (is_memory_format(o)) return *out = Value::of(static_cast<int64_t>(unwrap_memory_format(o))), true;
       int64_t i = 0;
-      if (PyFloat_Check(o) || is_tensor(o) || !to_int64(o, &i)) return PyErr_Clear(), false;
+      if (is_tensor(o)) {  // a number of one element
+        const Tensor& x = unwrap(o);
+        if (x.dim() || is_floating_point(x.dtype()) || is_complex(x.dtype())) return false;
+        return *out = Value::of(x.item_scalar().to_int()), true;
+      }
+      if (PyFloat_Check(o) || !to_int64(o, &i)) return PyErr_Clear(), false;
       *out = Value::of(i);
       return true;
     }
@@ -153,7 +159,7 @@ bool jit_from_python(PyObject* o, TypePtr t, Value* out) {
     case K::kFuture: {
       Ref value = call_host("wait_for", o);
       auto f = make_intrusive<jit::FutureObject>(t->elem());
-      if (!jit_from_python(value.get(), t->elem(), &f->result)) return false;
+      if (!jit_from_python(value.get(), t->elem(), &f->value)) return false;
       *out = jit::wrap(std::move(f));
       return true;
     }
@@ -210,7 +216,15 @@ PyObject* jit_to_python(const Value& v) {
       return call_host("wrapped", object.get()).release();
     }
     case jit::ObjectKind::kFuture: {
-      Ref value = Ref::steal(jit_to_python(static_cast<const jit::FutureObject*>(o)->result));
+      Value result;
+      try {
+        GilRelease free;  // the task may need Python
+        result = static_cast<const jit::FutureObject*>(o)->wait();
+      } catch (const jit::RunError& e) {
+        Ref message = to_python_string(e.what());
+        return call_host("failed_future", message.get()).release();
+      }
+      Ref value = Ref::steal(jit_to_python(result));
       return call_host("done_future", value.get()).release();
     }
     default:
