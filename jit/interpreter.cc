@@ -1,9 +1,12 @@
 #include "jit/interpreter.h"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 
+#include "jit/block_runs.h"
 #include "jit/builtins/builtins.h"
 #include "jit/operator.h"
 #include "jit/passes.h"
@@ -30,6 +33,7 @@ enum class I : uint8_t {
   kMove,  // dst = src
   kTake,  // the same, src is not needed any more
   kDrop,
+  kBlocks,  // runs[dst]; where it does what the instructions up to the target do, they are left out
   kJump,
   kJumpIfNot,
   kLoopTest,  // dst = trip < trips && condition; operands: trip, trips, condition
@@ -69,9 +73,14 @@ struct Instruction {
 
 // Operands are registers, or constants: ~index.
 struct Code {
+  struct Run {
+    std::unique_ptr<BlockRun> run;
+    std::vector<int32_t> inputs, outputs;
+  };
   std::vector<Instruction> instructions;
   std::vector<int32_t> operands;
   std::vector<Value> constants;
+  std::vector<Run> runs;
   std::unique_ptr<Graph> graph;  // what it was made of
   int registers = 0;
   int result = 0;
@@ -182,15 +191,49 @@ class Generator {
       for (Val* v : b->params)
         if (holds_memory(v->type))
           if (const auto it = last.find(v); it != last.end()) ends[it->second].push_back(v);
-    for (Node* n : b->nodes) {
-      node(*n);
+    // `which`: of the values that end here, those that it says
+    const auto drop = [&](const Node* n, auto&& which) {
       if (const auto it = ends.find(n); it != ends.end())
         for (Val* v : it->second)
-          if (v->reg >= 0) emit(I::kDrop, n).dst = v->reg;
+          if (v->reg >= 0 && which(v)) emit(I::kDrop, n).dst = v->reg;
       if (n->kind == N::kOp)  // results that nobody reads
         for (Val* v : n->out)
           if (!v->uses && v->reg >= 0 && holds_memory(v->type)) emit(I::kDrop, n).dst = v->reg;
+    };
+    std::vector<std::unique_ptr<BlockRun>> runs = find_runs(*b);
+    size_t next = 0;
+    for (size_t i = 0; i < b->nodes.size(); ++i) {
+      if (next < runs.size() && runs[next]->first == i) {
+        i = runs[next]->last - 1;
+        blocks(b, std::move(runs[next++]), drop);
+        continue;
+      }
+      node(*b->nodes[i]);
+      drop(b->nodes[i], [](const Val*) { return true; });
     }
+  }
+
+  // A run: what does not belong to it, its program, and its operators for tensors that the program does not take.
+  template <class Drop>
+  void blocks(Block* b, std::unique_ptr<BlockRun> run, const Drop& drop) {
+    const std::span<Node* const> nodes(b->nodes.data() + run->first, run->last - run->first);
+    for (size_t k = 0; k < nodes.size(); ++k)
+      if (!run->member[k]) node(*nodes[k]);
+    Code::Run made;
+    for (Val* v : run->inputs) made.inputs.push_back(operand(v));
+    const size_t at = code_.instructions.size();
+    emit(I::kBlocks, nodes[0]).dst = static_cast<int32_t>(code_.runs.size());
+    const auto inside = [&](const Val* v) {
+      const auto found = std::ranges::find(nodes, v->node);
+      return found != nodes.end() && run->member[static_cast<size_t>(found - nodes.begin())];
+    };
+    for (size_t k = 0; k < nodes.size(); ++k)
+      if (run->member[k]) node(*nodes[k]), drop(nodes[k], inside);
+    code_.instructions[at].target = here();
+    for (const Node* n : nodes) drop(n, [&](const Val* v) { return !inside(v); });
+    for (const Val* v : run->outputs) made.outputs.push_back(v->reg);
+    made.run = std::move(run);
+    code_.runs.push_back(std::move(made));
   }
 
   // Values into registers, all at once: a source that is also a target is saved first.
@@ -602,6 +645,18 @@ void call_op(const Instruction& i, Frame& f) {
   call_operator(o, args, rets);
 }
 
+bool run_blocks(const Code::Run& r, Frame& f) {
+  const Tensor* in[24];
+  Tensor out[4];
+  for (size_t k = 0; k < r.inputs.size(); ++k) {
+    const int32_t o = r.inputs[k];
+    in[k] = &(o >= 0 ? f.r[o] : f.code.constants[static_cast<size_t>(~o)]).tensor();
+  }
+  if (!r.run->is_current() || !r.run->program.run({in, r.inputs.size()}, out)) return false;
+  for (size_t k = 0; k < r.outputs.size(); ++k) f.r[r.outputs[k]] = Value::of(std::move(out[k]));
+  return true;
+}
+
 Value execute(const Code& code, const Value* args) {
   const auto registers = std::make_unique<Value[]>(static_cast<size_t>(code.registers) + 1);
   Frame f{code, registers.get()};
@@ -656,6 +711,9 @@ Value execute(const Code& code, const Value* args) {
           break;
         case I::kDrop:
           f.r[i.dst] = Value();
+          break;
+        case I::kBlocks:
+          if (run_blocks(code.runs[static_cast<size_t>(i.dst)], f)) pc = first + i.target;
           break;
         case I::kJump:
           pc = first + i.target;
