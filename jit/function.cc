@@ -279,7 +279,9 @@ std::string Function::schema() const {
     if (i) s += ", ";
     if (args[i].keyword_only && !only) s += "*, ", only = true;
     s += str_cat(args[i].type->str(), " ", args[i].name);
-    if (args[i].has_default) s += "=" + to_text(args[i].default_value, true);
+    if (!args[i].has_default) continue;
+    const Value& v = args[i].default_value;
+    s += "=" + (v.tag() == Value::Tag::kString ? quote(v.string()) : to_text(v, true));
   }
   // One tuple, not several results.
   return s + ") -> " + (!ret ? "?" : ret->str().starts_with("(") ? str_cat("(", ret->str(), ")") : ret->str());
