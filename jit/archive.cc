@@ -281,7 +281,8 @@ void save(const Value& module, serialization::Sink& sink, const std::string& nam
   write_storages("constants/", constants);
   zip.write("constants.pkl", serialization::as_bytes(constant_data));
   for (const auto& [path, text] : extra) zip.write("extra/" + path, serialization::as_bytes(text));
-  zip.write("version", serialization::as_bytes("3\n"));
+  // From 4 on div is a true quotient, from 10 on gelu has an approximation.
+  zip.write("version", serialization::as_bytes("10\n"));
   zip.write("byteorder", serialization::as_bytes(std::endian::native == std::endian::little ? "little" : "big"));
   zip.close();
 }

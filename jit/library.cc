@@ -222,6 +222,35 @@ def _transformer_encoder_layer_fwd(src: Tensor, embed_dim: int, num_heads: int, 
     y = torch.linear(torch.gelu(y) if use_gelu else torch.relu(y), ffn_weight_2, ffn_bias_2)
     x = x + y
     return x if norm_first else torch.layer_norm(x, [embed_dim], norm_weight_2, norm_bias_2, eps)
+def _infer_size(a: List[int], b: List[int]) -> List[int]:
+    out: List[int] = []
+    n = max(len(a), len(b))
+    for i in range(n):
+        x = a[i + len(a) - n] if i + len(a) >= n else 1
+        y = b[i + len(b) - n] if i + len(b) >= n else 1
+        if x != y and x != 1 and y != 1:
+            raise RuntimeError("The size of tensor a ({}) must match the size of tensor b ({}) at non-singleton "
+                    "dimension {}".format(x, y, i))
+        out.append(y if x == 1 else x)
+    return out
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: List[int], target_lengths: List[int], blank: int = 0,
+        reduction: int = 1, zero_infinity: bool = False) -> Tensor:
+    batched = log_probs.dim() == 3
+    x = log_probs if batched else log_probs.unsqueeze(1)
+    labels = targets.unsqueeze(0) if not batched and targets.dim() == 1 else targets
+    loss, alpha = torch._ctc_loss(x, labels, input_lengths, target_lengths, blank, zero_infinity)
+    if zero_infinity:
+        loss = torch.where(loss == float("inf"), torch.zeros_like(loss), loss)
+    if reduction == 1:
+        return (loss / torch.tensor(target_lengths, dtype=loss.dtype, device=loss.device).clamp(min=1)).mean()
+    if reduction == 2:
+        return loss.sum()
+    return loss if batched else loss.squeeze(0)
+def ctc_loss__data(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int = 0,
+        reduction: int = 1, zero_infinity: bool = False) -> Tensor:
+    of_inputs: List[int] = input_lengths.reshape([-1]).tolist()
+    of_targets: List[int] = target_lengths.reshape([-1]).tolist()
+    return torch.ctc_loss(log_probs, targets, of_inputs, of_targets, blank, reduction, zero_infinity)
 def _nested_tensor_from_mask_left_aligned(t: Tensor, mask: Tensor) -> bool:
     return False
 def _nested_tensor_from_mask(t: Tensor, mask: Tensor, mask_check: bool = True) -> Tensor:

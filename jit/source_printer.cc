@@ -37,7 +37,7 @@ class Writer {
     count_uses(const_cast<Block*>(g.top));
     block(*g.top);
     use(g.top->returns);
-    line("return " + value(g.top->returns[0]));
+    now("return " + value(g.top->returns[0]));
     indent_ -= 2;
   }
 

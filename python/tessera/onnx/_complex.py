@@ -348,7 +348,7 @@ class _Parts:
     """Runs graph modules in parts."""
 
     def __init__(self, module):
-        self.inner = {}  # node without a form of its own -> (what it is made of, which leaves of its arguments it takes)
+        self.inner = {}  # node without a form -> (what it is made of, which leaves of its arguments that takes)
         self._find(module)
 
     def _find(self, module):
