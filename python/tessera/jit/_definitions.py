@@ -470,6 +470,12 @@ def _AdaptiveMaxPoolNd__forward(self, input: Tensor):
         return F.{pool}_with_indices(input, self.output_size)
     else:
         return F.{pool}(input, self.output_size)
+def MaxUnpool1d__forward(self, input: Tensor, indices: Tensor, output_size: Optional[List[int]] = None) -> Tensor:
+    return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+def MaxUnpool2d__forward(self, input: Tensor, indices: Tensor, output_size: Optional[List[int]] = None) -> Tensor:
+    return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+def MaxUnpool3d__forward(self, input: Tensor, indices: Tensor, output_size: Optional[List[int]] = None) -> Tensor:
+    return F.max_unpool3d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 def Sequential__forward(self, input):
     for module in self:
         input = module(input)

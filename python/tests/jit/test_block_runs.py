@@ -155,7 +155,7 @@ def test_values_that_leave_the_run():
     @tessera.jit.script
     def f(x, n: int):
         a = x * 2.0 + 1.0
-        unused = a * 3.0
+        _ = a * 3.0
         for i in range(n):
             b = a * 0.5 - x
             a = b + tessera.tanh(a)
