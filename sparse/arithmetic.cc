@@ -42,7 +42,7 @@ Tensor coo_sum(const Tensor& a, const Tensor& b) {
   if (nnz_of(b) == 0) return a;
   if (nnz_of(a) == 0) return b;
   const std::vector<Tensor> indices{x.compressed, y.compressed}, values{x.values, y.values};
-  if (x.coalesced && y.coalesced && same_pattern(a, b)) return with_values(a, add(x.values, y.values));
+  if (same_pattern(a, b)) return with_values(x.coalesced ? b : a, add(x.values, y.values));
   const Tensor both = make_coo(a.sizes(), cat(indices, 1), cat(values), false);
   return x.coalesced && y.coalesced ? coalesced(both) : both;
 }
@@ -180,7 +180,7 @@ Tensor masked_by(const Tensor& self, const Tensor& mask) {
                 "sparse_mask(): operands have incompatible sizes; self has size ", shape_string(self.sizes()),
                 " but mask has size ", shape_string(mask.sizes()));
   if (!is_sparse(self)) return with_values(mask, gathered(self, mask));
-  if (self.layout() == mask.layout() && same_pattern(self, mask) && (!is_coo(self) || members(self).coalesced))
+  if (self.layout() == mask.layout() && same_pattern(self, mask))
     return with_values(mask, members(self).values);
   if (!is_coo(self) || !is_coo(mask) || members(self).sparse_dim != members(mask).sparse_dim)
     return with_values(mask, gathered(dense_of(self), mask));
@@ -317,7 +317,10 @@ Tensor selected(const Tensor& self, int64_t dim, int64_t index) {
                         : make_compressed(self.layout(), sizes, m.compressed, m.plain, v);
   }
   if (!is_coo(self)) {
-    if (d >= batch) return selected(in_layout(self, Layout::kSparseCoo), d, i);
+    if (d >= batch) {
+      const Tensor r = selected(in_layout(self, Layout::kSparseCoo), d, i);
+      return is_sparse(r) ? coalesced(r) : r;
+    }
     return make_compressed(self.layout(), sizes, select(m.compressed, d, i), select(m.plain, d, i),
                            select(m.values, d, i));
   }
@@ -462,7 +465,8 @@ Tensor sum_dims(const Tensor& self, IntList given, bool keepdim, std::optional<D
   const DType out = dtype.value_or(is_floating_point(v.dtype()) || v.is_complex() ? v.dtype() : DType::kInt64);
   v = inner.empty() ? to(v, out) : sum(v, IntList(inner), keepdim, out);
   if (rows.empty()) return reshape(sum(v, IntVector{0}, false, out), IntList(sizes));
-  if (static_cast<int64_t>(rows.size()) == m.sparse_dim) return make_coo(sizes, m.compressed, v, m.coalesced);
+  if (static_cast<int64_t>(rows.size()) == m.sparse_dim)
+    return coalesced(make_coo(sizes, m.compressed, v, m.coalesced));
   const IntVector values_of(v.sizes().begin() + 1, v.sizes().end());
   const Tensor r =
       coalesced(make_coo(joined_sizes(kept, values_of), index_select(m.compressed, 0, number_list(rows)), v, false));

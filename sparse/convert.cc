@@ -23,14 +23,8 @@ uint64_t outside(int64_t v, int64_t size) {
   return static_cast<uint64_t>(v) | (static_cast<uint64_t>(size) - 1 - static_cast<uint64_t>(v));
 }
 
-void check_signs(uint64_t signs, int64_t size) {
-  TESSERA_CHECK_INDEX(static_cast<int64_t>(signs) >= 0,
-                      "an index of a sparse tensor is outside of its dimension of size ", size,
-                      "; make it with check_invariants=True to see which");
-}
-
 void check_inside(const Tensor& places, int64_t size) {
-  check_signs(cpu::all_inside(places.data<int64_t>(), places.numel(), size) ? 0 : ~uint64_t{0}, size);
+  check_places(cpu::all_inside(places.data<int64_t>(), places.numel(), size), size);
 }
 
 Tensor cut(const Tensor& t, int64_t begin, int64_t n) { return narrow(t, 0, begin, n); }
@@ -98,19 +92,19 @@ Elements elements_of(const Tensor& t, bool whole_blocks) {
           spread(e.column, width, false), reshape(e.values, IntList(sizes))};
 }
 
-// Pointers of `lines` lines from line numbers, checked here. Ascending whatever the order of the numbers is.
+// Pointers of `lines` lines from line numbers, checked here. Ascending whatever the order of the numbers is: the end of
+// a line is looked for in steps that grow, and then halved.
 Tensor pointers_of(const int64_t* sorted, int64_t n, int64_t lines) {
+  check_places(cpu::all_inside(sorted, n, lines), lines);
   const Tensor r = empty_kernel(IntVector{lines + 1}, DType::kInt64);
   int64_t* p = r.data<int64_t>();
-  int64_t line = 0;
-  uint64_t signs = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    signs |= outside(sorted[i], lines);
-    if (sorted[i] < line) continue;  // all but the first element of a line
-    for (const int64_t last = std::min(sorted[i], lines - 1); line <= last; ++line) p[line] = i;
+  p[0] = 0;
+  for (int64_t line = 0; line < lines; ++line) {
+    int64_t begin = p[line], step = 1;
+    while (begin + step <= n && sorted[begin + step - 1] <= line) begin += step, step *= 2;
+    p[line + 1] = std::upper_bound(sorted + begin, sorted + std::min(n, begin + step - 1), line) - sorted;
   }
-  check_signs(signs, lines);
-  std::fill(p + line, p + lines + 1, n);
+  p[lines] = n;
   return r;
 }
 
@@ -253,6 +247,11 @@ Tensor coo_of_compressed(const Tensor& t) {
 }
 
 }  // namespace
+
+void check_places(bool inside, int64_t size) {
+  TESSERA_CHECK_INDEX(inside, "an index of a sparse tensor is outside of its dimension of size ", size,
+                      "; make it with check_invariants=True to see which");
+}
 
 Tensor expanded_pointers(const Tensor& pointers, int64_t nnz) {
   const int64_t* p = pointers.data<int64_t>();
@@ -451,6 +450,10 @@ Tensor in_layout(const Tensor& t, Layout layout, IntList blocks) {
 Tensor _to_sparse_layout_kernel(const Tensor& self, Layout layout, std::optional<IntList> blocksize,
                                 std::optional<int64_t> dense_dim, std::optional<int64_t> sparse_dim) {
   const IntList blocks = blocksize.value_or(IntList());
+  TESSERA_CHECK(layout == Layout::kSparseCoo || is_compressed(layout), "to_sparse: expected a sparse layout, but got ",
+                shown(layout));
+  TESSERA_CHECK(has_blocks(layout) || blocks.empty(), "to_sparse: conversion to ", shown(layout),
+                " takes no blocksize, but got ", shape_string(blocks));
   if (is_sparse(self)) {
     const Tensor r = in_layout(self, layout, blocks);
     return r.is_same(self) ? sparse::twin(self, true) : r;
@@ -536,7 +539,7 @@ Tensor gathered(const Tensor& dense, const Tensor& pattern) {
   return reshape(index(cells, std::vector<Tensor>{e.batch, e.row, e.column}), m.values.sizes());
 }
 
-Rows rows_of(const Tensor& matrix, bool transposed) {
+Rows rows_of(const Tensor& matrix, bool transposed, bool columns_too) {
   TESSERA_CHECK(matrix.dim() == 2, "expected a sparse matrix, but got a tensor of shape ",
                 shape_string(matrix.sizes()));
   Tensor t = matrix;
@@ -547,7 +550,7 @@ Rows rows_of(const Tensor& matrix, bool transposed) {
     const Tensor c = coalesced(t);
     const Tensor n = numbers(members(c).compressed);
     const Tensor columns = contiguous(select(n, 0, 1));
-    check_inside(columns, c.size(1));
+    if (columns_too) check_inside(columns, c.size(1));
     return {pointers_of(n.data<int64_t>(), n.size(1), c.size(0)), columns,
             contiguous(resolve_neg(resolve_conj(members(c).values))), c.size(0), c.size(1)};
   }
@@ -562,7 +565,7 @@ Rows rows_of(const Tensor& matrix, bool transposed) {
   for (int64_t i = 0; i < r.height; ++i) good &= p[i] <= p[i + 1];
   TESSERA_CHECK_INDEX(good, "the compressed indices of a sparse tensor must ascend from 0 to the number of elements, ",
                       r.columns.numel(), "; make it with check_invariants=True to see where they do not");
-  check_inside(r.columns, r.width);
+  if (columns_too) check_inside(r.columns, r.width);
   return r;
 }
 

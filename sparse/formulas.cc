@@ -39,8 +39,13 @@ Tensor in_layout_of(const Tensor& grad, const Tensor& like) {
 
 Tensor to_dense_gradient(const Tensor& grad, const Tensor& self, bool masked) {
   if (!is_sparse(self)) return grad;
-  if (masked || !is_coo(self)) return sparse_mask(grad, pattern_of(self));
-  return is_sparse(grad) ? grad : to_sparse(grad, members(self).sparse_dim);
+  if (masked || (!is_coo(self) && kernels::batch_dims(self) > 0)) return sparse_mask(grad, pattern_of(self));
+  if (is_sparse(grad)) return grad;
+  if (is_coo(self)) return to_sparse(grad, members(self).sparse_dim);
+  const auto blocks = kernels::blocks_of(self);
+  const bool has = sparse::has_blocks(self.layout());
+  return _to_sparse_layout(grad, self.layout(), has ? std::optional<IntList>(blocks) : std::nullopt,
+                           kernels::dense_dim_of(self), std::nullopt);
 }
 
 Tensor sparse_mask_gradient(const Tensor& grad, const Tensor& self, const Tensor& mask) {

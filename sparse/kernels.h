@@ -91,12 +91,14 @@ Tensor added_compressed(const Tensor& a, const Tensor& b);
 // The elements of a strided tensor, broadcast to the pattern's size, at the pattern's elements: shaped as its values.
 Tensor gathered(const Tensor& dense, const Tensor& pattern);
 
-// A matrix in rows: what products work on. Checked: every number is inside.
+// A matrix in rows: what products work on. Checked: pointers ascend, and every column is inside where `columns_too`.
 struct Rows {
   Tensor pointers, columns, values;  // int64, contiguous
   int64_t height = 0, width = 0;
 };
-Rows rows_of(const Tensor& matrix, bool transposed = false);
+Rows rows_of(const Tensor& matrix, bool transposed = false, bool columns_too = true);
+// IndexError unless `inside`: what was found of the numbers along a dimension.
+void check_places(bool inside, int64_t size);
 
 // --- The rest
 Tensor sparse_product(const Tensor& a, const Tensor& b);

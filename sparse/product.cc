@@ -20,7 +20,7 @@ DType compute_dtype(DType t, const char* op) {
 }
 
 cpu::RowsView view_of(const Rows& r) {
-  return {r.pointers.data<int64_t>(), r.columns.data<int64_t>(), r.values.data_ptr(), r.height};
+  return {r.pointers.data<int64_t>(), r.columns.data<int64_t>(), r.values.data_ptr(), r.height, r.width};
 }
 
 void check_product(const Tensor& a, const Tensor& b) {
@@ -38,7 +38,7 @@ Tensor rows_times_dense(const Rows& a, const Tensor& b) {
   Rows x = a;
   x.values = contiguous(to(a.values, d));
   const Tensor y = contiguous(to(resolve_neg(resolve_conj(b)), d)), r = empty_kernel(IntVector{a.height, b.size(1)}, d);
-  cpu::multiply_rows(d, view_of(x), y.data_ptr(), b.size(1), r.data_ptr());
+  check_places(cpu::multiply_rows(d, view_of(x), y.data_ptr(), b.size(1), r.data_ptr()), a.width);
   return to(r, given);
 }
 
@@ -72,8 +72,8 @@ Tensor product_any(const Tensor& a, const Tensor& b) {
   if (vector && is_sparse(b)) return product_any(a, dense_of(b));
   if (vector) return reshape(product_any(a, unsqueeze(b, 1)), {-1});
   if (is_sparse(a) && is_sparse(b)) return sparse_times_sparse(a, b);
-  if (is_sparse(a)) return rows_times_dense(rows_of(a), b);
-  return contiguous(t(rows_times_dense(rows_of(b, true), t(a))));
+  if (is_sparse(a)) return rows_times_dense(rows_of(a, false, false), b);
+  return contiguous(t(rows_times_dense(rows_of(b, true, false), t(a))));
 }
 
 Tensor _sparse_sparse_matmul_kernel(const Tensor& self, const Tensor& other) {
@@ -83,11 +83,10 @@ Tensor _sparse_sparse_matmul_kernel(const Tensor& self, const Tensor& other) {
 }
 
 Tensor sparse_product(const Tensor& a, const Tensor& b) {
-  TESSERA_CHECK(is_sparse(a) || is_sparse(b), "sparse.mm: expected a sparse matrix among the arguments, but got two ",
-                "strided tensors");
   TESSERA_CHECK(a.dim() == 2 && b.dim() == 2, "sparse.mm: expected two matrices, but got ", a.dim(), "D and ", b.dim(),
                 "D");
   if (is_sparse(a) && is_sparse(b)) return _sparse_sparse_matmul(a, b);
+  if (!is_sparse(a) && !is_sparse(b)) return mm(a, b);
   return _sparse_addmm(make_filled(IntVector{a.size(0), b.size(1)}, Scalar(0), a.dtype(), a.device()), a, b, Scalar(0),
                        Scalar(1));
 }

@@ -170,7 +170,8 @@ bool is_number(const Value& v) { return !v.is_tensor() || (v.tensor().dim() == 0
 
 Tensor times(const Call& c) {
   if (is_number(c.args[1]) && is_sparse(c.tensor(0))) return on_values(c);
-  return multiply_any(c.tensor(0), c.tensor(1));
+  const Tensor r = multiply_any(c.tensor(0), c.tensor(1));
+  return c.inplace() && !is_sparse(c.tensor(0)) ? dense_of(r) : r;
 }
 
 Tensor divided(const Call& c) {
@@ -332,6 +333,9 @@ Tensor summed(const Call& c) {
 }
 Tensor averaged(const Call& c) {
   const Tensor& self = c.tensor(0);
+  const DType d = c.dtype(c.op.overload[0] ? 3 : 1).value_or(self.dtype());
+  TESSERA_CHECK(is_floating_point(d) || is_complex(d), "mean(): the result needs a floating point or complex dtype, but ",
+                "that of the tensor is ", type_name_of(d));
   if (c.op.overload[0]) {
     const std::vector<int64_t> dims = c.dims(1);
     int64_t n = 1;
@@ -500,6 +504,7 @@ constexpr Rule kRules[] = {
     {"_conj_physical", on_values},
     {"_local_scalar_dense", one_number},
     {"_neg_view", on_values},
+    {"_square", on_values, kCoalesces},
     {"_to_copy", converted},
     {"abs", on_values, kCoalesces},
     {"add", plus},
@@ -519,7 +524,7 @@ constexpr Rule kRules[] = {
     {"clone", cloned},
     {"conj_physical", on_values},
     {"copy", overwritten},
-    {"deg2rad", on_values},
+    {"deg2rad", on_values, kCoalesces},
     {"detach", same_members},
     {"div", divided},
     {"dot", dot_product},
@@ -557,7 +562,7 @@ constexpr Rule kRules[] = {
     {"permute", reordered},
     {"positive", same_members},
     {"pow", power, kCoalesces},
-    {"rad2deg", on_values},
+    {"rad2deg", on_values, kCoalesces},
     {"rand_like", pattern_like},
     {"randint_like", pattern_like},
     {"randn_like", pattern_like},

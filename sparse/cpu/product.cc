@@ -6,13 +6,13 @@
 #include <complex>
 #include <cstring>
 
+#include "tensor/core/allocator.h"
 #include "tensor/core/error.h"
 #include "tensor/core/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "sparse/cpu/product.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "tensor/cpu/support/simd.h"
 
@@ -21,22 +21,17 @@ namespace tessera::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Rows of b come from anywhere: each is asked for this many elements ahead, over the ends of lines of a.
-constexpr int64_t kAhead = 4;
-
-// kVectors vectors of a row of the result at a time, in registers. `last` is the last element of a.
+// kVectors vectors of a row of the result at a time, in registers.
 template <int kVectors, class D, class T>
-HWY_INLINE void AddColumns(D d, const int64_t* columns, const T* values, int64_t begin, int64_t end, int64_t last,
-                           const T* b, int64_t n, T* out) {
+HWY_INLINE void AddColumns(D d, const int64_t* columns, const T* values, int64_t begin, int64_t end, const T* b,
+                           int64_t stride, T* out) {
   const size_t lanes = hn::Lanes(d);
   hn::Vec<D> sums[kVectors];  // registers, once loops over them are unrolled
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
   for (int64_t k = begin; k < end; ++k) {
     const auto x = hn::Set(d, values[k]);
-    const T *row = b + columns[k] * n, *later = b + columns[std::min(k + kAhead, last)] * n;
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) hwy::Prefetch(later + static_cast<size_t>(v) * lanes);
+    const T* row = b + columns[k] * stride;
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v)
       sums[v] = hn::MulAdd(x, hn::LoadU(d, row + static_cast<size_t>(v) * lanes), sums[v]);
@@ -48,44 +43,46 @@ HWY_INLINE void AddColumns(D d, const int64_t* columns, const T* values, int64_t
 // One vector of a row: terms go to four sums in turn, which do not wait for each other.
 template <class D, class T>
 HWY_INLINE void AddColumn(D d, const int64_t* columns, const T* values, int64_t begin, int64_t end, const T* b,
-                          int64_t n, T* out) {
+                          int64_t stride, T* out) {
   auto s0 = hn::Zero(d), s1 = hn::Zero(d), s2 = hn::Zero(d), s3 = hn::Zero(d);
   int64_t k = begin;
   for (; k + 4 <= end; k += 4) {
-    s0 = hn::MulAdd(hn::Set(d, values[k]), hn::LoadU(d, b + columns[k] * n), s0);
-    s1 = hn::MulAdd(hn::Set(d, values[k + 1]), hn::LoadU(d, b + columns[k + 1] * n), s1);
-    s2 = hn::MulAdd(hn::Set(d, values[k + 2]), hn::LoadU(d, b + columns[k + 2] * n), s2);
-    s3 = hn::MulAdd(hn::Set(d, values[k + 3]), hn::LoadU(d, b + columns[k + 3] * n), s3);
+    s0 = hn::MulAdd(hn::Set(d, values[k]), hn::LoadU(d, b + columns[k] * stride), s0);
+    s1 = hn::MulAdd(hn::Set(d, values[k + 1]), hn::LoadU(d, b + columns[k + 1] * stride), s1);
+    s2 = hn::MulAdd(hn::Set(d, values[k + 2]), hn::LoadU(d, b + columns[k + 2] * stride), s2);
+    s3 = hn::MulAdd(hn::Set(d, values[k + 3]), hn::LoadU(d, b + columns[k + 3] * stride), s3);
   }
-  for (; k < end; ++k) s0 = hn::MulAdd(hn::Set(d, values[k]), hn::LoadU(d, b + columns[k] * n), s0);
+  for (; k < end; ++k) s0 = hn::MulAdd(hn::Set(d, values[k]), hn::LoadU(d, b + columns[k] * stride), s0);
   hn::StoreU(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)), d, out);
 }
 
+// n elements of a row of the result, from rows of b that begin `stride` elements apart.
 template <class T>
-HWY_INLINE void MultiplyLine(const RowsView& a, int64_t line, const T* b, int64_t n, T* out) {
+HWY_INLINE void MultiplyLine(const RowsView& a, int64_t line, const T* b, int64_t stride, int64_t n, T* out) {
   const int64_t *columns = a.columns, begin = a.pointers[line], end = a.pointers[line + 1];
-  const int64_t last = a.pointers[a.height] - 1;
   const T* values = static_cast<const T*>(a.values);
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t j = 0;
   if constexpr (HWY_LANES(float) < 16)  // four of 64 bytes are as much as caches bring in the time of their products
-    for (; j + 8 * lanes <= n; j += 8 * lanes) AddColumns<8>(d, columns, values, begin, end, last, b + j, n, out + j);
-  for (; j + 4 * lanes <= n; j += 4 * lanes) AddColumns<4>(d, columns, values, begin, end, last, b + j, n, out + j);
-  for (; j + lanes <= n; j += lanes) AddColumn(d, columns, values, begin, end, b + j, n, out + j);
+    for (; j + 8 * lanes <= n; j += 8 * lanes) AddColumns<8>(d, columns, values, begin, end, b + j, stride, out + j);
+  for (; j + 4 * lanes <= n; j += 4 * lanes) AddColumns<4>(d, columns, values, begin, end, b + j, stride, out + j);
+  for (; j + lanes <= n; j += lanes) AddColumn(d, columns, values, begin, end, b + j, stride, out + j);
   if (j == n) return;
   std::fill(out + j, out + n, T(0));
   for (int64_t k = begin; k < end; ++k) {
-    const T* row = b + columns[k] * n;
+    const T* row = b + columns[k] * stride;
     for (int64_t i = j; i < n; ++i) out[i] += values[k] * row[i];
   }
 }
 
-void MultiplyF32(const RowsView& a, const float* b, int64_t n, float* out, int64_t first, int64_t last) {
-  for (int64_t i = first; i < last; ++i) MultiplyLine(a, i, b, n, out + i * n);
+void MultiplyF32(const RowsView& a, const float* b, int64_t stride, int64_t n, float* out, int64_t out_stride,
+                 int64_t first, int64_t last) {
+  for (int64_t i = first; i < last; ++i) MultiplyLine(a, i, b, stride, n, out + i * out_stride);
 }
-void MultiplyF64(const RowsView& a, const double* b, int64_t n, double* out, int64_t first, int64_t last) {
-  for (int64_t i = first; i < last; ++i) MultiplyLine(a, i, b, n, out + i * n);
+void MultiplyF64(const RowsView& a, const double* b, int64_t stride, int64_t n, double* out, int64_t out_stride,
+                 int64_t first, int64_t last) {
+  for (int64_t i = first; i < last; ++i) MultiplyLine(a, i, b, stride, n, out + i * out_stride);
 }
 
 // The signs of numbers that are negative unless 0 <= p[i] < size.
@@ -156,14 +153,64 @@ int64_t rows_in_a_piece(const RowsView& a, int64_t n) {
   return std::max<int64_t>(1, 32768 / for_each);
 }
 
-template <class T>
-void multiply_typed(const RowsView& a, const T* b, int64_t n, T* out) {
-  const T* v = static_cast<const T*>(a.values);
-  parallel_for(a.height, rows_in_a_piece(a, n), [&](int64_t first, int64_t last) {
+// Memory for a while.
+struct Scratch {
+  size_t bytes;
+  void* data;
+
+  explicit Scratch(size_t size) : bytes(size), data(size ? cpu_allocate(size) : nullptr) {}
+  Scratch(const Scratch&) = delete;
+  ~Scratch() {
+    if (data) cpu_free(data, bytes);
+  }
+};
+
+// How many columns of b are multiplied at a time: n, or as many as stay in a core's cache once they are copied behind
+// each other, where rows of b are far apart and push each other out. That pays if rows are asked for often enough.
+int64_t panel_width(const RowsView& a, int64_t n, int64_t item) {
+  constexpr int64_t kCache = 1 << 20, kWidest = 512, kOften = 8;  // bytes, bytes, uses of a row
+  const int64_t fits = std::min(kWidest, kCache / std::max<int64_t>(1, a.width)) / 64 * 64;
+  if (fits == 0 || a.width * n * item <= kCache || n * item <= fits) return n;
+  return a.pointers[a.height] >= kOften * a.width ? fits / item : n;
+}
+
+// multiply(rows, n, out, first, last) for pieces of lines whose columns are inside; false if others are not.
+template <class T, class F>
+bool multiply_panels(const RowsView& a, const T* b, int64_t n, T* out, F multiply) {
+  const int64_t width = panel_width(a, n, sizeof(T));
+  const bool packs = width < n;
+  if (packs && !all_inside(a.columns, a.pointers[a.height], a.width)) return false;
+  const Scratch scratch(packs ? static_cast<size_t>(a.width * n) * sizeof(T) : 0);
+  T* packed = static_cast<T*>(scratch.data);
+  if (packs)
+    parallel_for(a.width, std::max<int64_t>(1, 65536 / n), [&](int64_t first, int64_t last) {
+      for (int64_t j = 0; j < n; j += width)
+        for (int64_t i = first, w = std::min(width, n - j); i < last; ++i)
+          std::copy_n(b + i * n + j, w, packed + a.width * j + i * w);
+    });
+  const int64_t step = rows_in_a_piece(a, width), pieces = (a.height + step - 1) / step;
+  std::atomic<bool> good{true};
+  parallel_for((packs ? (n + width - 1) / width : 1) * pieces, 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
-      std::fill(out + i * n, out + (i + 1) * n, T());
+      const int64_t j = i / pieces * width, line = i % pieces * step, end = std::min(a.height, line + step);
+      const int64_t from = a.pointers[line];
+      if (packs || TESSERA_SIMD(AllInside)(a.columns + from, a.pointers[end] - from, a.width))
+        multiply((packs ? packed : b) + a.width * j, std::min(width, n - j), out + j, line, end);
+      else
+        good = false;
+    }
+  });
+  return good;
+}
+
+template <class T>
+bool multiply_typed(const RowsView& a, const T* b, int64_t n, T* out) {
+  const T* v = static_cast<const T*>(a.values);
+  return multiply_panels(a, b, n, out, [&](const T* panel, int64_t w, T* to, int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      std::fill_n(to + i * n, w, T());
       for (int64_t k = a.pointers[i]; k < a.pointers[i + 1]; ++k)
-        for (int64_t j = 0; j < n; ++j) out[i * n + j] += v[k] * b[a.columns[k] * n + j];
+        for (int64_t j = 0; j < w; ++j) to[i * n + j] += v[k] * panel[a.columns[k] * w + j];
     }
   });
 }
@@ -264,21 +311,22 @@ bool all_inside(const int64_t* p, int64_t n, int64_t size) {
   return good;
 }
 
-void multiply_rows(DType t, const RowsView& a, const void* b, int64_t n, void* out) {
-  if (t == DType::kFloat32 || t == DType::kFloat64) {
-    parallel_for(a.height, rows_in_a_piece(a, n), [&](int64_t first, int64_t last) {
-      if (t == DType::kFloat32)
-        TESSERA_SIMD(MultiplyF32)(a, static_cast<const float*>(b), n, static_cast<float*>(out), first, last);
-      else
-        TESSERA_SIMD(MultiplyF64)(a, static_cast<const double*>(b), n, static_cast<double*>(out), first, last);
-    });
-    return;
-  }
+bool multiply_rows(DType t, const RowsView& a, const void* b, int64_t n, void* out) {
   using C64 = std::complex<float>;
   using C128 = std::complex<double>;
+  if (t == DType::kFloat32)
+    return multiply_panels(a, static_cast<const float*>(b), n, static_cast<float*>(out),
+                           [&](const float* panel, int64_t w, float* to, int64_t first, int64_t last) {
+                             TESSERA_SIMD(MultiplyF32)(a, panel, w, w, to, n, first, last);
+                           });
+  if (t == DType::kFloat64)
+    return multiply_panels(a, static_cast<const double*>(b), n, static_cast<double*>(out),
+                           [&](const double* panel, int64_t w, double* to, int64_t first, int64_t last) {
+                             TESSERA_SIMD(MultiplyF64)(a, panel, w, w, to, n, first, last);
+                           });
   if (t == DType::kComplex64) return multiply_typed(a, static_cast<const C64*>(b), n, static_cast<C64*>(out));
   if (t == DType::kComplex128) return multiply_typed(a, static_cast<const C128*>(b), n, static_cast<C128*>(out));
-  multiply_typed(a, static_cast<const int64_t*>(b), n, static_cast<int64_t*>(out));
+  return multiply_typed(a, static_cast<const int64_t*>(b), n, static_cast<int64_t*>(out));
 }
 
 void sample_products(DType t, const RowsView& p, const void* a, const void* b, int64_t depth, void* values) {

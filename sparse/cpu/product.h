@@ -1,4 +1,5 @@
-// Products with a matrix in rows, softmax over groups. Numbers are checked before, by all_inside.
+// Products with a matrix in rows, softmax over groups. Unless a function says otherwise, numbers are checked before, by
+// all_inside.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +13,15 @@ struct RowsView {
   const int64_t* pointers;  // height + 1
   const int64_t* columns;
   const void* values;
-  int64_t height;
+  int64_t height, width;
 };
 
 // Whether 0 <= p[i] < size for all of n numbers.
 bool all_inside(const int64_t* p, int64_t n, int64_t size);
 
-// out (height, n) = a @ b, b (width, n), both row-major. f32, f64, c64, c128, int64.
-void multiply_rows(DType t, const RowsView& a, const void* b, int64_t n, void* out);
+// out (height, n) = a @ b, b (width, n), both row-major. Columns are checked on the way: false if one is outside, and
+// out holds anything. f32, f64, c64, c128, int64.
+bool multiply_rows(DType t, const RowsView& a, const void* b, int64_t n, void* out);
 
 // values[k] = the product of row i of a (height, depth) and row columns[k] of b (width, depth), for element k of line
 // i. f32, f64.

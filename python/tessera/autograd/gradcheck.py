@@ -22,6 +22,9 @@ class GradcheckError(RuntimeError):
     """A derivative differs from finite differences, or backward breaks one of its rules."""
 
 
+_SPARSE = tuple(getattr(tessera, f"sparse_{kind}") for kind in ("coo", "csr", "csc", "bsr", "bsc"))
+
+
 def _as_tuple(value):
     if isinstance(value, tuple):
         return value
@@ -541,8 +544,8 @@ def gradcheck(
         check_batched_grad, check_batched_forward_grad: compare batches of gradients with single ones.
         check_forward_ad, check_backward_ad: which modes to check.
         fast_mode: only one random projection of the Jacobian.
-        masked: elements that a sparse input does not specify are left out (None: as the function does). Inputs are
-            strided, and specify all of theirs.
+        masked: elements that a sparse input does not specify are left out. None: that is False, and strided inputs
+            specify all of theirs.
 
     Returns: True. Raises: GradcheckError; ValueError if no input requires grad, AssertionError for contradictory
         options, TypeError for a `masked` that is no bool.
@@ -571,6 +574,9 @@ def gradcheck(
         fast_mode=fast_mode,
     )
     inputs = _as_tuple(inputs)
+    if any(isinstance(v, tessera.Tensor) and v.requires_grad and v.layout in _SPARSE for v in inputs):
+        check = tessera.sparse.as_sparse_gradcheck(gradcheck)
+        return check(func, inputs, masked=bool(masked), raise_exception=raise_exception, **settings)
     try:
         _check_inputs(inputs)
         _run(func, inputs, settings)

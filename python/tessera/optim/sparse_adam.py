@@ -61,12 +61,13 @@ def _update(p, grad, state, group):
     def sparse(x):
         return tessera._sparse_coo_tensor_unsafe(rows, x, grad.size(), is_coalesced=True)
 
-    old_m, old_v = m.sparse_mask(grad)._values(), v.sparse_mask(grad)._values()
-    step_m = (values - old_m) * (1 - beta1)
-    step_v = (values * values - old_v) * (1 - beta2)
-    m.add_(sparse(step_m))
-    v.add_(sparse(step_v))
-    numer = step_m + old_m
-    denom = (step_v + old_v).sqrt_().add_(group["eps"])
+    # In place as far as it goes: the rows of a step are few beside the table, but many for caches.
+    numer, denom = m.sparse_mask(grad)._values(), v.sparse_mask(grad)._values()
+    step = (values - numer).mul_(1 - beta1)
+    m.add_(sparse(step))
+    numer.add_(step)
+    step = (values * values).sub_(denom).mul_(1 - beta2)
+    v.add_(sparse(step))
+    denom.add_(step).sqrt_().add_(group["eps"])
     step_size = group["lr"] * (1 - beta2**t) ** 0.5 / (1 - beta1**t)
-    p.add_(sparse(-step_size * numer / denom))
+    p.add_(sparse(numer.mul_(-step_size).div_(denom)))
