@@ -4,13 +4,14 @@
 #include <cmath>
 #include <cstdint>
 
+#include "tensor/ops/plain.h"
+
 namespace tessera::kernels {
 namespace {
 
 // Plain memory of one dtype on one device, nothing that a layer between this and the memory has to see.
 bool is_plain(const Tensor& t, DType dtype, Device device) {
-  constexpr DispatchKeySet kSeen = kBackendKeys | kAutogradKeys | DispatchKeySet(DispatchKey::kADInplaceOrView);
-  return t.defined() && t.dtype() == dtype && t.device() == device && t.is_contiguous() && (t.keys() - kSeen).empty();
+  return tessera::is_plain(t) && t.dtype() == dtype && t.device() == device && t.is_contiguous();
 }
 bool needs_history(const Tensor& t) { return grad_mode_enabled() && t.requires_grad(); }
 

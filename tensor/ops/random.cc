@@ -12,6 +12,7 @@
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_extra.h"
 #include "tensor/ops/create_kernels.h"
+#include "tensor/ops/plain.h"
 #include "tensor/ops/promotion.h"
 #include "tensor/ops/random_extra.h"
 #include "tensor/ops/random_kernels.h"
@@ -354,9 +355,37 @@ Tensor _standard_gamma_grad_kernel(const Tensor& self, const Tensor& output) {
 
 // --- dropout ---
 
+namespace {
+bool drops_at_once(const Tensor& input) {
+  return is_plain(input) && is_floating_point(input.dtype()) && item_size(input.dtype()) > 1 &&
+         RandomEngines::of(input.device().type).random_dropout;
+}
+Tensor copy_of(const Tensor& t, const Tensor& like) {
+  const Tensor r = empty_like(like);
+  copy__kernel(r, t, false);
+  return r;
+}
+}  // namespace
+
+Tensor dropped_at_once(const Tensor& input, double p, bool train) {
+  if (!train || !(p > 0 && p < 1) || input.numel() == 0 || !plain_on_device({&input}) || !drops_at_once(input))
+    return {};
+  return std::get<0>(native_dropout(input, p, true));
+}
+
 std::tuple<Tensor, Tensor> native_dropout_kernel(const Tensor& input, double p, std::optional<bool> train) {
   TESSERA_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
   if (!train.value_or(true)) return {clone(input), ones_like(input, DType::kBool)};
+  if (drops_at_once(input)) {
+    const Tensor y = empty_like(input), mask = empty_like(input, DType::kBool);
+    // Dense memory in any order of the dimensions.
+    const Tensor x = to_vector(y.strides()) == to_vector(input.strides()) ? input : copy_of(input, y);
+    internal::select_device(x.device(), "random_dropout");
+    RandomEngines::of(x.device().type)
+        .random_dropout(x.dtype(), x.numel(), p, kept_scale(p, train), x.data_ptr(), y.data_ptr(),
+                        mask.data_ptr<bool>(), source_for(x, {}));
+    return {y, mask};
+  }
   const Tensor mask = new_bernoulli(empty_like(input, DType::kBool), 1 - p, {});
   return {mul(mul(input, mask), Scalar(kept_scale(p, train))), mask};
 }
