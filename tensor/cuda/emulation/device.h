@@ -76,10 +76,20 @@ T shuffle(unsigned mask, T value, int source) {
   return value;
 }
 
+#if TESSERA_EMULATED_RACES  // races.cc
+extern int atomic_accesses;  // not 0 while one is under way
+void note_write(const void* p, size_t n);
+#else
+inline int atomic_accesses;
+inline void note_write(const void*, size_t) {}
+#endif
+
 template <class T, class F>
 T atomic(T* p, F&& next) {
+  ++atomic_accesses;
   const T old = *p;
   *p = next(old);
+  --atomic_accesses;
   return old;
 }
 }  // namespace tessera::cuda::emulation
