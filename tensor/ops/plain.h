@@ -4,7 +4,7 @@
 #include <initializer_list>
 
 #include "tensor/core/tensor.h"
-#include "tensor/ops/dual.h"
+#include "tensor/core/transforms.h"
 
 namespace tessera {
 
@@ -27,7 +27,7 @@ inline bool plain_on_device(std::initializer_list<const Tensor*> tensors) {
   const Device device = (*tensors.begin())->device();
   if (device.is_cpu() || device.is_meta()) return false;
   for (const Tensor* t : tensors)
-    if (t->defined() && (!is_plain(*t) || t->device() != device || any_dual(*t))) return false;
+    if (t->defined() && (!is_plain(*t) || t->device() != device || is_transformed(*t))) return false;
   return true;
 }
 

@@ -73,12 +73,8 @@ struct DropNoise {
 DropNoise make_drop_noise(const Tensor& input, double p, bool train, bool features, bool alpha);
 Tensor apply_drop(const Tensor& input, const DropNoise& noise);
 const Tensor& apply_drop_inplace(const Tensor& self, const DropNoise& noise);
-// Dropout as one operator, where the input's device has that; undefined elsewhere.
-Tensor dropped_at_once(const Tensor& input, double p, bool train);
 template <bool kFeatures, bool kAlpha>
 Tensor dropped(const Tensor& input, double p, bool train) {
-  if constexpr (!kFeatures && !kAlpha)
-    if (Tensor y = dropped_at_once(input, p, train); y.defined()) return y;
   return apply_drop(input, make_drop_noise(input, p, train, kFeatures, kAlpha));
 }
 template <bool kFeatures, bool kAlpha>
