@@ -77,19 +77,21 @@ T shuffle(unsigned mask, T value, int source) {
 }
 
 #if TESSERA_EMULATED_RACES  // races.cc
-extern int atomic_accesses;  // not 0 while one is under way
+void begin_atomic();
+void end_atomic();
 void note_write(const void* p, size_t n);
 #else
-inline int atomic_accesses;
+inline void begin_atomic() {}
+inline void end_atomic() {}
 inline void note_write(const void*, size_t) {}
 #endif
 
 template <class T, class F>
 T atomic(T* p, F&& next) {
-  ++atomic_accesses;
+  begin_atomic();
   const T old = *p;
   *p = next(old);
-  --atomic_accesses;
+  end_atomic();
   return old;
 }
 }  // namespace tessera::cuda::emulation

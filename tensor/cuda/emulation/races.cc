@@ -20,12 +20,13 @@
 #include "tensor/cuda/emulation/blocks.h"
 #include "tensor/cuda/emulation/device.h"
 #include "tensor/cuda/emulation/memory.h"
+#include "tensor/cuda/emulation/mma.h"
 
 namespace tessera::cuda::emulation {
 
-int atomic_accesses = 0;
-
 namespace {
+
+bool is_atomic = false;  // an atomic function is under way
 
 struct Access {
   int thread = -1;  // of the block; -1: none
@@ -86,7 +87,15 @@ std::unordered_set<uintptr_t>& static_shared() {
 struct Segment {
   uintptr_t begin, end;
 };
+// What stands for a warp's registers and copies under way (mma.h).
+bool is_of_the_emulation(uintptr_t p) {
+  const auto in = [p](const auto& array) {
+    return p >= reinterpret_cast<uintptr_t>(&array) && p < reinterpret_cast<uintptr_t>(&array + 1);
+  };
+  return in(fragments) || in(rows_of_matrices) || in(turns) || in(pending_copies);
+}
 bool is_variable(uintptr_t p) {
+  if (is_of_the_emulation(p)) return false;
   static const std::vector<Segment>& segments = [] {
     auto& all = *new std::vector<Segment>;
     dl_iterate_phdr(
@@ -168,12 +177,14 @@ void access(const void* at, size_t n, bool write) {
     table().clear();
   }
   const Access now{position.thread, position.block, position.block_epoch, warp_epoch(position.thread),
-                   atomic_accesses > 0};
+                   is_atomic};
   for (size_t i = 0; i < n; ++i) access_byte(p + i, kind, now, write);
 }
 
 }  // namespace
 
+void begin_atomic() { is_atomic = true; }
+void end_atomic() { is_atomic = false; }
 void note_write(const void* p, size_t n) { access(p, n, true); }
 
 }  // namespace tessera::cuda::emulation
