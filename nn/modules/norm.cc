@@ -1,6 +1,7 @@
 #include "nn/modules/init.h"
 #include "nn/modules/layers.h"
 #include "nn/norm_ops.h"
+#include "tensor/ops/arithmetic_ops.h"
 #include "tensor/ops/create_ops.h"
 
 namespace tessera::nn {
