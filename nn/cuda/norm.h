@@ -37,6 +37,18 @@ __device__ inline void store_real(void* p, DType t, int64_t i, double value) {
   }
 }
 
+// Numbers of the channels as the kernels read them; eps >= 0: they are variances, and 1 / sqrt(variance + eps) is meant.
+struct ChannelValues {
+  const void* data;
+  DType dtype;
+  double eps = -1;
+  __device__ double operator[](int64_t c) const {
+    const double v = load_real(data, dtype, c, 0);
+    return eps < 0 ? v : 1 / sqrt(v + eps);
+  }
+};
+inline ChannelValues doubles(const double* p) { return {p, DType::kFloat64}; }
+
 // ---- Sums for each channel ----
 
 struct Pair {
@@ -207,14 +219,14 @@ template <class T>
 struct ParameterSums : SumFunctor<ParameterSums<T>> {
   using Element = T;
   const T *dy, *x;
-  const Compute<T>*mean, *rstd;
+  const Compute<T>*mean, *rstd;  // mean null: 0
   int64_t groups, channels_per_group;
   struct State {
     double mean, rstd;
   };
   __device__ State at(int64_t n, int64_t c) const {
     const int64_t r = groups == 1 ? n : n * groups + quotient(c, channels_per_group);
-    return {static_cast<double>(mean[r]), static_cast<double>(rstd[r])};
+    return {mean ? static_cast<double>(mean[r]) : 0, static_cast<double>(rstd[r])};
   }
   template <int V>
   __device__ void add_each(const State (&s)[V], int64_t index, Pair (&sums)[V]) const {
