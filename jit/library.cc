@@ -15,6 +15,7 @@ namespace {
 constexpr char kLibrarySource[] = R"(
 def lstm_cell(input: Tensor, hx: List[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor] = None,
         b_hh: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+<<<<<<< HEAD
     gates = torch.linear(input, w_ih, b_ih) + torch.linear(hx[0], w_hh, b_hh)
     i, f, g, o = torch.chunk(gates, 4, -1)
     c = torch.sigmoid(f) * hx[1] + torch.sigmoid(i) * torch.tanh(g)
@@ -27,11 +28,18 @@ def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Option
     z = torch.sigmoid(x_z + h_z)
     n = torch.tanh(x_n + torch.sigmoid(x_r + h_r) * h_n)
     return (hx - n) * z + n
+=======
+    return torch._rnn_cell(input, hx, w_ih, w_hh, b_ih, b_hh, 0)
+def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor] = None,
+        b_hh: Optional[Tensor] = None) -> Tensor:
+    return torch._rnn_cell(input, [hx], w_ih, w_hh, b_ih, b_hh, 1)[0]
+>>>>>>> w19
 def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor] = None,
         b_hh: Optional[Tensor] = None) -> Tensor:
-    return torch.tanh(torch.linear(input, w_ih, b_ih) + torch.linear(hx, w_hh, b_hh))
+    return torch._rnn_cell(input, [hx], w_ih, w_hh, b_ih, b_hh, 2)[0]
 def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor] = None,
         b_hh: Optional[Tensor] = None) -> Tensor:
+<<<<<<< HEAD
     return torch.relu(torch.linear(input, w_ih, b_ih) + torch.linear(hx, w_hh, b_hh))
 def _recurrent_step(x: Tensor, h: Tensor, c: Tensor, w_hh: Tensor, b_hh: Optional[Tensor], w_hr: Optional[Tensor],
         kind: int) -> Tuple[Tensor, Tensor]:
@@ -259,6 +267,9 @@ def _nested_tensor_from_mask(t: Tensor, mask: Tensor, mask_check: bool = True) -
 def to_padded_tensor(self: Tensor, padding: float, output_size: Optional[List[int]] = None) -> Tensor:
     raise RuntimeError("programs have no nested tensors")
     return self
+=======
+    return torch._rnn_cell(input, [hx], w_ih, w_hh, b_ih, b_hh, 3)[0]
+>>>>>>> w19
 def _resampled(input: Tensor, output_size: Optional[List[int]], scale_factors: Optional[List[float]], mode: int,
         align_corners: bool = False) -> Tensor:
     sizes = [input.size(0), input.size(1)]

@@ -195,13 +195,14 @@ FITTING = {
     "_rnn_layer_backward": [
         Given(
             grad_output=floats(3, 2, 4),
-            grad_h_n=floats(2, 4),
+            grad_h_n=floats(1, 2, 4),
             grad_c_n=None,
-            h0=floats(2, 4),
+            h0=floats(1, 2, 4),
             c0=None,
-            w_hh=floats(4, 4),
+            w_hh=floats(1, 4, 4),
+            w_hr=None,
             output=floats(3, 2, 4),
-            values=floats(3, 2, 4),
+            values=floats(1, 3, 2, 4),
             extra=floats(0),
             kind=2,
         )

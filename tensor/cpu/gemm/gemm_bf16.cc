@@ -2,6 +2,7 @@
 
 #include <immintrin.h>
 
+#include <cmath>
 #include <utility>
 
 #include "tensor/core/half.h"
@@ -50,7 +51,7 @@ void finish_all(const Bf16Problem& g, int64_t count, int64_t step, const float* 
       for (int64_t j = 0; j < g.n; ++j) {
         T& to = c[i * g.c.row_stride + j * g.c.col_stride];
         const float v = g.alpha * *sums++;
-        to = g.beta == 0 ? v : g.beta * to + v;
+        to = g.beta == 0 ? v : std::fma(g.beta, static_cast<float>(to), v);  // rounded as in the vectors below
       }
 }
 
@@ -150,7 +151,8 @@ void write_elements(const Bf16Problem& g, T* c, int64_t rows, int64_t cols, cons
   for (; rows > 0; --rows, from += kPanelLines, c += g.c.row_stride)
     for (int64_t q = 0; q < cols; ++q) {
       T& to = c[q * g.c.col_stride];
-      to = g.beta == 0 ? g.alpha * from[q] : g.beta * to + g.alpha * from[q];
+      const float v = g.alpha * from[q];
+      to = g.beta == 0 ? v : std::fma(g.beta, static_cast<float>(to), v);
     }
 }
 
