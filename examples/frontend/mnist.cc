@@ -93,8 +93,8 @@ int main(int argc, char** argv) {
   torch::optim::StepLR schedule(optimizer, /*step_size=*/1, /*gamma=*/0.5);
   const int epochs = argc > 2 ? std::atoi(argv[2]) : 1, batches = argc > 3 ? std::atoi(argv[3]) : -1;
   for (int epoch = 1; epoch <= epochs; ++epoch) {
+    schedule.step();  // the first changes nothing
     train(epoch, batches, net, *images, optimizer);
-    schedule.step();
     test(batches, net, *others);
   }
   if (argc > 4) torch::save(net, argv[4]);

@@ -34,10 +34,9 @@ def pytorch_scatter():
 
     x = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
     index, pointer = torch.tensor([0, 0, 1, 2, 2, 2]), torch.tensor([0, 2, 3, 6])
-    parts = [x[:2], x[2:3], x[3:]]
     for reduce, function in {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin}.items():
-        plain = torch.stack([function(p, 0) for p in parts])
         for ours in (scatter(x, index, 0, reduce=reduce), segment_csr(x, pointer, reduce=reduce)):
+            plain = torch.stack([function(p, 0) for p in (x[:2], x[2:3], x[3:])])
             yield ours, plain
             yield gradients(ours, x)[0], gradients(plain, x)[0]
     yield gather_csr(x[:3], pointer), x[:3][index]
