@@ -15,171 +15,52 @@ namespace {
 constexpr char kLibrarySource[] = R"(
 def lstm_cell(input: Tensor, hx: List[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor] = None,
         b_hh: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-<<<<<<< HEAD
-    gates = torch.linear(input, w_ih, b_ih) + torch.linear(hx[0], w_hh, b_hh)
-    i, f, g, o = torch.chunk(gates, 4, -1)
-    c = torch.sigmoid(f) * hx[1] + torch.sigmoid(i) * torch.tanh(g)
-    return torch.sigmoid(o) * torch.tanh(c), c
-def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor] = None,
-        b_hh: Optional[Tensor] = None) -> Tensor:
-    x, h = torch.linear(input, w_ih, b_ih), torch.linear(hx, w_hh, b_hh)
-    x_r, x_z, x_n = torch.chunk(x, 3, -1)
-    h_r, h_z, h_n = torch.chunk(h, 3, -1)
-    z = torch.sigmoid(x_z + h_z)
-    n = torch.tanh(x_n + torch.sigmoid(x_r + h_r) * h_n)
-    return (hx - n) * z + n
-=======
     return torch._rnn_cell(input, hx, w_ih, w_hh, b_ih, b_hh, 0)
 def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor] = None,
         b_hh: Optional[Tensor] = None) -> Tensor:
     return torch._rnn_cell(input, [hx], w_ih, w_hh, b_ih, b_hh, 1)[0]
->>>>>>> w19
 def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor] = None,
         b_hh: Optional[Tensor] = None) -> Tensor:
     return torch._rnn_cell(input, [hx], w_ih, w_hh, b_ih, b_hh, 2)[0]
 def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor] = None,
         b_hh: Optional[Tensor] = None) -> Tensor:
-<<<<<<< HEAD
-    return torch.relu(torch.linear(input, w_ih, b_ih) + torch.linear(hx, w_hh, b_hh))
-def _recurrent_step(x: Tensor, h: Tensor, c: Tensor, w_hh: Tensor, b_hh: Optional[Tensor], w_hr: Optional[Tensor],
-        kind: int) -> Tuple[Tensor, Tensor]:
-    own = torch.linear(h, w_hh, b_hh)
-    if kind == 0:
-        i, f, g, o = torch.chunk(x + own, 4, -1)
-        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-        h = torch.sigmoid(o) * torch.tanh(c)
-        if w_hr is not None:
-            h = torch.linear(h, w_hr)
-    elif kind == 1:
-        x_r, x_z, x_n = torch.chunk(x, 3, -1)
-        h_r, h_z, h_n = torch.chunk(own, 3, -1)
-        z = torch.sigmoid(x_z + h_z)
-        n = torch.tanh(x_n + torch.sigmoid(x_r + h_r) * h_n)
-        h = (h - n) * z + n
-    else:
-        h = torch.tanh(x + own) if kind == 2 else torch.relu(x + own)
-    return h, c
-def _recurrent_direction(x: Tensor, h: Tensor, c: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor],
-        b_hh: Optional[Tensor], w_hr: Optional[Tensor], kind: int, reverse: bool) -> Tuple[Tensor, Tensor, Tensor]:
-    steps, batch = x.size(0), x.size(1)
-    whole = w_hr is None and x.is_cpu
-    if whole and kind != 1 and b_hh is not None and b_ih is not None:
-        b_hh = b_ih + b_hh
-        b_ih = None
-    gates = torch.linear(x.reshape([steps * batch, -1]), w_ih, b_ih).view([steps, batch, -1])
-    if whole:
-        given = gates.dtype
-        work = torch.float64 if given == torch.float64 else torch.float32
-        before: Optional[Tensor] = None
-        if kind == 0:
-            before = c.to(work)
-        out, last, cell, values, extra = torch._rnn_layer(gates.to(work), h.to(work), before, w_hh.to(work),
-                None if b_hh is None else b_hh.to(work), kind, reverse, torch.is_grad_enabled())
-        return out.to(given), last.to(given), cell.to(given) if kind == 0 else c
-    outputs: List[Tensor] = []
-    for t in range(steps):
-        h, c = torch._recurrent_step(gates[steps - 1 - t] if reverse else gates[t], h, c, w_hh, b_hh, w_hr, kind)
-        outputs.append(h)
-    if reverse:
-        outputs.reverse()
-    return torch.stack(outputs), h, c
-def _packed_direction(x: Tensor, sizes: List[int], h: Tensor, c: Tensor, w_ih: Tensor, w_hh: Tensor,
-        b_ih: Optional[Tensor], b_hh: Optional[Tensor], w_hr: Optional[Tensor], kind: int,
-        reverse: bool) -> Tuple[Tensor, Tensor, Tensor]:
-    rows = torch.split_with_sizes(torch.linear(x, w_ih, b_ih), sizes)
-    outputs: List[Tensor] = []
-    steps = len(sizes)
-    for k in range(steps):
-        t = steps - 1 - k if reverse else k
-        n, rest = sizes[t], h.size(0) - sizes[t]
-        nh, nc = torch._recurrent_step(rows[t], h.narrow(0, 0, n), c.narrow(0, 0, n), w_hh, b_hh, w_hr, kind)
-        h = nh if rest == 0 else torch.cat([nh, h.narrow(0, n, rest)])
-        c = nc if rest == 0 else torch.cat([nc, c.narrow(0, n, rest)])
-        outputs.append(nh)
-    if reverse:
-        outputs.reverse()
-    return torch.cat(outputs), h, c
-def _recurrent_layers(x: Tensor, sizes: Optional[List[int]], h0: Tensor, c0: Tensor, params: List[Tensor],
-        has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool,
-        kind: int) -> Tuple[Tensor, Tensor, Tensor]:
-    directions = 2 if bidirectional else 1
-    count = len(params) // (num_layers * directions)
-    hs: List[Tensor] = []
-    cs: List[Tensor] = []
-    for layer in range(num_layers):
-        outputs: List[Tensor] = []
-        for d in range(directions):
-            k = layer * directions + d
-            at = k * count
-            b_ih: Optional[Tensor] = None
-            b_hh: Optional[Tensor] = None
-            w_hr: Optional[Tensor] = None
-            if has_biases:
-                b_ih, b_hh = params[at + 2], params[at + 3]
-            if count % 2 == 1:
-                w_hr = params[at + count - 1]
-            if sizes is None:
-                y, h, c = torch._recurrent_direction(x, h0[k], c0[k], params[at], params[at + 1], b_ih, b_hh, w_hr, kind,
-                        d == 1)
-            else:
-                y, h, c = torch._packed_direction(x, sizes, h0[k], c0[k], params[at], params[at + 1], b_ih, b_hh, w_hr,
-                        kind, d == 1)
-            outputs.append(y)
-            hs.append(h)
-            cs.append(c)
-        x = outputs[0] if directions == 1 else torch.cat(outputs, -1)
-        if train and dropout > 0.0 and layer + 1 < num_layers:
-            x = torch.dropout(x, dropout, True)
-    return x, torch.stack(hs), torch.stack(cs)
-def _padded_layers(input: Tensor, h0: Tensor, c0: Tensor, params: List[Tensor], has_biases: bool, num_layers: int,
-        dropout: float, train: bool, bidirectional: bool, batch_first: bool,
-        kind: int) -> Tuple[Tensor, Tensor, Tensor]:
+    return torch._rnn_cell(input, [hx], w_ih, w_hh, b_ih, b_hh, 3)[0]
+def _padded_layers(input: Tensor, hx: List[Tensor], params: List[Tensor], has_biases: bool, dropout: float,
+        bidirectional: bool, batch_first: bool, kind: int) -> Tuple[Tensor, Tensor, Tensor]:
     x = input.transpose(0, 1) if batch_first else input
-    y, h, c = torch._recurrent_layers(x, None, h0, c0, params, has_biases, num_layers, dropout, train, bidirectional,
-            kind)
+    y, h, c = torch._rnn_layers(x, hx, params, kind, has_biases, dropout, bidirectional)
     return (y.transpose(0, 1) if batch_first else y), h, c
 def lstm(input: Tensor, hx: List[Tensor], params: List[Tensor], has_biases: bool, num_layers: int, dropout: float,
         train: bool, bidirectional: bool, batch_first: bool) -> Tuple[Tensor, Tensor, Tensor]:
-    return torch._padded_layers(input, hx[0], hx[1], params, has_biases, num_layers, dropout, train, bidirectional,
-            batch_first, 0)
-def gru(input: Tensor, hx: Tensor, params: List[Tensor], has_biases: bool, num_layers: int, dropout: float,
-        train: bool, bidirectional: bool, batch_first: bool) -> Tuple[Tensor, Tensor]:
-    y, h, c = torch._padded_layers(input, hx, hx, params, has_biases, num_layers, dropout, train, bidirectional,
-            batch_first, 1)
-    return y, h
-def rnn_tanh(input: Tensor, hx: Tensor, params: List[Tensor], has_biases: bool, num_layers: int, dropout: float,
-        train: bool, bidirectional: bool, batch_first: bool) -> Tuple[Tensor, Tensor]:
-    y, h, c = torch._padded_layers(input, hx, hx, params, has_biases, num_layers, dropout, train, bidirectional,
-            batch_first, 2)
-    return y, h
-def rnn_relu(input: Tensor, hx: Tensor, params: List[Tensor], has_biases: bool, num_layers: int, dropout: float,
-        train: bool, bidirectional: bool, batch_first: bool) -> Tuple[Tensor, Tensor]:
-    y, h, c = torch._padded_layers(input, hx, hx, params, has_biases, num_layers, dropout, train, bidirectional,
-            batch_first, 3)
-    return y, h
+    return torch._padded_layers(input, hx, params, has_biases, dropout if train else 0.0, bidirectional, batch_first, 0)
 def lstm__data(data: Tensor, batch_sizes: Tensor, hx: List[Tensor], params: List[Tensor], has_biases: bool,
         num_layers: int, dropout: float, train: bool, bidirectional: bool) -> Tuple[Tensor, Tensor, Tensor]:
     sizes: List[int] = batch_sizes.tolist()
-    return torch._recurrent_layers(data, sizes, hx[0], hx[1], params, has_biases, num_layers, dropout, train,
-            bidirectional, 0)
+    return torch._rnn_layers(data, hx, params, 0, has_biases, dropout if train else 0.0, bidirectional, sizes)
+def gru(input: Tensor, hx: Tensor, params: List[Tensor], has_biases: bool, num_layers: int, dropout: float,
+        train: bool, bidirectional: bool, batch_first: bool) -> Tuple[Tensor, Tensor]:
+    return torch._padded_layers(input, [hx], params, has_biases, dropout if train else 0.0, bidirectional, batch_first,
+            1)[:2]
 def gru__data(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: List[Tensor], has_biases: bool,
         num_layers: int, dropout: float, train: bool, bidirectional: bool) -> Tuple[Tensor, Tensor]:
     sizes: List[int] = batch_sizes.tolist()
-    y, h, c = torch._recurrent_layers(data, sizes, hx, hx, params, has_biases, num_layers, dropout, train,
-            bidirectional, 1)
-    return y, h
+    return torch._rnn_layers(data, [hx], params, 1, has_biases, dropout if train else 0.0, bidirectional, sizes)[:2]
+def rnn_tanh(input: Tensor, hx: Tensor, params: List[Tensor], has_biases: bool, num_layers: int, dropout: float,
+        train: bool, bidirectional: bool, batch_first: bool) -> Tuple[Tensor, Tensor]:
+    return torch._padded_layers(input, [hx], params, has_biases, dropout if train else 0.0, bidirectional, batch_first,
+            2)[:2]
 def rnn_tanh__data(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: List[Tensor], has_biases: bool,
         num_layers: int, dropout: float, train: bool, bidirectional: bool) -> Tuple[Tensor, Tensor]:
     sizes: List[int] = batch_sizes.tolist()
-    y, h, c = torch._recurrent_layers(data, sizes, hx, hx, params, has_biases, num_layers, dropout, train,
-            bidirectional, 2)
-    return y, h
+    return torch._rnn_layers(data, [hx], params, 2, has_biases, dropout if train else 0.0, bidirectional, sizes)[:2]
+def rnn_relu(input: Tensor, hx: Tensor, params: List[Tensor], has_biases: bool, num_layers: int, dropout: float,
+        train: bool, bidirectional: bool, batch_first: bool) -> Tuple[Tensor, Tensor]:
+    return torch._padded_layers(input, [hx], params, has_biases, dropout if train else 0.0, bidirectional, batch_first,
+            3)[:2]
 def rnn_relu__data(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: List[Tensor], has_biases: bool,
         num_layers: int, dropout: float, train: bool, bidirectional: bool) -> Tuple[Tensor, Tensor]:
     sizes: List[int] = batch_sizes.tolist()
-    y, h, c = torch._recurrent_layers(data, sizes, hx, hx, params, has_biases, num_layers, dropout, train,
-            bidirectional, 3)
-    return y, h
+    return torch._rnn_layers(data, [hx], params, 3, has_biases, dropout if train else 0.0, bidirectional, sizes)[:2]
 def _convolution_mode(input: Tensor, weight: Tensor, bias: Optional[Tensor], stride: List[int], padding: str,
         dilation: List[int], groups: int) -> Tensor:
     if input.dim() - 2 == 1 or weight.dim() == 3:
@@ -267,9 +148,6 @@ def _nested_tensor_from_mask(t: Tensor, mask: Tensor, mask_check: bool = True) -
 def to_padded_tensor(self: Tensor, padding: float, output_size: Optional[List[int]] = None) -> Tensor:
     raise RuntimeError("programs have no nested tensors")
     return self
-=======
-    return torch._rnn_cell(input, [hx], w_ih, w_hh, b_ih, b_hh, 3)[0]
->>>>>>> w19
 def _resampled(input: Tensor, output_size: Optional[List[int]], scale_factors: Optional[List[float]], mode: int,
         align_corners: bool = False) -> Tensor:
     sizes = [input.size(0), input.size(1)]

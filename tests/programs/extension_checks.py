@@ -34,10 +34,9 @@ def pytorch_scatter():
 
     x = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
     index, pointer = torch.tensor([0, 0, 1, 2, 2, 2]), torch.tensor([0, 2, 3, 6])
-    parts = [x[:2], x[2:3], x[3:]]
     for reduce, function in {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin}.items():
-        plain = torch.stack([function(p, 0) for p in parts])
         for ours in (scatter(x, index, 0, reduce=reduce), segment_csr(x, pointer, reduce=reduce)):
+            plain = torch.stack([function(p, 0) for p in (x[:2], x[2:3], x[3:])])
             yield ours, plain
             yield gradients(ours, x)[0], gradients(plain, x)[0]
     yield gather_csr(x[:3], pointer), x[:3][index]
@@ -115,6 +114,92 @@ def extension_cpp():
     out = torch.empty(3, 5)
     extension_cpp.ops.myadd_out(a.detach(), b.detach(), out)
     yield out, a + b
+
+
+def detectron2():
+    import detectron2_C
+
+    assert not detectron2_C.has_cuda() and detectron2_C.get_compiler_version().startswith("GCC")
+    ops = torch.ops.detectron2
+    boxes = torch.rand(30, 5) * torch.tensor([8.0, 8.0, 6.0, 6.0, 0.0]) + torch.tensor([0.0, 0.0, 2.0, 2.0, 0.0])
+    low, high = boxes[:, :2] - boxes[:, 2:4] / 2, boxes[:, :2] + boxes[:, 2:4] / 2
+    sides = (torch.minimum(high[:, None], high) - torch.maximum(low[:, None], low)).clamp(min=0)
+    common, area = sides.prod(2), boxes[:, 2:4].prod(1)
+    iou = common / (area[:, None] + area - common)
+    yield ops.box_iou_rotated(boxes, boxes), iou
+    turned = boxes[:, [0, 1, 3, 2, 4]] + torch.tensor([0.0, 0.0, 0.0, 0.0, 90.0])
+    yield ops.box_iou_rotated(boxes, turned), iou
+    scores, kept = torch.rand(30), []
+    for i in scores.argsort(descending=True).tolist():
+        if all(iou[i, k] <= 0.3 for k in kept):
+            kept.append(i)
+    yield ops.nms_rotated(turned, scores, 0.3), torch.tensor(kept)
+    image = torch.randn(1, 2, 12, 12)
+    x, y, w, h, bins, per_bin = 5.0, 6.0, 6.0, 4.0, 2, 3
+    ours = ops.roi_align_rotated_forward(image, torch.tensor([[0.0, x, y, w, h, 0.0]]), 1.0, bins, bins, per_bin)
+    steps = (torch.arange(bins * per_bin) + 0.5) / (bins * per_bin) - 0.5
+    rows, columns = y - 0.5 + steps * h, x - 0.5 + steps * w
+    grid = torch.stack([columns.expand(6, 6), rows[:, None].expand(6, 6)], 2) / 11 * 2 - 1
+    sampled = torch.nn.functional.grid_sample(image, grid[None], align_corners=True)
+    yield ours, torch.nn.functional.avg_pool2d(sampled, per_bin)
+
+
+def fairseq():
+    import libbase
+    import libnat
+
+    x, y = [[5, 6, 7, 8, 9], [4, 4, 3]], [[6, 7, 9, 2], [4, 3, 3, 1]]
+    for one, other, found in zip(x, y, libnat.compute_ed2(x, y), strict=True):
+        common = [[0] * (len(other) + 1) for _ in range(len(one) + 1)]  # of beginnings: their longest subsequence
+        for i, a in enumerate(one):
+            for j, b in enumerate(other):
+                common[i + 1][j + 1] = common[i][j] + 1 if a == b else max(common[i][j + 1], common[i + 1][j])
+        yield torch.tensor(found), torch.tensor(len(one) + len(other) - 2 * common[-1][-1])
+    # Jobs that one worker each can do best are given to them.
+    best = torch.randperm(12) % 3
+    scores = torch.rand(12, 3) + 10 * torch.nn.functional.one_hot(best, 3)
+    given = libbase.balanced_assignment(scores)
+    yield best[given], torch.arange(3).repeat_interleave(4)
+    yield given.sort()[0], torch.arange(12)
+
+
+def pytorch3d():
+    import pytorch3d_C as ops
+
+    p, q = torch.randn(2, 9, 3, requires_grad=True), torch.randn(2, 7, 3, requires_grad=True)
+    lengths = [torch.full((2,), n) for n in (9, 7)]
+    index, squared = ops.knn_points_idx(p.detach(), q.detach(), *lengths, 2, 3, -1)
+    distance = (p[:, :, None] - q[:, None]).square().sum(3)
+    plain, order = distance.topk(3, 2, largest=False)
+    yield index, order
+    yield squared, plain.detach()
+    weights = torch.rand(2, 9, 3)
+    ours = ops.knn_points_backward(p.detach(), q.detach(), *lengths, index, 2, weights)
+    yield from zip(ours, torch.autograd.grad((plain * weights).sum(), (p, q)), strict=True)
+    corners, faces = torch.randn(5, 3), torch.tensor([[0, 1, 2], [2, 3, 4]])
+    areas, normals = ops.face_areas_normals_forward(corners, faces)
+    a, b, c = (corners[faces[:, i]] for i in range(3))
+    cross = torch.linalg.cross(b - a, c - a)
+    yield areas, cross.norm(dim=1) / 2
+    yield normals, torch.nn.functional.normalize(cross)
+    packed = torch.randn(5, 2)
+    padded = ops.packed_to_padded(packed, torch.tensor([0, 3]), 3)
+    yield padded, torch.stack([packed[:3], torch.cat([packed[3:], torch.zeros(1, 2)])])
+    yield ops.padded_to_packed(padded, torch.tensor([0, 3]), 5), packed
+    alphas, features, points = torch.rand(1, 3, 4, 4), torch.randn(2, 6), torch.randint(6, (1, 3, 4, 4))
+    shown = alphas * torch.cat([torch.ones(1, 1, 4, 4), (1 - alphas).cumprod(1)[:, :-1]], 1)
+    yield ops.accum_alphacomposite(features, alphas, points), (features[:, points[0]] * shown[0]).sum(1)[None]
+
+
+def sru():
+    import sru
+
+    for options in ({}, {"bidirectional": True}, {"use_tanh": True, "num_layers": 1}):
+        net = sru.SRU(4, 5, **{"num_layers": 2, **options})
+        x = torch.randn(7, 3, 4)
+        plain = net(x)  # by operators one after the other, to be differentiated
+        with torch.no_grad():
+            yield from zip(net(x), plain, strict=True)
 
 
 def main():
