@@ -48,7 +48,7 @@ def test_row_major_results(name):
         x.requires_grad_()
         y = ROW_MAJOR[name](x)
         assert y.shape == (2, 3, 4) and y.is_contiguous(), (x.stride(), y.stride())
-        assert tessera.equal(y, ROW_MAJOR[name](x.contiguous()))
+        assert tessera.allclose(y, ROW_MAJOR[name](x.contiguous()), rtol=1e-6)  # sums of a norm go by memory
         meta = ROW_MAJOR[name](x.detach().to("meta")) if "by a tensor" not in name else y
         assert meta.stride() == y.stride()
 
