@@ -119,8 +119,7 @@ void add_complex(std::vector<Stage>* stages, const Tensor& in, const Tensor& out
                  double scale) {
   for (auto d = dims.rbegin(); d != dims.rend(); ++d) {
     const bool first = d == dims.rbegin();
-    stages->push_back(
-        {cpu::FftKind::kComplex, first ? in : out, out, *d, out.sizes()[*d], forward, first ? scale : 1});
+    stages->push_back({cpu::FftKind::kComplex, first ? in : out, out, *d, out.sizes()[*d], forward, first ? scale : 1});
   }
 }
 void transform_complex(const Tensor& in, const Tensor& out, const IntVector& dims, bool forward, double scale) {

@@ -1,5 +1,7 @@
 #include "linalg/matrix.h"
 
+#include <string>
+
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
 
@@ -9,9 +11,13 @@ void check_matrix(const char* name, const Tensor& A, const char* argument) {
   TESSERA_CHECK(A.dim() >= 2, name, ": The input tensor ", argument, " must have at least 2 dimensions, but got ",
                 A.dim());
   const DType t = A.dtype();
-  TESSERA_CHECK(t == DType::kFloat32 || t == DType::kFloat64 || t == DType::kComplex64 || t == DType::kComplex128, name,
-                ": Expected a tensor ", argument, " of float32, float64, complex64 or complex128, but got ",
-                name_of(A.dtype()), "; convert it first");
+  if (t == DType::kFloat32 || t == DType::kFloat64 || t == DType::kComplex64 || t == DType::kComplex128) return;
+  const std::string message = std::string(name) + ": Expected a tensor " + argument +
+                              " of float32, float64, complex64 or complex128, but got " + std::string(name_of(t)) +
+                              "; convert it first";
+  // Half types are floating ones that there are no kernels for; others are none at all.
+  TESSERA_CHECK_NOT_IMPLEMENTED(!is_floating_point(t), message);
+  TESSERA_CHECK(false, message);
 }
 
 void check_square(const char* name, const Tensor& A, const char* argument) {

@@ -46,8 +46,8 @@ Tensor rank_of(const Tensor& A, const Tensor& atol, const Tensor& rtol, bool her
   check_tolerance("matrix_rank", "atol", atol);
   check_tolerance("matrix_rank", "rtol", rtol);
   linalg::check_matrix("linalg.matrix_rank", A, "input");
-  if (hermitian) linalg::check_square("linalg.matrix_rank", A, "input");
   if (A.numel() == 0) return new_zeros(A, linalg::batch_sizes(A), DType::kInt64);
+  if (hermitian) linalg::check_square("linalg.matrix_rank", A, "input");
   const Tensor values = hermitian ? abs(linalg_eigvalsh(A)) : linalg_svdvals(A);
   return sum(counting(A, values, atol, rtol), IntList(kLast));
 }
@@ -73,8 +73,8 @@ Tensor linalg_pinv_atol_rtol_tensor_composite(const Tensor& A, const Tensor& ato
   check_tolerance("pinv", "atol", atol);
   check_tolerance("pinv", "rtol", rtol);
   linalg::check_matrix("linalg.pinv", A);
-  if (hermitian) linalg::check_square("linalg.pinv", A);
   if (A.numel() == 0) return new_zeros(A, linalg::with_matrix(linalg::batch_sizes(A), A.size(-1), A.size(-2)));
+  if (hermitian) linalg::check_square("linalg.pinv", A);
   const auto inverted = [&](const Tensor& values, const Tensor& sizes) {
     return where(counting(A, sizes, atol, rtol), reciprocal(values), Scalar(0.0)).to(A.dtype()).unsqueeze(-2);
   };

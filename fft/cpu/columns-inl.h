@@ -223,8 +223,7 @@ HWY_NOINLINE void pass(D d, const ColumnPlan<T>& plan, const typename ColumnPlan
 inline bool is_brief(int radix) { return radix <= 5 || radix == 8; }
 
 template <bool kLast, class D, class From, class To, class T = hn::TFromD<D>>
-void brief_pass(D d, const ColumnPlan<T>& plan, const typename ColumnPlan<T>::Pass& p, const From& from,
-                const To& to) {
+void brief_pass(D d, const ColumnPlan<T>& plan, const typename ColumnPlan<T>::Pass& p, const From& from, const To& to) {
   switch (p.radix) {
     case 2:
       return pass<2, kLast>(d, plan, p, from, to);

@@ -132,8 +132,7 @@ class Line {
     const int64_t n1 = plan_.first.n, n2 = plan_.second.n, groups1 = groups(n1), groups2 = groups(n2);
     T* const middle = scratch;
     const auto first = [&](int64_t begin, int64_t end, T* extra) HWY_ATTR {
-      for (int64_t g = begin; g < end; ++g)
-        first_stage(g, in, middle + g * groups1 * kWidth * kRow, groups1, extra);
+      for (int64_t g = begin; g < end; ++g) first_stage(g, in, middle + g * groups1 * kWidth * kRow, groups1, extra);
     };
     const auto second = [&](int64_t begin, int64_t end, T* extra) HWY_ATTR {
       for (int64_t h = begin; h < end; ++h) second_stage(h, middle, groups1 * kWidth * kRow, out, extra);
@@ -144,12 +143,10 @@ class Line {
     }
     const int64_t grain1 = std::max<int64_t>(1, kPiece / (n1 * kWidth));
     const int64_t grain2 = std::max<int64_t>(1, kPiece / (n2 * kWidth));
-    parallel_for(groups2, grain1, [&](int64_t begin, int64_t end) {
-      first(begin, end, ScratchArray<T>(first_scratch(n1)).get());
-    });
-    parallel_for(groups1, grain2, [&](int64_t begin, int64_t end) {
-      second(begin, end, ScratchArray<T>(second_scratch(n2)).get());
-    });
+    parallel_for(groups2, grain1,
+                 [&](int64_t begin, int64_t end) { first(begin, end, ScratchArray<T>(first_scratch(n1)).get()); });
+    parallel_for(groups1, grain2,
+                 [&](int64_t begin, int64_t end) { second(begin, end, ScratchArray<T>(second_scratch(n2)).get()); });
   }
 
   // Columns n2 of group g, times their twiddle factors.

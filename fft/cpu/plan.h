@@ -35,7 +35,7 @@ struct ColumnPlan {
   std::vector<Pass> passes;
   std::vector<T> numbers;
   std::vector<int32_t> order, backwards, in_line;  // of n + 1; backwards: of the transform with the other sign
-  std::vector<int32_t> first;  // of the last pass: what the first number of each block belongs to
+  std::vector<int32_t> first;                      // of the last pass: what the first number of each block belongs to
 
   ColumnPlan() = default;
   explicit ColumnPlan(int64_t n);

@@ -65,6 +65,42 @@ def test_several_dimensions_of_real_signals():
     check(tessera.fft.fftn(t, s=(3, -1), dim=(1, 2), norm="ortho"), want)
 
 
+@pytest.mark.parametrize("n", [9, 64, 225, 243, 1000, 1024, 8193])
+@pytest.mark.parametrize("count", [2, 3, 20, 33])
+def test_numbers_that_are_not_finite_stay_in_their_line(n, count):
+    """Lines are transformed side by side, two real ones of odd length as one complex one."""
+    for function in ("fft", "rfft", "irfft"):
+        x = tessera.from_numpy(signal((count, n)).real.copy())
+        if function == "irfft":
+            x = tessera.fft.rfft(x)
+        transform = getattr(tessera.fft, function)
+        want = transform(x, n=n)
+        x[1, 2] = float("nan")
+        got = transform(x, n=n)
+        assert not tessera.isfinite(got[1]).any()
+        others = [i for i in range(count) if i != 1]
+        np.testing.assert_allclose(got[others].numpy(), want[others].numpy(), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(16, 3, 64, 80), (1, 5, 7, 200, 100), (40, 6, 60, 61), (130, 128, 17)])
+def test_several_dimensions_of_many_numbers(shape):
+    """These go by parts that stay in the cache; the bits do not depend on the threads that work on them."""
+    x = np.random.default_rng(1).standard_normal(shape)
+    threads = tessera.get_num_threads()
+    for dims in ((-2, -1), (-1, -2), (0, -1), (-3, -2, -1)):
+        for function in ("rfftn", "fftn", "irfftn"):
+            z = x if function == "rfftn" else x + 1j * x[::-1]
+            want = getattr(np.fft, function)(z, axes=dims)
+            for layout in (tessera.from_numpy(z), tessera.from_numpy(np.swapaxes(z, 0, 1).copy()).transpose(0, 1)):
+                results = []
+                for count in (1, 2):
+                    tessera.set_num_threads(count)
+                    results.append(getattr(tessera.fft, function)(layout, dim=dims))
+                tessera.set_num_threads(threads)
+                assert tessera.equal(*results)
+                np.testing.assert_allclose(results[0].numpy(), want, rtol=1e-9, atol=1e-9 * np.abs(want).max())
+
+
 def test_out_is_written_whatever_its_strides():
     x = signal((6, 10))
     out = tessera.zeros(10, 6, dtype=tessera.complex128).t()

@@ -10,20 +10,23 @@ namespace {
 
 using namespace columns;
 
-// Q R of m x n, which lie in columns, for their own sake: the block's triangles are only kept for one panel.
+// Q R of m x n, which lie in columns, for their own sake: the block's triangles are only kept for one panel. b, `count`
+// columns (or none), becomes Q^H b.
 template <class T>
-void factor_columns(int64_t m, int64_t n, T* a, int64_t ld, T* tau) {
+void factor_columns(int64_t m, int64_t n, T* a, int64_t ld, T* tau, Matrix<T> b, int64_t count) {
   constexpr int64_t kPanel = 64;
   const int64_t k = std::min(m, n), block = std::min(k, kPanel);
   const ScratchArray<T> memory(2 * block * block);
   T *r = memory.get(), *t = r + block * block;
   for (int64_t j = 0; j < k; j += block) {
-    const int64_t b = std::min(block, k - j), rows = m - j;
+    const int64_t w = std::min(block, k - j), rows = m - j;
     T* p = a + j + j * ld;
-    std::fill_n(t, b * b, T(0));
-    factor_panel(rows, b, p, ld, r, b, t, b, tau + j);
-    apply_left(Block<T>{rows, b, p, ld, t}, true, n - j - b, in_columns(p + b * ld, ld));
-    for (int64_t c = 0; c < b; ++c) std::copy_n(r + c * b, c + 1, p + c * ld);
+    std::fill_n(t, w * w, T(0));
+    factor_panel(rows, w, p, ld, r, w, t, w, tau + j);
+    const Block<T> q{rows, w, p, ld, t};
+    apply_left(q, true, n - j - w, in_columns(p + w * ld, ld));
+    apply_left(q, true, count, b.at(j, 0));
+    for (int64_t c = 0; c < w; ++c) std::copy_n(r + c * w, c + 1, p + c * ld);
   }
 }
 
@@ -145,6 +148,63 @@ class SingularRange {
   R most_, least_;
 };
 
+// x = r^-1 x, or r^-H x, of the upper triangle of n x n in columns. choose: x is ones, whose signs are chosen on the
+// way so that the result grows.
+template <class T>
+void solve_vector(int64_t n, const T* r, int64_t ld, bool adjoint, bool choose, T* x) {
+  const Kernels<T>& k = kernels<T>();
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t j = adjoint ? i : n - 1 - i;
+    const T *column = r + j * ld, pivot = column[j];
+    if (adjoint) {
+      T above = T(0);
+      if (j > 0) k.dots(j, 1, column, ld, x, &above);
+      x[j] = (choose && real_part(above) > 0 ? -x[j] : x[j]) - above;
+      x[j] /= conjugate(pivot);
+    } else {
+      x[j] /= pivot;
+      const T factor = -x[j];
+      if (j > 0) k.combine(j, 1, column, ld, &factor, x);
+    }
+  }
+}
+
+// Whether the triangle's condition number is far below 1 / rcond, so that a factorization with pivots would find full
+// rank, too. By two steps of inverse iteration from a vector as Cline, Moler, Stewart and Wilkinson choose it (1979),
+// and as many of the power method, which come near both ends of the singular values.
+template <class T>
+bool surely_full_rank(int64_t n, const T* r, int64_t ld, Real<T> rcond) {
+  using R = Real<T>;
+  constexpr R kMargin = 4;
+  const Kernels<T>& k = kernels<T>();
+  const ScratchArray<T> memory(2 * n);
+  T *const x = memory.get(), *const y = x + n;
+  for (int64_t j = 0; j < n; ++j)
+    if (!(size_of(r[j + j * ld]) > kSafeMin<T> / kEps<T>)) return false;
+  std::fill_n(x, n, T(1));
+  solve_vector(n, r, ld, true, true, x);
+  R least = std::numeric_limits<R>::infinity(), most = 0, length = norm(n, x);
+  for (const bool adjoint : {false, true}) {
+    k.scale(n, T(1 / length), x);
+    solve_vector(n, r, ld, adjoint, false, x);
+    length = norm(n, x);
+    least = std::min(least, 1 / length);
+  }
+  std::fill_n(x, n, T(1));
+  for (int step = 0; step < 2; ++step) {
+    length = norm(n, x);
+    std::fill_n(y, n, T(0));
+    for (int64_t j = 0; j < n; ++j) {
+      const T factor = x[j] / length;
+      k.combine(j + 1, 1, r + j * ld, ld, &factor, y);
+    }
+    most = std::max(most, norm(n, y));
+    for (int64_t j = 0; j < n; ++j) k.dots(j + 1, 1, r + j * ld, ld, y, x + j);
+  }
+  most = std::max(most, norm(n, x) / norm(n, y));
+  return most < std::numeric_limits<R>::infinity() && least > kMargin * std::max(rcond, kEps<T>) * most;
+}
+
 // Q R with columns in such an order that the largest remaining one comes next. A column's norm is corrected from step
 // to step, and computed anew where that loses too much.
 template <class T>
@@ -190,6 +250,13 @@ void factor_pivoted(int64_t m, int64_t n, T* a, int64_t ld, T* tau, int64_t* ord
 template <class T>
 Real<T> scale_of(int64_t m, int64_t n, Matrix<T> a) {
   using R = Real<T>;
+  if (a.row_stride == 1) std::swap(m, n), a = a.transposed();
+  if (a.col_stride == 1) {  // most often the sum of squares shows that all is well
+    R sum = 0;
+    for (int64_t i = 0; i < m; ++i) sum += kernels<T>().squares(n, &a(i, 0));
+    const R tiny = kSafeMin<T> / (kEps<T> * kEps<T>);
+    if (sum < 1 / tiny && sum > tiny * static_cast<R>(m) * static_cast<R>(kParts<T> * n)) return 1;
+  }
   R most = 0;
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j) most = std::max(most, size_of(a(i, j)));
@@ -220,20 +287,62 @@ int32_t zero_on_diagonal(int64_t n, Matrix<T> r) {
   return 0;
 }
 
+// a, times scale, to columns, by tiles that stay in the cache.
+template <class T>
+void load(int64_t m, int64_t n, Matrix<T> a, Real<T> scale, bool conjugated, T* to, int64_t ld) {
+  constexpr int64_t kTile = 16;
+  for (int64_t i0 = 0; i0 < m; i0 += kTile)
+    for (int64_t j0 = 0; j0 < n; j0 += kTile)
+      for (int64_t j = j0; j < std::min(n, j0 + kTile); ++j)
+        for (int64_t i = i0; i < std::min(m, i0 + kTile); ++i)
+          to[i + j * ld] = (conjugated ? conjugate(a(i, j)) : a(i, j)) * scale;
+}
+
+// Q R of A, or of its conjugate transpose: what has more rows than columns. If it is A, b becomes Q^H b.
+template <class T>
+class Factored {
+ public:
+  Factored(const Problem<T>& p, Real<T> scale)
+      : p_(p),
+        tall_(p.m >= p.n),
+        rows_(std::max(p.m, p.n)),
+        k_(std::min(p.m, p.n)),
+        ld_(padded_rows<T>(rows_)),
+        memory_(ld_ * k_ + k_) {
+    T* const q = memory_.get();
+    load(rows_, k_, tall_ ? p.a : p.a.transposed(), scale, !tall_, q, ld_);
+    for (int64_t j = 0; j < k_; ++j)
+      zero_ &= std::all_of(q + j * ld_, q + j * ld_ + rows_, [](T x) { return x == T(0); });
+    if (!zero_) factor_columns(rows_, k_, q, ld_, tau(), p.b, tall_ ? p.columns : 0);
+  }
+  bool zero() const { return zero_; }
+  Matrix<T> triangle() const { return in_columns(memory_.get(), ld_); }
+  bool surely_full_rank(Real<T> rcond) const { return !zero_ && cpu::surely_full_rank(k_, memory_.get(), ld_, rcond); }
+  // b becomes the solution.
+  void solve() const {
+    if (tall_) {
+      solve_upper(k_, p_.columns, triangle(), false, p_.b);
+    } else {
+      solve_upper(k_, p_.columns, triangle(), true, p_.b);
+      zero_rows(k_, rows_, p_);
+      rotate(rows_, k_, memory_.get(), ld_, tau(), false, p_.columns, p_.b);
+    }
+  }
+
+ private:
+  T* tau() const { return memory_.get() + ld_ * k_; }
+
+  const Problem<T>& p_;
+  bool tall_, zero_ = true;
+  int64_t rows_, k_, ld_;
+  ScratchArray<T> memory_;
+};
+
 template <class T>
 int32_t solve_full_rank(const Problem<T>& p, Real<T> scale) {
-  const bool tall = p.m >= p.n;
-  // A, or its conjugate transpose: more rows than columns.
-  const int64_t rows = std::max(p.m, p.n), k = std::min(p.m, p.n), ld = padded_rows<T>(rows);
-  const ScratchArray<T> memory(ld * k + k);
-  T *q = memory.get(), *tau = q + ld * k;
-  bool zero = true;
-  for (int64_t j = 0; j < k; ++j)
-    for (int64_t i = 0; i < rows; ++i) {
-      q[i + j * ld] = (tall ? p.a(i, j) : conjugate(p.a(j, i))) * scale;
-      zero &= q[i + j * ld] == T(0);
-    }
-  if (zero) {  // x is zero, and all of b is left
+  const Factored<T> factored(p, scale);
+  if (factored.zero()) {  // x is zero, and all of b is left
+    const int64_t rows = std::max(p.m, p.n);
     const ScratchArray<T> column(p.m);
     for (int64_t c = 0; c < p.columns; ++c) {
       for (int64_t i = 0; i < p.m; ++i) column[i] = p.b(i, c);
@@ -242,17 +351,8 @@ int32_t solve_full_rank(const Problem<T>& p, Real<T> scale) {
     }
     return 0;
   }
-  factor_columns(rows, k, q, ld, tau);
-  const Matrix<T> r = in_columns(q, ld);
-  if (const int32_t at = zero_on_diagonal(k, r)) return at;
-  if (tall) {
-    rotate(rows, k, q, ld, tau, true, p.columns, p.b);
-    solve_upper(k, p.columns, r, false, p.b);
-  } else {
-    solve_upper(k, p.columns, r, true, p.b);
-    zero_rows(k, rows, p);
-    rotate(rows, k, q, ld, tau, false, p.columns, p.b);
-  }
+  if (const int32_t at = zero_on_diagonal(std::min(p.m, p.n), factored.triangle())) return at;
+  factored.solve();
   return 0;
 }
 
@@ -262,8 +362,7 @@ int64_t solve_pivoted(const Problem<T>& p, Real<T> scale) {
   const ScratchArray<T> memory(ld * p.n + k);
   const ScratchArray<int64_t> order(p.n);
   T *q = memory.get(), *tau = q + ld * p.n;
-  for (int64_t j = 0; j < p.n; ++j)
-    for (int64_t i = 0; i < p.m; ++i) q[i + j * ld] = p.a(i, j) * scale;
+  load(p.m, p.n, p.a, scale, false, q, ld);
   factor_pivoted(p.m, p.n, q, ld, tau, order.get());
   int64_t rank = 0;
   if (k > 0 && q[0] != T(0)) {
@@ -285,7 +384,7 @@ int64_t solve_pivoted(const Problem<T>& p, Real<T> scale) {
     T *q2 = more.get(), *tau2 = q2 + tall * rank;
     for (int64_t j = 0; j < rank; ++j)
       for (int64_t i = 0; i < p.n; ++i) q2[i + j * tall] = i < j ? T(0) : conjugate(q[j + i * ld]);
-    factor_columns(p.n, rank, q2, tall, tau2);
+    factor_columns(p.n, rank, q2, tall, tau2, p.b, 0);
     solve_upper(rank, p.columns, in_columns(q2, tall), true, p.b);
     zero_rows(rank, p.n, p);
     rotate(p.n, rank, q2, tall, tau2, false, p.columns, p.b);
@@ -296,6 +395,22 @@ int64_t solve_pivoted(const Problem<T>& p, Real<T> scale) {
     for (int64_t i = 0; i < p.n; ++i) p.b(i, c) = sorted[i];
   }
   return rank;
+}
+
+// Most matrices have full rank by far, which a factorization without pivots shows sooner: it goes by matrix products.
+// Where it does not, its triangle stands for A.
+template <class T>
+int64_t solve_any_rank(const Problem<T>& p, Real<T> scale) {
+  const Factored<T> factored(p, scale);
+  if (factored.surely_full_rank(p.rcond)) {
+    factored.solve();
+    return std::min(p.m, p.n);
+  }
+  if (factored.zero() || p.m < p.n) return solve_pivoted(p, scale);
+  const Matrix<T> r = factored.triangle();
+  for (int64_t j = 0; j < p.n; ++j)
+    for (int64_t i = j + 1; i < p.n; ++i) r(i, j) = T(0);
+  return solve_pivoted(Problem<T>{p.n, p.n, p.columns, r, p.b, p.rcond}, Real<T>(1));
 }
 
 template <class T>
@@ -309,7 +424,7 @@ void solve(LeastSquares method, const Problem<T>& p, int64_t* rank, int32_t* fai
     if (method == LeastSquares::kFullRank)
       at = solve_full_rank(p, scale);
     else
-      *rank = solve_pivoted(p, scale);
+      *rank = solve_any_rank(p, scale);
     if (scale != 1)
       for (int64_t i = 0; i < p.n; ++i)
         for (int64_t c = 0; c < p.columns; ++c) p.b(i, c) *= scale;

@@ -81,6 +81,18 @@ def test_other_dtypes_are_refused(name, dtype):
         FUNCTIONS[name](a)
 
 
+@pytest.mark.parametrize("dtype", [tessera.float16, tessera.bfloat16], ids=str)
+def test_half_types_are_not_implemented(dtype):
+    for name in ("svd", "qr", "eigh", "cholesky"):
+        with pytest.raises(NotImplementedError, match="float32"):
+            getattr(L, name)(EYE.to(dtype))
+
+
+def test_empty_matrices_need_not_be_square():
+    assert L.pinv(tessera.ones(5, 0), hermitian=True).shape == (0, 5)
+    assert L.matrix_rank(tessera.ones(2, 0, 3), hermitian=True).tolist() == [0, 0]
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_vectors_are_refused(name):
     for t in (tessera.ones(3), tessera.ones(())):

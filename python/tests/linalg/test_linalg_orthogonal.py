@@ -197,6 +197,41 @@ def test_lstsq_of_less_rank(driver):
     assert nothing.rank.item() == 0 and not nothing.solution.any()
 
 
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+@pytest.mark.parametrize("shape", [(40, 12), (90, 80), (30, 30), (12, 40)])
+@pytest.mark.parametrize("last", [0.1, 1.5e-3, 0.7e-3, 1e-5])
+def test_lstsq_near_its_limit(shape, dtype, last):
+    """One singular value, the last, is near rcond times the others: with pivots, or without where the rank is sure."""
+    k, rcond = min(shape), 1e-3
+    u = L.qr(random(*shape, dtype=dtype), mode="complete")[0]
+    v = L.qr(random(shape[1], shape[1], dtype=dtype, seed=1))[0]
+    s = tessera.ones(k, dtype=dtype)
+    s[-1] = last
+    a = (u[:, :k] * s) @ v[:, :k].mH
+    b = random(shape[0], 2, dtype=dtype, seed=2)
+    found = L.lstsq(a, b, rcond=rcond, driver="gelsy")
+    rank = int(found.rank)
+    # An estimate decides: within a factor of two of the limit both are right.
+    assert rank == (k if last > rcond else k - 1) or (abs(last - rcond) < rcond and rank in (k - 1, k))
+    want = v[:, :rank] @ ((u[:, :rank].mH @ b) / s[:rank].unsqueeze(-1))
+    # Of less rank: what is left out by columns is not quite the last singular vector.
+    error = tessera.finfo(dtype).eps * 1e3 / last if rank == k else 10 * last
+    tessera.testing.assert_close(found.solution, want, rtol=error, atol=error)
+
+
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+def test_lstsq_has_the_same_bits_at_any_number_of_threads(dtype):
+    a, b = random(300, 150, dtype=dtype), random(300, 3, dtype=dtype, seed=1)
+    a[:, 7] = a[:, 3]
+    threads, results = tessera.get_num_threads(), []
+    for count in (1, 2):
+        tessera.set_num_threads(count)
+        results.append(L.lstsq(a, b))
+    tessera.set_num_threads(threads)
+    assert int(results[0].rank) == 149
+    assert tessera.equal(results[0].solution, results[1].solution)
+
+
 def test_lstsq_with_a_limit():
     a = tessera.diag(tessera.tensor([1.0, 1e-2, 1e-5], dtype=tessera.float64))
     b = tessera.ones(3, 1, dtype=tessera.float64)
