@@ -179,13 +179,14 @@ def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, miss
     for hook in self._load_state_dict_pre_hooks.values():
         hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
     assign = local_metadata.get("assign_to_params_buffers", False)
-    entries = _own_state(self)
+    entries, found = _own_state(self), 0
     for name, param in entries:
         key = prefix + name
         if key not in state_dict:
             if strict:
                 missing_keys.append(key)
             continue
+        found += 1
         value = state_dict[key]
         if not (isinstance(value, Tensor) or hasattr(value, "__torch_function__")):
             error_msgs.append(
@@ -204,7 +205,7 @@ def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, miss
             missing_keys.append(extra_key)
     elif strict and extra_key in state_dict:
         unexpected_keys.append(extra_key)
-    if strict:
+    if strict and len(state_dict) > found:
         own = {k for k, _ in entries}
         for key in state_dict:
             if key.startswith(prefix) and key != extra_key:
@@ -241,7 +242,7 @@ def load_state_dict(self, state_dict, strict=True, assign=False):
             local_state_dict, prefix, local_metadata, True, missing_keys, unexpected_keys, error_msgs
         )
         parts = {}  # the children's entries, by the child's name
-        for key, value in local_state_dict.items():
+        for key, value in local_state_dict.items() if module._modules else ():
             if key.startswith(prefix):
                 child_name, dot, _ = key[len(prefix) :].partition(".")
                 if dot:
