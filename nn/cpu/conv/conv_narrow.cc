@@ -97,10 +97,9 @@ class ForwardPlan {
           rows_(rows),
           by_rows_(c_.w_out > c_.w_channel),
           offsets_(c_.w.is_float() ? 0 : plan.chunk_),
-          room_(c_.w.is_float() ? 0
-                : by_rows_ || c_.w_out == 1
-                    ? plan.chunk_ * rows
-                    : (plan.chunk_ / c_.taps + 2) * c_.w_out * rows) {}
+          room_(c_.w.is_float()             ? 0
+                : by_rows_ || c_.w_out == 1 ? plan.chunk_ * rows
+                                            : (plan.chunk_ / c_.taps + 2) * c_.w_out * rows) {}
 
     // Where the first row begins; the tile's offsets, and its step from row to row.
     const float* take(int64_t first, int64_t chunk, TileArgs& args) const {
@@ -121,6 +120,8 @@ class ForwardPlan {
         if (run != from) {
           from = run;
           to += size;
+          const Numbers next = c_.w + (run + first * c_.w_out + 2 * c_.w_channel);  // it lies far from this one
+          for (int64_t i = 0; i < size; i += 32) __builtin_prefetch((next + i).address());
           (c_.w + (run + first * c_.w_out)).read(size, room_.get() + to);
         }
         offsets_[p] = to + offsets[p] - run;
@@ -201,8 +202,8 @@ class WeightPlan {
       places_[p] = static_cast<int32_t>(channel * images_.padded.channel() + at);
     }
     for (int64_t i = 0; i < positions_; ++i) offsets_[i] = i;
-    const int64_t reach = (c.images - 1) * c.dy_image + (c.out_channels - 1) * c.dy_channel +
-                          (plane_ - 1) * c.dy_step[2] + 1;
+    const int64_t reach =
+        (c.images - 1) * c.dy_image + (c.out_channels - 1) * c.dy_channel + (plane_ - 1) * c.dy_step[2] + 1;
     ScratchArray<float> wide(c.dy.is_float() ? 0 : reach);
     if (!c.dy.is_float()) c.dy.read(reach, wide.get());
     const float* const dy = c.dy.is_float() ? c.dy.floats() : wide.get();

@@ -157,10 +157,7 @@ struct PackedBlock {
       args.a = a + p * rows + first * args.k;
       args.a_col = height;
       if (rounds) {
-        through_temporary(kMicro.packed[height - 1], args, [&](const T* tile) HWY_ATTR {
-          round_tile(*rounded, first_row + first, first_column + column, height, args.cols, tile,
-                     p0 + p == 0 ? nullptr : to + first * g.c_row, g.c_row);
-        });
+        add_last(args, i, column, p0 + p == 0 ? nullptr : to + first * g.c_row);
       } else if (straddles) {
         T* const from = g.c + (row + first) * g.c_row;
         through_temporary(kMicro.packed[height - 1], args, [&](const T* tile) {
@@ -176,6 +173,22 @@ struct PackedBlock {
         RunTile(kMicro.packed[height - 1], args, height, g.c_col, plain);
       }
     }
+  }
+  // The last part of k: what becomes numbers of C, whose places come nearer while the tile is summed.
+  void add_last(MicroArgs args, int64_t i, int64_t column, const T* sums) const {
+    HWY_ALIGN T tile[kMaxRows * kPanel];
+    const int64_t height = panels.height(i), i0 = first_row + panels.first(i), j0 = first_column + column;
+    for (int64_t r = 0; r < height; ++r) {
+      __builtin_prefetch(rounded->c_reduced + (i0 + r) * rounded->c_row + j0, 1);
+      if (sums == nullptr) continue;
+      prefetch_near(sums + r * g.c_row);
+      prefetch_near(sums + r * g.c_row + kPanel - 1);
+    }
+    args.c = tile;
+    args.c_row = kPanel;
+    args.beta = T{0};
+    kMicro.packed[height - 1](args);
+    round_tile(*rounded, i0, j0, height, args.cols, tile, sums, g.c_row);
   }
   int64_t place(int64_t column) const {
     return g.c_block == 0 ? column * g.c_col : column / g.c_block * g.c_block_stride + column % g.c_block * g.c_col;
