@@ -229,17 +229,27 @@ class Plan {
   // to: `steps` rows of the block's width.
   void pack_steps(const Block& b, int64_t p0, int64_t steps, float* to) const {
     const int64_t width = b.width(), end = p0 + steps;
-    for (int64_t p = p0; p < end;) {
+    // Where a channel's weights for all lanes lie together, but those of a tap apart, they are widened first.
+    const bool widens = !c_.w.is_float() && c_.w_out > 1 && c_.w_out < c_.w_channel;
+    ScratchArray<float> wide(widens ? width * c_.w_out : 0);
+    for (int64_t p = p0, held = -1; p < end;) {
       // A run of weights that follow each other in memory.
       const int64_t first = weight(p);
       int64_t n = 1;
       while (c_.w_out != 1 && p + n < end && weight(p + n) == first + n) ++n;
+      Numbers from = c_.w + (b.first * c_.w_out + first);
+      if (widens) {
+        const int64_t at = channel(p) * c_.w_channel;
+        if (std::exchange(held, channel(p)) != channel(p))
+          (c_.w + (b.first * c_.w_out + at)).read(b.channels * c_.w_out, wide.get());
+        from = wide.get() + (first - at);
+      }
       for (int64_t lane = 0; lane < width; lane += kLanes) {
         const int64_t o = b.first + lane, rows = min64(kLanes, c_.out_channels - o);
         if (c_.w_out == 1)
-          copy_lanes(c_.w + (o + first), rows, to + lane);
+          copy_lanes(from + lane, rows, to + lane);
         else
-          pack_lanes(c_.w + (o * c_.w_out + first), c_.w_out, rows, n, width, to + lane);
+          pack_lanes(from + lane * c_.w_out, c_.w_out, rows, n, width, to + lane);
       }
       p += n;
       to += n * width;
@@ -365,9 +375,9 @@ void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& 
         std::memset(out, 0, height * padded_row * sizeof(E));
         continue;
       }
-      const E* from = rows_at(
-          x + (i / depth / planes * x_image + i / depth % planes * layout.plane() + e * layout.step(0)),
-          layout.size[1] * row, room);
+      const E* from =
+          rows_at(x + (i / depth / planes * x_image + i / depth % planes * layout.plane() + e * layout.step(0)),
+                  layout.size[1] * row, room);
       std::memset(out, 0, b.low[1] * padded_row * sizeof(E));
       out += b.low[1] * padded_row;
       for (int64_t h = 0; h < layout.size[1]; ++h, from += row, out += padded_row) {

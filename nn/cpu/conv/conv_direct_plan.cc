@@ -78,8 +78,7 @@ Border border_of(const ConvGeometry& g) {
 }  // namespace
 
 template <class E>
-void direct_forward(const ConvGeometry& g, bool channels_last, Source<E> x, Source<E> w, Source<E> bias,
-                    Target<E> y) {
+void direct_forward(const ConvGeometry& g, bool channels_last, Source<E> x, Source<E> w, Source<E> bias, Target<E> y) {
   const Planes image = tensor_of(g.in_size, g.in_channels, g.groups, channels_last),
                result = tensor_of(g.out_size, g.out_channels, g.groups, channels_last);
   const Weights weights(g, channels_last);

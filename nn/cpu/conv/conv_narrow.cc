@@ -88,16 +88,18 @@ class ForwardPlan {
 
  private:
   // The weights of some output channels, a chunk at a time: where they lie or, reduced, widened for the chunk. These
-  // are runs of neighbours: a row's, or those of all rows.
+  // are runs of neighbours: a row's where a row's weights lie together, else those of all rows.
   class Weights {
    public:
     Weights(const ForwardPlan& plan, int64_t rows)
         : plan_(plan),
           c_(plan.c_),
           rows_(rows),
-          most_(c_.w_out == 1 ? plan.chunk_ : plan.chunk_ / c_.taps + 2),
+          by_rows_(c_.w_out > c_.w_channel),
           offsets_(c_.w.is_float() ? 0 : plan.chunk_),
-          room_(c_.w.is_float() ? 0 : max64(plan.chunk_, most_ * c_.w_out) * rows) {}
+          room_(c_.w.is_float()             ? 0
+                : by_rows_ || c_.w_out == 1 ? plan.chunk_ * rows
+                                            : (plan.chunk_ / c_.taps + 2) * c_.w_out * rows) {}
 
     // Where the first row begins; the tile's offsets, and its step from row to row.
     const float* take(int64_t first, int64_t chunk, TileArgs& args) const {
@@ -105,9 +107,7 @@ class ForwardPlan {
       args.offsets = c_.w.is_float() ? offsets : offsets_.get();
       args.step = c_.w_out;
       if (c_.w.is_float()) return c_.w.floats() + first * c_.w_out;
-      int64_t together = 1;
-      while (together < args.k && offsets[together] == offsets[0] + together) ++together;
-      if (together == args.k && c_.w_out > 1) {
+      if (by_rows_) {  // each of a row's once, in their order
         args.step = args.k;
         for (int64_t p = 0; p < args.k; ++p) offsets_[p] = p;
         for (int64_t r = 0; r < rows_; ++r)
@@ -120,6 +120,8 @@ class ForwardPlan {
         if (run != from) {
           from = run;
           to += size;
+          const Numbers next = c_.w + (run + first * c_.w_out + 2 * c_.w_channel);  // it lies far from this one
+          for (int64_t i = 0; i < size; i += 32) __builtin_prefetch((next + i).address());
           (c_.w + (run + first * c_.w_out)).read(size, room_.get() + to);
         }
         offsets_[p] = to + offsets[p] - run;
@@ -130,7 +132,8 @@ class ForwardPlan {
    private:
     const ForwardPlan& plan_;
     const DirectConv<float>& c_;
-    const int64_t rows_, most_;  // most_: runs of a chunk
+    const int64_t rows_;
+    const bool by_rows_;
     ScratchArray<int64_t> offsets_;
     ScratchArray<float> room_;
   };
@@ -199,8 +202,8 @@ class WeightPlan {
       places_[p] = static_cast<int32_t>(channel * images_.padded.channel() + at);
     }
     for (int64_t i = 0; i < positions_; ++i) offsets_[i] = i;
-    const int64_t reach = (c.images - 1) * c.dy_image + (c.out_channels - 1) * c.dy_channel +
-                          (plane_ - 1) * c.dy_step[2] + 1;
+    const int64_t reach =
+        (c.images - 1) * c.dy_image + (c.out_channels - 1) * c.dy_channel + (plane_ - 1) * c.dy_step[2] + 1;
     ScratchArray<float> wide(c.dy.is_float() ? 0 : reach);
     if (!c.dy.is_float()) c.dy.read(reach, wide.get());
     const float* const dy = c.dy.is_float() ? c.dy.floats() : wide.get();

@@ -3,11 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
 #include "tensor/core/dtype.h"
-#include "tensor/core/half.h"
-#include "tensor/cpu/pointwise/convert.h"
 
 namespace tessera::cpu::internal {
 
@@ -28,30 +25,11 @@ class Numbers {
   const char* address() const { return at_; }
 
   // to[0, n) = these n
-  void read(int64_t n, float* to) const {
-    if (is_float())
-      std::memcpy(to, at_, static_cast<size_t>(n) * sizeof(float));
-    else
-      (dtype_ == DType::kBFloat16 ? bfloat16_to_float : half_to_float)(to, bits(), n);
-  }
+  void read(int64_t n, float* to) const;
   // These n = from[0, n), rounded.
-  void write(int64_t n, const float* from) const {
-    if (is_float())
-      std::memcpy(at_, from, static_cast<size_t>(n) * sizeof(float));
-    else
-      (dtype_ == DType::kBFloat16 ? float_to_bfloat16 : float_to_half)(bits(), from, n, Store::kCached);
-  }
-  float get(int64_t i) const {
-    return is_float()                    ? floats()[i]
-           : dtype_ == DType::kBFloat16 ? bfloat16_bits_to_float(bits()[i])
-                                         : half_bits_to_float(bits()[i]);
-  }
-  void put(int64_t i, float v) const {
-    if (is_float())
-      floats()[i] = v;
-    else
-      bits()[i] = dtype_ == DType::kBFloat16 ? float_to_bfloat16_bits(v) : float_to_half_bits(v);
-  }
+  void write(int64_t n, const float* from) const;
+  float get(int64_t i) const;
+  void put(int64_t i, float v) const;
 
  private:
   uint16_t* bits() const { return reinterpret_cast<uint16_t*>(at_); }

@@ -146,8 +146,8 @@ struct Windows {
           std::memset(place(i, j), 0, columns[j].n * sizeof(float));
       for (int64_t c = 0; c < count; ++c) {
         if (end_row > begin_row) {
-          const Numbers some = x + (image * x_image + (channel0 + c) * in.channel() + z * in.step(0) +
-                                    (top + begin_row) * in.size[2]);
+          const Numbers some =
+              x + (image * x_image + (channel0 + c) * in.channel() + z * in.step(0) + (top + begin_row) * in.size[2]);
           if (!x.is_float()) some.read((end_row - begin_row) * in.size[2], widened.get());
           const float* const from = x.is_float() ? some.floats() : widened.get();
           for (int64_t j = 0; j < 2; ++j)
@@ -199,10 +199,9 @@ struct Windows {
         for (int i = 0; i < 16; ++i) {
           const int64_t h = first[0] + l.h * 2 + i / 4, w = first[1] + 2 * t + i % 4;
           const bool inside = z >= 0 && z < in.size[0] && h >= 0 && h < height && w >= 0 && w < width;
-          at[i / 4][i % 4] =
-              inside ? x.floats() + l.image * x_image + z * in.step(0) + (h * width + w) * in.unit + first_channel +
-                           channel0
-                     : zeros.get();
+          at[i / 4][i % 4] = inside ? x.floats() + l.image * x_image + z * in.step(0) + (h * width + w) * in.unit +
+                                          first_channel + channel0
+                                    : zeros.get();
         }
         for (int64_t c = 0;;) {
           V v[4][4];
@@ -476,8 +475,8 @@ class ForwardPlan {
     for (int64_t line = lines.begin; line < lines.end; ++line) {
       const Windows::Line l = windows_.line_at(line);
       const int64_t rows = min64(2, c_.size[1] - 2 * l.h);
-      const Numbers y = c_.y + (l.image * c_.y_image + l.e * c_.y_step[0] + 2 * l.h * c_.y_step[1] +
-                                first * c_.y_channel);
+      const Numbers y =
+          c_.y + (l.image * c_.y_image + l.e * c_.y_step[0] + 2 * l.h * c_.y_step[1] + first * c_.y_channel);
       float* const to = in_place ? y.floats() : sums.get();
       const int64_t step = in_place ? c_.y_step[2] : width;
       if (!in_place && c_.y_step[2] == 1)  // brings in the places of the results
@@ -685,7 +684,7 @@ class WeightPlan {
     const int64_t k = 9 * c_.in_channels;
     for (int64_t t = 0; t < (last ? 9 : 1); ++t)
       store_lanes(to.get() + t * tap, width, last ? count : 9 * count, channels,
-                    c_.dw + (first * k + (last ? t * c_.in_channels + channel0 : 9 * channel0)), k, 1);
+                  c_.dw + (first * k + (last ? t * c_.in_channels + channel0 : 9 * channel0)), k, 1);
     return hn::AllTrue(d, hn::Eq(check, check));
   }
   // (a, b, c) = G^T (a, b, c, d)
@@ -724,9 +723,8 @@ bool run_wide(bool (*run)(const Problem&), const Problem& c) {
   if (!c.in.channels_last || c.x.is_float()) return run(c);
   const int64_t n = c.x_image;
   ScratchArray<float> wide(c.images * n);
-  parallel_for(c.images, max64(1, 16384 / n), [&](int64_t begin, int64_t end) {
-    (c.x + begin * n).read((end - begin) * n, wide.get() + begin * n);
-  });
+  parallel_for(c.images, max64(1, 16384 / n),
+               [&](int64_t begin, int64_t end) { (c.x + begin * n).read((end - begin) * n, wide.get() + begin * n); });
   Problem of_floats = c;
   of_floats.x = wide.get();
   return run(of_floats);

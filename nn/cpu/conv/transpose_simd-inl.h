@@ -104,8 +104,8 @@ HWY_INLINE void transpose_columns(const float* from, int64_t row, float* to, int
 }
 
 // to[p * width + r] = from[r * row + p] for `rows` (at most kLanes) rows of n elements, zero for the rest of kLanes.
-[[maybe_unused]] HWY_NOINLINE void pack_lanes(const float* from, int64_t row, int64_t rows, int64_t n, int64_t width,
-                                              float* to) {
+[[maybe_unused, gnu::noclone]] HWY_NOINLINE void pack_lanes(const float* from, int64_t row, int64_t rows, int64_t n,
+                                                            int64_t width, float* to) {
   int64_t p = 0;
   for (; rows == kLanes && p + kLanes <= n; p += kLanes) transpose_square(from + p, row, to + p * width, width);
   for (; rows == kLanes && p + 4 <= n; p += 4) transpose_columns(from + p, row, to + p * width, width);
@@ -116,8 +116,8 @@ HWY_INLINE void transpose_columns(const float* from, int64_t row, float* to, int
 // As many numbers of a row as are widened at once.
 constexpr int64_t kAtOnce = 128;
 
-[[maybe_unused]] HWY_NOINLINE void pack_widened(Numbers from, int64_t row, int64_t rows, int64_t n, int64_t width,
-                                                float* to) {
+[[maybe_unused, gnu::noclone]] HWY_NOINLINE void pack_widened(Numbers from, int64_t row, int64_t rows, int64_t n,
+                                                              int64_t width, float* to) {
   HWY_ALIGN float wide[kLanes * kAtOnce];
   if (row == n && n <= kAtOnce) {  // one run
     from.read(rows * n, wide);
@@ -150,8 +150,9 @@ HWY_INLINE void copy_lanes(Numbers numbers, int64_t n, float* to) {
 }
 
 // to[c * channel + q * step] = from[q * width + c] for `positions` rows of `channels` elements.
-[[maybe_unused]] HWY_NOINLINE void store_lanes(const float* from, int64_t width, int64_t positions, int64_t channels,
-                                               float* to, int64_t channel, int64_t step) {
+[[maybe_unused, gnu::noclone]] HWY_NOINLINE void store_lanes(const float* from, int64_t width, int64_t positions,
+                                                             int64_t channels, float* to, int64_t channel,
+                                                             int64_t step) {
   int64_t c = 0;
   if (step == 1)
     for (; c + kLanes <= channels; c += kLanes) {
@@ -166,8 +167,9 @@ HWY_INLINE void copy_lanes(Numbers numbers, int64_t n, float* to) {
     for (int64_t q = 0; q < positions; ++q) to[c * channel + q * step] = from[q * width + c];
 }
 
-[[maybe_unused]] HWY_NOINLINE void store_rounded(const float* from, int64_t width, int64_t positions, int64_t channels,
-                                                 Numbers to, int64_t channel, int64_t step) {
+[[maybe_unused, gnu::noclone]] HWY_NOINLINE void store_rounded(const float* from, int64_t width, int64_t positions,
+                                                               int64_t channels, Numbers to, int64_t channel,
+                                                               int64_t step) {
   if (channel == 1) {
     for (int64_t q = 0; q < positions; ++q) (to + q * step).write(channels, from + q * width);
     return;

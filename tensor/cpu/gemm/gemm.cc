@@ -10,6 +10,7 @@
 #include "tensor/cpu/gemm/gemm_bf16.h"
 #include "tensor/cpu/gemm/gemm_int8.h"
 #include "tensor/cpu/gemm/gemm_internal.h"
+#include "tensor/cpu/gemm/gemm_reduced.h"
 #include "tensor/cpu/pointwise/convert.h"
 #include "tensor/cpu/support/scratch.h"
 
@@ -166,9 +167,7 @@ void gemm_half(Product p) {
     g.alpha = alpha;
     g.beta = beta;
     g.c_row = p.c.row_stride;
-    g.c_reduced = static_cast<uint16_t*>(p.c.data);
-    g.c_kind = kKind;
-    return internal::gemm_real(g);
+    return internal::gemm_rounded(g, kKind, static_cast<uint16_t*>(p.c.data));
   }
   ScratchArray<float> sum(p.m * p.n);
   g.c = sum.get();

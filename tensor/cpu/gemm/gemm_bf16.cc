@@ -7,6 +7,7 @@
 
 #include "tensor/core/half.h"
 #include "tensor/cpu/gemm/gemm_internal.h"
+#include "tensor/cpu/gemm/gemm_reduced.h"
 #include "tensor/cpu/pointwise/convert.h"
 #include "tensor/cpu/support/integer.h"
 

@@ -13,6 +13,7 @@
 #include "tensor/core/half.h"
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/gemm/gemm_internal.h"
+#include "tensor/cpu/gemm/gemm_reduced.h"
 #include "tensor/cpu/support/scratch.h"
 #include "tensor/cpu/support/simd.h"
 #include "tensor/cpu/support/bfloat16_simd-inl.h"  // last: these use the headers above
@@ -24,11 +25,13 @@ namespace tessera::cpu::internal {
 TESSERA_SIMD_TABLE(GemmEntry);
 TESSERA_SIMD_TABLE(GemmBatchEntry);
 TESSERA_SIMD_TABLE(DotEntry);
+TESSERA_SIMD_TABLE(GemmRounded);
 
 void gemm_real(const GemmProblem<float>& g) { TESSERA_SIMD(GemmEntry)(g); }
 void gemm_real_batch(const GemmProblem<float>& g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step) {
   TESSERA_SIMD(GemmBatchEntry)(g, count, a_step, b_step, c_step);
 }
+void gemm_rounded(const GemmProblem<float>& g, SourceKind kind, uint16_t* c) { TESSERA_SIMD(GemmRounded)(g, kind, c); }
 float dot_real(int64_t n, const float* x, const float* y) { return TESSERA_SIMD(DotEntry)(n, x, y); }
 
 }  // namespace tessera::cpu::internal

@@ -39,10 +39,6 @@ struct GemmProblem {
   // The columns of C in blocks of this many (0: one block), c_block_stride elements apart: the images of a batch.
   // kVirtual sources only.
   int64_t c_block = 0, c_block_stride = 0;
-  // float: C in reduced floats instead of c, rounded once from sums in T: kHalf or kBFloat16; else kPlain. Columns
-  // follow each other, or rows do.
-  uint16_t* c_reduced = nullptr;
-  SourceKind c_kind = SourceKind::kPlain;
 };
 
 void gemm_real(const GemmProblem<float>& g);
@@ -50,8 +46,6 @@ void gemm_real(const GemmProblem<double>& g);
 // `count` products like g, kPlain, one after the other on the calling thread; steps in elements from one to the next.
 void gemm_real_batch(const GemmProblem<float>& g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step);
 void gemm_real_batch(const GemmProblem<double>& g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step);
-// to = beta to + alpha sum in the format `kind`; beta == 0 does not read it.
-void store_reduced(SourceKind kind, int64_t n, float alpha, float beta, const float* sum, uint16_t* to);
 // x and y contiguous.
 float dot_real(int64_t n, const float* x, const float* y);
 double dot_real(int64_t n, const double* x, const double* y);

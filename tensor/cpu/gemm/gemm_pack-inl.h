@@ -208,6 +208,7 @@ HWY_NOINLINE void pack_reduced(SourceKind kind, const uint16_t* src, int64_t acr
   HWY_ALIGN T lines[kPanel * kBlockK];
   for (int64_t r = 0; r < rows; ++r) {
     const uint16_t* const from = src + r * across;
+    for (int64_t p = 0; p < k && along == 1; p += kLine / 2) prefetch_near(from + 2 * across + p);
     if (along == 1)
       convert_line(d, kind, from, k, lines + r * k);
     else

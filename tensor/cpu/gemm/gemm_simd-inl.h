@@ -81,10 +81,17 @@ struct PanelSource {
   }
 };
 
+// A product whose C may be reduced floats: c_reduced of c_kind instead of c.
+struct Problem : GemmProblem<T> {
+  Problem(const GemmProblem<T>& g) : GemmProblem<T>(g) {}  // NOLINT: any is one
+  uint16_t* c_reduced = nullptr;
+  SourceKind c_kind = SourceKind::kPlain;
+};
+
 #ifdef TESSERA_GEMM_ROUNDS
 // The last part of some sums, and those before (or null), become numbers of C: from (row, column) on.
-HWY_NOINLINE void round_tile(const GemmProblem<T>& g, int64_t row, int64_t column, int64_t rows, int64_t cols,
-                             const T* tile, const T* sums, int64_t sums_row) {
+HWY_NOINLINE void round_tile(const Problem& g, int64_t row, int64_t column, int64_t rows, int64_t cols, const T* tile,
+                             const T* sums, int64_t sums_row) {
   const hn::ScalableTag<uint16_t> du16;
   const V alpha = hn::Set(d, g.alpha), beta = hn::Set(d, g.beta);
   const bool direct = g.c_kind == SourceKind::kBFloat16 && cols == kPanel;
@@ -110,7 +117,7 @@ HWY_NOINLINE void round_tile(const GemmProblem<T>& g, int64_t row, int64_t colum
   }
 }
 #else
-inline void round_tile(const GemmProblem<T>&, int64_t, int64_t, int64_t, int64_t, const T*, const T*, int64_t) {}
+inline void round_tile(const Problem&, int64_t, int64_t, int64_t, int64_t, const T*, const T*, int64_t) {}
 #endif
 
 // Rows [row, row + rows) of A, values of k [p0, p0 + depth), packed: one part of kc values of k after the other.
@@ -121,7 +128,7 @@ struct PackedBlock {
   const T* a;
   // Where C is in reduced floats: the problem, and where g's C begins in its C. g is about the sums before
   // the last part of k.
-  const GemmProblem<T>* rounded = nullptr;
+  const Problem* rounded = nullptr;
   int64_t first_row = 0, first_column = 0;
 
   // What the row panels [i0, i1) add to columns [j0, j1) of C; panel: room for one of B, which stays in L1 while A
@@ -157,10 +164,7 @@ struct PackedBlock {
       args.a = a + p * rows + first * args.k;
       args.a_col = height;
       if (rounds) {
-        through_temporary(kMicro.packed[height - 1], args, [&](const T* tile) HWY_ATTR {
-          round_tile(*rounded, first_row + first, first_column + column, height, args.cols, tile,
-                     p0 + p == 0 ? nullptr : to + first * g.c_row, g.c_row);
-        });
+        add_last(args, i, column, p0 + p == 0 ? nullptr : to + first * g.c_row);
       } else if (straddles) {
         T* const from = g.c + (row + first) * g.c_row;
         through_temporary(kMicro.packed[height - 1], args, [&](const T* tile) {
@@ -176,6 +180,22 @@ struct PackedBlock {
         RunTile(kMicro.packed[height - 1], args, height, g.c_col, plain);
       }
     }
+  }
+  // The last part of k: what becomes numbers of C, whose places come nearer while the tile is summed.
+  void add_last(MicroArgs args, int64_t i, int64_t column, const T* sums) const {
+    HWY_ALIGN T tile[kMaxRows * kPanel];
+    const int64_t height = panels.height(i), i0 = first_row + panels.first(i), j0 = first_column + column;
+    for (int64_t r = 0; r < height; ++r) {
+      __builtin_prefetch(rounded->c_reduced + (i0 + r) * rounded->c_row + j0, 1);
+      if (sums == nullptr) continue;
+      prefetch_near(sums + r * g.c_row);
+      prefetch_near(sums + r * g.c_row + kPanel - 1);
+    }
+    args.c = tile;
+    args.c_row = kPanel;
+    args.beta = T{0};
+    kMicro.packed[height - 1](args);
+    round_tile(*rounded, i0, j0, height, args.cols, tile, sums, g.c_row);
   }
   int64_t place(int64_t column) const {
     return g.c_block == 0 ? column * g.c_col : column / g.c_block * g.c_block_stride + column % g.c_block * g.c_col;
@@ -206,7 +226,7 @@ int64_t own_rows(const GemmProblem<T>& g) {
   if (threads == 1 || rows < kLeast || g.n > kWidest * rows || g.b.kind == SourceKind::kVirtual) return g.m;
   return ceil_div(g.m, threads * max64(1, rows / kMost));
 }
-GemmProblem<T> rows_of(GemmProblem<T> g, int64_t begin, int64_t end) {
+Problem rows_of(Problem g, int64_t begin, int64_t end) {
   const int64_t item = g.a.kind == SourceKind::kPlain          ? sizeof(T)
                        : g.a.kind == SourceKind::kComplexPairs ? 2 * sizeof(T)
                                                                : 2;
@@ -223,7 +243,7 @@ GemmProblem<T> rows_of(GemmProblem<T> g, int64_t begin, int64_t end) {
 constexpr int64_t kBlockSums = (int64_t{1} << 20) / sizeof(T);
 
 // Columns [j, j + g.n) of all; g has these alone, but for where its sums are rounded to.
-void GemmBand(const GemmProblem<T>& g, int64_t j) {
+void GemmBand(const Problem& g, int64_t j) {
   const int64_t kc = part_of(g.k, kBlockK, 8),
                 rows_most = part_of(g.m, min64(kBlockRows, max64(kMaxRows, kBlockElements / kc)), 1);
   const int64_t depth_most = min64(ceil_div(g.k, kc), max64(1, kBlockElements / (rows_most * kc))) * kc;
@@ -256,11 +276,11 @@ void GemmBand(const GemmProblem<T>& g, int64_t j) {
   }
 }
 
-void GemmShared(const GemmProblem<T>& g) {
+void GemmShared(const Problem& g) {
   if (g.c_kind == SourceKind::kPlain || g.k <= kBlockK) return GemmBand(g, 0);
   // Sums that wait to be rounded come in bands of columns, for each of which A is packed again.
   const int64_t cols = part_of(g.n, max64(16 * kPanel, kBlockSums / min64(g.m, kBlockRows)), kPanel);
-  GemmProblem<T> band = g;
+  Problem band = g;
   for (int64_t j = 0; j < g.n; j += cols) {
     band.n = min64(cols, g.n - j);
     GemmBand(band, j);
@@ -268,7 +288,7 @@ void GemmShared(const GemmProblem<T>& g) {
   }
 }
 
-void GemmPacked(const GemmProblem<T>& g) {
+void GemmPacked(const Problem& g) {
   parallel_for(g.m, own_rows(g), [&](int64_t begin, int64_t end) HWY_ATTR { GemmShared(rows_of(g, begin, end)); });
 }
 
@@ -609,6 +629,15 @@ void GemmSplitK(const GemmProblem<T>& g) {
     }
 }
 }  // namespace
+
+#ifdef TESSERA_GEMM_ROUNDS
+void GemmRounded(const GemmProblem<T>& g, SourceKind kind, uint16_t* c) {
+  Problem rounded = g;
+  rounded.c_kind = kind;
+  rounded.c_reduced = c;
+  GemmPacked(rounded);
+}
+#endif
 
 T DotEntry(int64_t n, const T* x, const T* y) {
   T out;

@@ -15,9 +15,9 @@ namespace {
 
 constexpr size_t kAlign = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
-constexpr int kKept = 8;                       // of a bank
+constexpr int kKept = 8;                          // of a bank
 constexpr size_t kBanks[] = {64 << 10, 1 << 20};  // where the second and the third begin
-constexpr size_t kMaxKept = size_t{32} << 20;  // a larger block goes back to the system at once
+constexpr size_t kMaxKept = size_t{32} << 20;     // a larger block goes back to the system at once
 
 // Free blocks of one thread, of sizes like each other: small requests do not use up large blocks.
 struct Bank {
