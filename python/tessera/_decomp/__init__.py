@@ -135,7 +135,7 @@ def operators_seen_whole(table):
 def documented():
     """{operator of the extension's own: the documented ones that do the same}: every trace shows those."""
     if "own" not in _made:
-        names = "_batch_norm _native_layer_norm _gelu_erf _gelu_tanh _where _clamp_scalar _clamp_tensor _div_trunc"
+        names = "_batch_norm _native_layer_norm _gelu_erf _gelu_tanh _where _clamp_scalar _clamp_tensor _div_trunc _square"
         ops = [getattr(tessera.ops.aten, name).default for name in names.split()]
         _made["own"] = {op: decomposition_table[op] for op in ops}
     return _made["own"]
