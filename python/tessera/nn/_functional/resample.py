@@ -1,5 +1,5 @@
-"""Resizing (interpolate) by operators, and sampling at given places (grid_sample): an operator on the CPU, elsewhere sums
-of gathered neighbours.
+"""Resizing (interpolate) by operators, and sampling at given places (grid_sample): an operator on the CPU, elsewhere
+sums of gathered neighbours.
 """
 
 import itertools
