@@ -10,6 +10,7 @@ import itertools
 import tessera
 from tessera import _C
 from tessera._decomp import decompositions  # noqa: F401 - fills the table
+from tessera._decomp._forms import documented_form
 from tessera._decomp._registry import (
     Composition,
     composites,
@@ -23,7 +24,7 @@ from tessera._decomp._registry import (
 from tessera._ops import _overload_of
 
 __all__ = [
-    "core_aten_decompositions", "decomposing", "decomposition_table", "get_decompositions",
+    "core_aten_decompositions", "decomposing", "decomposition_table", "documented_form", "get_decompositions",
     "global_decomposition_table",
     "meta_table", "pre_autograd_decomposition_table", "register_decomposition", "remove_decompositions",
 ]  # fmt: skip

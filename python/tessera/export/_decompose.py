@@ -7,7 +7,7 @@ import operator
 import tessera
 from tessera._decomp._registry import composites, is_hiding
 from tessera._subclasses._symbolic_tools import BelowPython, plain
-from tessera.export._forms import documented_form
+from tessera._decomp._forms import documented_form
 from tessera.export._symbols import is_symbolic
 from tessera.export._tracer import ExportTracer, export_mode
 from tessera.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature

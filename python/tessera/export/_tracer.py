@@ -17,7 +17,7 @@ import sys
 
 import tessera
 from tessera import _C
-from tessera.export._forms import documented_form
+from tessera._decomp._forms import documented_form
 from tessera.export._symbols import SymbolNodes, is_symbolic
 from tessera.fx.experimental import proxy_tensor
 from tessera.fx.passes.shape_prop import _extract_tensor_metadata
@@ -517,7 +517,7 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
 def _write(tracer, op, args, kwargs, result):
     """Makes the node of an operator's call."""
     shown, named = _written_out(op, args, kwargs)
-    target, shown, named = documented_form(op, shown, named)
+    target, shown, named = documented_form(op, shown, named, written=True)
     if op is tessera.ops.aten.slice.Tensor:
         shown = _open_slice(*args)
     name = target._schema.name.rpartition("::")[2]

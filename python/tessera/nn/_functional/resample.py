@@ -1,4 +1,4 @@
-"""Resizing (interpolate) and sampling at given places (grid_sample)."""
+"""Resizing (interpolate) by operators, and sampling at given places (grid_sample)."""
 
 import math
 import warnings
@@ -10,36 +10,16 @@ from .common import autocasts, overridable
 
 _nn = tessera._C._nn
 
-_HALF = (tessera.float16, tessera.bfloat16)
-# Modes of the kernels, which are for floats.
-_KERNEL_MODES = {"nearest": 0, "nearest-exact": 1, "linear": 2, "bilinear": 2, "trilinear": 2, "bicubic": 3}
-_ANTIALIAS = 2  # what antialiasing adds to a mode's number
-_FLOATS = _KERNEL_DTYPES = (tessera.float32, tessera.float64, *_HALF)
-
-
-def _resize(x, dim, out, scale, mode, align_corners):
-    """One dimension: by the kernel, or for integers as it would, by its places and weights."""
-    if x.dtype in _KERNEL_DTYPES:
-        sizes, steps = list(x.shape), [0.0] * (x.dim() - 2)
-        sizes[dim], steps[dim - 2] = out, scale or 0.0
-        return _nn._resample(x, sizes, steps, mode, align_corners)
-    dtype = tessera.float64 if x.dtype == tessera.float64 else tessera.float32
-    places, weights = _nn._resample_taps(x.size(dim), out, scale or 0.0, mode, align_corners, dtype=dtype)
-    places = places.to(x.device)
-    if len(places) == 1:
-        return x.index_select(dim, places[0])
-    # One weight for each element behind dim: products of whole planes are faster than those of many short rows with a
-    # number each.
-    behind = x.shape[dim + 1 :]
-    weights = weights.to(x.device).reshape(-1, out, *[1] * len(behind)).expand(-1, out, *behind).contiguous()
-    total = x.index_select(dim, places[0]) * weights[0]
-    for place, weight in zip(places[1:], weights[1:]):
-        total = tessera.addcmul(total, x.index_select(dim, place), weight)
-    return total
+# The operators: of any number of spatial dimensions, or of one.
+_OPERATORS = {
+    "nearest": "upsample_nearest{}d", "nearest-exact": "_upsample_nearest_exact{}d", "linear": "upsample_linear1d",
+    "bilinear": "upsample_bilinear2d", "trilinear": "upsample_trilinear3d", "bicubic": "upsample_bicubic2d",
+}  # fmt: skip
+_WITHOUT_CORNERS = ("nearest", "nearest-exact", "area")
 
 
 def _target_size(input, size, scale_factor, recompute):
-    """(output size, step per dim or None) from the two ways to say it. ValueError if both or none is given, or lengths
+    """(output size or None, outputs for one input in each dim or None). ValueError if both or none is given, or lengths
     do not fit.
     """
     n = input.dim() - 2
@@ -59,7 +39,7 @@ def _target_size(input, size, scale_factor, recompute):
             size = [size] * n
         if recompute:
             raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
-        return size, [None] * n
+        return size, None
     if scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
     if isinstance(scale_factor, (list, tuple)):
@@ -73,10 +53,8 @@ def _target_size(input, size, scale_factor, recompute):
             )
     else:
         scale_factor = [scale_factor] * n
-    size = [_scaled(input.size(i + 2), s) for i, s in enumerate(scale_factor)]
-    if min(size) == 0:  # an error of its own, below
-        return size, [None] * n
-    return size, [None] * n if recompute else [1.0 / s for s in scale_factor]
+    scales = [float(s) for s in scale_factor]
+    return ([_scaled(input.size(i + 2), s) for i, s in enumerate(scales)], None) if recompute else (None, scales)
 
 
 def _scaled(size, factor):
@@ -99,7 +77,7 @@ _MODES = {
 
 
 def _check_corners(mode, align_corners):
-    if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
+    if mode in _WITHOUT_CORNERS and align_corners is not None:
         raise ValueError(
             "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
         )
@@ -136,36 +114,16 @@ def interpolate(
         corner pixels stay at the corners.
     """
     _check_corners(mode, align_corners)
-    size, steps = _target_size(input, size, scale_factor, recompute_scale_factor)
+    size, scales = _target_size(input, size, scale_factor, recompute_scale_factor)
     _check_mode(input, mode, antialias)
-    align = bool(align_corners)
-    if any(n <= 0 for n in size) or 0 in input.shape[1:]:
-        raise RuntimeError(
-            f"Input and output sizes should be greater than 0, but got input {list(input.shape)} and output size "
-            f"{list(size)}"
-        )
+    n = input.dim() - 2
     if mode == "area":
-        return getattr(tessera.nn.functional, f"adaptive_avg_pool{input.dim() - 2}d")(input, size)
-    kernel_mode = _KERNEL_MODES[mode] + (_ANTIALIAS if antialias else 0)
-    if input.dtype in _KERNEL_DTYPES:
-        return _nn._resample(input, [*input.shape[:2], *size], [] if steps[0] is None else steps, kernel_mode, align)
-    weighted = mode not in ("nearest", "nearest-exact")
-    if weighted and input.dtype != tessera.uint8 and input.dtype not in _FLOATS:
-        raise NotImplementedError(
-            f'"interpolate" with mode "{mode}" is for floating point tensors and uint8, but got {input.dtype}'
-        )
-    # half types are computed in float32 and rounded once, bytes are rounded after each dimension
-    x = input.float() if input.dtype in (tessera.uint8, *_HALF) and weighted else input
-    for i in range(input.dim() - 1, 1, -1):
-        out, step = size[i - 2], steps[i - 2]
-        if antialias or not weighted or mode == "bicubic" or out != x.size(i) or not (align or step in (None, 1)):
-            x = _resize(x, i, out, step, kernel_mode, align)
-        if weighted and input.dtype == tessera.uint8:
-            x = (x + 0.5).floor_().clamp_(0, 255)
-    x = x.to(input.dtype)
-    if input.dim() == 4 and not input.is_contiguous() and input.is_contiguous(memory_format=tessera.channels_last):
-        return x.contiguous(memory_format=tessera.channels_last)
-    return x.clone() if x is input else x.contiguous()
+        size = size or [_scaled(input.size(i + 2), s) for i, s in enumerate(scales)]
+        return getattr(tessera.nn.functional, f"adaptive_avg_pool{n}d")(input, size)
+    name = _OPERATORS[mode].format(n)
+    operator = getattr(_nn, f"_{name}_aa" if antialias else name)
+    corners = {} if mode in _WITHOUT_CORNERS else {"align_corners": bool(align_corners)}
+    return operator(input=input, output_size=size, scale_factors=scales, **corners)
 
 
 def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
