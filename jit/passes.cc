@@ -244,6 +244,7 @@ void lower_tuples(Graph& g, Block* b) {
     all.push_back(n);
     for (Block* inner : n->blocks) lower_tuples(g, inner);
     if (n->kind != N::kIf) continue;
+    const size_t behind = all.size();
     for (size_t k = 0; k < n->out.size(); ++k) {
       Val* whole = n->out[k];
       if (!whole->type->is(K::kTuple) || !whole->type->name.empty()) continue;
@@ -269,7 +270,7 @@ void lower_tuples(Graph& g, Block* b) {
       --k;
       whole->node = made;
       made->out.push_back(whole);
-      all.push_back(made);
+      all.insert(all.begin() + static_cast<int64_t>(behind), made);  // a tuple in a tuple is made first
     }
   }
   b->nodes = std::move(all);
