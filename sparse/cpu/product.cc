@@ -13,6 +13,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "sparse/cpu/product.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "tensor/cpu/support/simd.h"
 
@@ -20,6 +21,10 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+// Columns are asked for this many elements ahead, over the ends of pieces (kPiece) and of the list: the next piece of
+// them is checked before anything else reads it.
+constexpr int64_t kAhead = 2048;
 
 // kVectors vectors of a row of the result at a time, in registers.
 template <int kVectors, class D, class T>
@@ -30,6 +35,7 @@ HWY_INLINE void AddColumns(D d, const int64_t* columns, const T* values, int64_t
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
   for (int64_t k = begin; k < end; ++k) {
+    hwy::Prefetch(columns + k + kAhead);
     const auto x = hn::Set(d, values[k]);
     const T* row = b + columns[k] * stride;
 #pragma GCC unroll 8
@@ -47,6 +53,7 @@ HWY_INLINE void AddColumn(D d, const int64_t* columns, const T* values, int64_t 
   auto s0 = hn::Zero(d), s1 = hn::Zero(d), s2 = hn::Zero(d), s3 = hn::Zero(d);
   int64_t k = begin;
   for (; k + 4 <= end; k += 4) {
+    hwy::Prefetch(columns + k + kAhead);
     s0 = hn::MulAdd(hn::Set(d, values[k]), hn::LoadU(d, b + columns[k] * stride), s0);
     s1 = hn::MulAdd(hn::Set(d, values[k + 1]), hn::LoadU(d, b + columns[k + 1] * stride), s1);
     s2 = hn::MulAdd(hn::Set(d, values[k + 2]), hn::LoadU(d, b + columns[k + 2] * stride), s2);
@@ -174,6 +181,8 @@ int64_t panel_width(const RowsView& a, int64_t n, int64_t item) {
   return a.pointers[a.height] >= kOften * a.width ? fits / item : n;
 }
 
+constexpr int64_t kPiece = 2048;  // elements of a
+
 // multiply(rows, n, out, first, last) for pieces of lines whose columns are inside; false if others are not.
 template <class T, class F>
 bool multiply_panels(const RowsView& a, const T* b, int64_t n, T* out, F multiply) {
@@ -188,7 +197,8 @@ bool multiply_panels(const RowsView& a, const T* b, int64_t n, T* out, F multipl
         for (int64_t i = first, w = std::min(width, n - j); i < last; ++i)
           std::copy_n(b + i * n + j, w, packed + a.width * j + i * w);
     });
-  const int64_t step = rows_in_a_piece(a, width), pieces = (a.height + step - 1) / step;
+  const int64_t in_a_row = a.pointers[a.height] / std::max<int64_t>(1, a.height) + 1;
+  const int64_t step = std::max<int64_t>(1, kPiece / in_a_row), pieces = (a.height + step - 1) / step;
   std::atomic<bool> good{true};
   parallel_for((packs ? (n + width - 1) / width : 1) * pieces, 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {

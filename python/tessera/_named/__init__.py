@@ -194,20 +194,25 @@ def refine_names(self, *names):
 
 
 def _aligned(tensor, names, method):
-    if None in tensor.names:
+    have = tensor.names
+    rest = [place for place, name in enumerate(have) if name is None or name not in names]
+    if Ellipsis not in names and None in have:
         raise RuntimeError(f"{method}: all dims of the input must be named, got {_text(tensor)}")
-    for name in tensor.names:
-        if name not in names:
-            raise RuntimeError(
-                f"{method}: cannot align {_text(tensor)} to Tensor{list(names)} because dim '{name}' is not among them"
-            )
+    if Ellipsis not in names and rest:
+        raise RuntimeError(
+            f"{method}: cannot align {_text(tensor)} to Tensor{list(names)} because dim '{have[rest[0]]}' is not among "
+            "them"
+        )
     if len(set(names)) != len(names):
         raise RuntimeError(f"{method}: a name was given twice in {list(names)}")
-    result = _plain(tensor).permute([tensor.names.index(name) for name in names if name in tensor.names])
-    for at, name in enumerate(names):
-        if name not in tensor.names:
+    places = []  # of the tensor's dimensions, or the name of a new one
+    for name in names:
+        places += rest if name is Ellipsis else [have.index(name) if name in have else name]
+    result = _plain(tensor).permute([place for place in places if not isinstance(place, str)])
+    for at, place in enumerate(places):
+        if isinstance(place, str):
             result = result.unsqueeze(at)
-    _C._set_names(result, tuple(names) or None)
+    _C._set_names(result, tuple(p if isinstance(p, str) else have[p] for p in places) or None)
     return result
 
 
@@ -215,19 +220,16 @@ def align_to(self, *names):
     """A view with the dimensions in the order of `names`, and dimensions of size 1 for those that are new.
 
     Args:
-        names: all names of the tensor and any others; one "..." stands for the tensor's names that are not mentioned,
-            in their order.
+        names: all names of the tensor and any others; one "..." stands for the tensor's dimensions that are not
+            mentioned, in their order, also those without a name.
 
-    Raises: RuntimeError for a tensor with a dimension that has no name, and for one that `names` leave out.
+    Raises: RuntimeError for a dimension that `names` leave out, by its name or because it has none.
     """
     names = [Ellipsis if name == "..." else name for name in _given(names)]
     if names.count(Ellipsis) > 1:
         raise RuntimeError(f"align_to: expected at most one '...' among the names, got {tuple(names)}")
     if None in names:
         raise RuntimeError(f"align_to: expected names of all dims, got {tuple(names)}")
-    if Ellipsis in names:
-        at = names.index(Ellipsis)
-        names[at : at + 1] = [name for name in self.names if name not in names]
     return _aligned(self, names, "align_to")
 
 

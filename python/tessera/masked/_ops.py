@@ -147,10 +147,12 @@ def _pattern(sparse):
 
 
 def _in_layout(result, layout, mask, dims, keepdim):
-    """A dense result in the layout of the input: what no element went into is not stored."""
-    if layout is tessera.strided:
+    """A dense result in the layout of the input, where that has so few dimensions: what no element went into is not
+    stored.
+    """
+    if layout is tessera.strided or (layout is not tessera.sparse_coo and result.dim() < 2):
         return result
-    known = _any(mask, dims, keepdim)
+    known = _any(mask, dims, keepdim) if result.dim() else tessera.ones_like(result, dtype=tessera.bool)
     result = _where(known, result, result.new_zeros(()))
     return result.to_sparse() if layout is tessera.sparse_coo else result.to_sparse(layout=layout)
 
@@ -347,12 +349,12 @@ def _along(name, input, dim, dtype, mask, function):
 
 @_described("The running sum along `dim`", None)
 def cumsum(input, dim, *, dtype=None, mask=None):
-    return _along("cumsum", input, dim, dtype, mask, lambda x, d: x.cumsum(d, dtype=dtype))
+    return _along("cumsum", input, dim, dtype, mask, lambda x, d: x.cumsum(d, dtype=x.dtype))
 
 
 @_described("The running product along `dim`", None)
 def cumprod(input, dim, *, dtype=None, mask=None):
-    return _along("cumprod", input, dim, dtype, mask, lambda x, d: x.cumprod(d, dtype=dtype))
+    return _along("cumprod", input, dim, dtype, mask, lambda x, d: x.cumprod(d, dtype=x.dtype))
 
 
 @_described("The softmax along `dim`", "NaN")

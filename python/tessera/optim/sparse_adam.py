@@ -56,18 +56,13 @@ def _update(p, grad, state, group):
     rows, values = grad._indices(), grad._values()
     if values.numel() == 0:
         return
+    # New rows of the averages, and steps of the parameter's: few beside the table, but many for caches.
     m, v = state["exp_avg"], state["exp_avg_sq"]
-
-    def sparse(x):
-        return tessera._sparse_coo_tensor_unsafe(rows, x, grad.size(), is_coalesced=True)
-
-    # In place as far as it goes: the rows of a step are few beside the table, but many for caches.
-    numer, denom = m.sparse_mask(grad)._values(), v.sparse_mask(grad)._values()
-    step = (values - numer).mul_(1 - beta1)
-    m.add_(sparse(step))
-    numer.add_(step)
-    step = (values * values).sub_(denom).mul_(1 - beta2)
-    v.add_(sparse(step))
-    denom.add_(step).sqrt_().add_(group["eps"])
+    places = rows.unbind()
+    numer = m[places].lerp_(values, 1 - beta1)
+    m.index_put_(places, numer)
+    denom = v[places].mul_(beta2).addcmul_(values, values, value=1 - beta2)
+    v.index_put_(places, denom)
     step_size = group["lr"] * (1 - beta2**t) ** 0.5 / (1 - beta1**t)
-    p.add_(sparse(numer.mul_(-step_size).div_(denom)))
+    step = numer.div_(denom.sqrt_().add_(group["eps"])).mul_(-step_size)
+    p.add_(tessera._sparse_coo_tensor_unsafe(rows, step, p.shape, is_coalesced=True))

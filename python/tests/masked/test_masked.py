@@ -130,3 +130,25 @@ def test_gradients_have_the_mask_and_reach_what_the_data_came_from():
     e = DATA.clone().requires_grad_()
     as_masked_tensor(e, MASK).to_tensor(7.0).sum().backward()
     assert e.grad.to_tensor(0).tolist() == MASK.float().tolist()
+
+
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr"])
+def test_elementwise_operators_work_on_what_sparse_data_store(layout):
+    x = tessera.arange(6.0).reshape(2, 3).to_sparse(layout=getattr(tessera, layout))
+    m = masked.masked_tensor(x, x.bool(), requires_grad=True)
+    for function in (lambda t: t / t, lambda t: t + 1, lambda t: 1 - t, lambda t: t.exp(), lambda t: t**2, lambda t: t > 1):
+        made = function(m)
+        assert made.get_data().layout is x.layout and made.get_mask().to_dense().equal(x.to_dense() != 0)
+        there = x.to_dense() != 0
+        assert made.to_tensor(0)[there].equal(function(x.to_dense())[there])
+    (m.exp() * m).sum().backward()
+    want = tessera.tensor([0.0, 2, 3, 4, 5, 6]) * tessera.arange(6.0).exp()
+    assert m.grad.to_tensor(0).reshape(-1).allclose(want)
+    assert str(m).split() == str(masked.masked_tensor(x.to_dense(), x.to_dense() != 0)).split()
+
+
+def test_scans_keep_the_dtype_and_sparse_results_the_identity():
+    x = tessera.tensor([[1, 2], [3, 4]], dtype=tessera.int32)
+    assert masked.cumsum(x, 1, mask=x > 1).dtype is tessera.int32 is masked.cumprod(x, 0).dtype
+    nothing = masked.amax(tessera.tensor(3.0).to_sparse(), (), mask=tessera.tensor(False).to_sparse())
+    assert nothing.layout is tessera.sparse_coo and nothing.to_dense().item() == float("-inf")

@@ -131,3 +131,11 @@ def test_the_warning_comes_once():
         "assert [str(w.message)[:13] for w in seen] == ['Named tensors'], seen\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_dots_stand_for_dimensions_without_names_too():
+    x = tessera.arange(6.0).reshape(2, 3).refine_names("N", None)
+    assert x.align_to(..., "N").names == (None, "N") and x.align_to(..., "N").rename(None).equal(x.rename(None).t())
+    assert x.align_to("K", "N", ...).names == ("K", "N", None) and x.align_to("K", "N", ...).shape == (1, 2, 3)
+    with pytest.raises(RuntimeError, match="must be named"):
+        x.align_to("N", "C")

@@ -156,3 +156,21 @@ def test_every_derivative_of_the_table_is_checked_here():
     table = [row for row in tessera._C._operator_table() if row[4].startswith("sparse/")]
     own = {row[0].split("(")[0].split("::")[1].split(".")[0] for row in table if row[5] not in ("", "*")}
     assert own == set(CHECKED)
+
+
+def test_gradients_of_all_elements_of_compressed_tensors():
+    x = tessera.tensor([[0.0, 2], [3, 0]])
+    for layout, blocks in (("csr", ()), ("csc", ()), ("bsr", ((1, 2),))):
+        t = getattr(x, f"to_sparse_{layout}")(*blocks).requires_grad_()
+        weight = tessera.tensor([[1.0, 2], [3, 4]])
+        (t.to_dense(masked_grad=False) * weight).sum().backward()
+        assert t.grad.layout == t.layout and t.grad.to_dense().equal(weight)
+
+
+def test_gradcheck_takes_sparse_inputs():
+    x = tessera.tensor([[0.0, 2], [3, 0]], dtype=tessera.float64)
+    for t in (x.to_sparse(), x.to_sparse_csr()):
+        assert tessera.autograd.gradcheck(lambda s: s.to_dense(), (t.requires_grad_(),), masked=True)
+        assert tessera.autograd.gradcheck(lambda s: s.to_dense(masked_grad=False), (t,))
+    with pytest.raises(RuntimeError, match="[Jj]acobian"):
+        tessera.autograd.gradcheck(lambda s: s.to_dense() * s.to_dense().detach(), (x.to_sparse().requires_grad_(),))

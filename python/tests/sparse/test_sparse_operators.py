@@ -163,7 +163,8 @@ def test_products_of_vectors_and_batches():
     b = tessera.stack([DENSE, 2 * DENSE])
     tessera.testing.assert_close(tessera.bmm(b.to_sparse(), b.transpose(1, 2)), b @ b.transpose(1, 2))
     tessera.testing.assert_close(tessera.nn.functional.linear(v, t), DENSE @ v)
-    for bad in (lambda: t @ DENSE, lambda: t @ v.double(), lambda: tessera.sparse.mm(DENSE, DENSE.t())):
+    assert tessera.sparse.mm(DENSE, DENSE.t()).equal(DENSE @ DENSE.t())
+    for bad in (lambda: t @ DENSE, lambda: t @ v.double()):
         with pytest.raises(RuntimeError):
             bad()
 
@@ -257,3 +258,36 @@ def test_smallest_and_largest_products_by_either_name():
         assert tessera.equal(a, b)
         pieces = [tessera.segment_reduce(dense, n, lengths=tessera.tensor([1, 2])) for n in (short, "a" + short)]
         assert tessera.equal(*pieces)
+
+
+def test_sums_of_one_pattern_keep_it():
+    t = tessera.sparse_coo_tensor([[0, 1, 1], [2, 0, 0]], [3.0, 4, 5], (2, 3))
+    assert (t + t)._nnz() == 3 and (t + t).to_dense().equal(2 * t.to_dense())
+    assert t.sparse_mask(t).to_dense().equal(t.to_dense())
+
+
+def test_results_whose_elements_can_be_asked_for():
+    t = tessera.sparse_coo_tensor([[0, 1, 1]], [[1.0, 2], [3, 4], [5, 6]], (2, 2))
+    assert t.sum(1).values().tolist() == [3, 18] and tessera.deg2rad(t).values().shape == (2, 2)
+    assert DENSE.to_sparse_csc()[3].indices().tolist() == DENSE[3].nonzero().t().tolist()
+
+
+def test_a_dense_tensor_times_a_sparse_one_in_place():
+    d = tessera.ones(4, 3)
+    assert d.mul_(2 * DENSE.to_sparse()) is d and d.equal(2 * DENSE)
+
+
+@pytest.mark.parametrize(("height", "width", "columns"), [(40, 700, 600), (9, 5000, 70), (300, 20000, 16), (3, 4, 1)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "int64"])
+def test_products_of_many_columns(height, width, columns, dtype):
+    """Wide enough for columns to be brought together in panels, and for many pieces."""
+    g, dtype = tessera.Generator().manual_seed(0), getattr(tessera, dtype)
+    rows, at = (tessera.randint(0, n, (width * 9,), generator=g) for n in (height, width))
+    values = tessera.randint(-3, 4, (width * 9,), generator=g).to(dtype)
+    t = tessera.sparse_coo_tensor(tessera.stack([rows, at]), values, (height, width)).to_sparse_csr()
+    d = tessera.randint(-3, 4, (width, columns), generator=g).to(dtype)
+    assert (t @ d).equal(t.to_dense() @ d)
+    wrong = t.col_indices().clone()
+    wrong[-1] = width
+    with pytest.raises(IndexError):
+        tessera.sparse_csr_tensor(t.crow_indices(), wrong, t.values(), t.shape) @ d

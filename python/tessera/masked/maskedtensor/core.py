@@ -69,6 +69,26 @@ def _indices(sparse):
     return sparse.crow_indices(), sparse.col_indices()
 
 
+def _is_plain_tensor(value):
+    return isinstance(value, tessera.Tensor) and not isinstance(value, MaskedTensor) and value.dim() > 0
+
+
+def _stored_data(value):
+    """The values that a sparse masked tensor stores; anything else as it is."""
+    if not isinstance(value, MaskedTensor):
+        return value
+    data = value._masked_data
+    return data._values() if data.layout is tessera.sparse_coo else data.values()
+
+
+def _with_values(pattern, values):
+    """A sparse tensor that stores `values` where `pattern` stores its own."""
+    if pattern.layout is tessera.sparse_coo:
+        made, flag = (pattern._indices(), values, pattern.shape), pattern.is_coalesced()
+        return tessera.sparse_coo_tensor(*made, is_coalesced=flag)
+    return tessera.sparse_csr_tensor(*_indices(pattern), values, pattern.shape)
+
+
 def _same(a, b):
     return a is b or (
         a.layout == b.layout
@@ -216,11 +236,10 @@ class MaskedTensor(Masked):
 
     def __repr__(self, *, tensor_contents=None):
         data, mask = self._masked_data, self._masked_mask
-        if data.layout is not tessera.strided:
-            shown = f"MaskedTensor({data}, mask={mask})"
-            return shown if tensor_contents is None else f"MaskedTensor({tensor_contents})"
         if tensor_contents is not None:
             return f"MaskedTensor({tensor_contents})"
+        if data.layout is not tessera.strided:
+            data, mask = data.to_dense(), mask.to_dense()
         if data.dim() == 0:
             known = bool(mask)
             return f"MaskedTensor({_element(data.item(), known)}, {known})"
@@ -362,9 +381,13 @@ def _check(data, mask):
 
 def _elementwise(func, name, args, kwargs):
     mask = _common_mask(args)
-    result = func(*_map(_data, args), **_map(_data, kwargs))
+    stored = mask.layout is not tessera.strided and not any(map(_is_plain_tensor, args))
+    of = _stored_data if stored else _data
+    result = func(*_map(of, args), **_map(of, kwargs))
     if name.endswith("_") and not name.endswith("__"):
         return args[0]
+    if stored:
+        return MaskedTensor._plain(_with_values(mask, result), mask)
     if result.shape != mask.shape and mask.layout is tessera.strided:
         mask = mask.expand(result.shape)
     return MaskedTensor._plain(result, mask)

@@ -40,6 +40,7 @@ class NestedTensor(Nested):
         result._values, result._offsets, result._lengths = values, offsets, lengths
         result._ragged_idx = _ragged_idx
         result._metadata_cache = {} if _metadata_cache is None else _metadata_cache
+        get_tensor_symint(offsets if lengths is None else lengths)  # symbols are numbered as tensors are made
         if requires_grad:
             values.requires_grad_()
         return result
@@ -233,7 +234,10 @@ def _rebuild_njt(parts):
         for key, value in dict(parts.get("_metadata_cache") or {}).items()
         if key in ("min_seqlen", "max_seqlen")
     }
-    return NestedTensor(values, offsets, lengths=lengths, _ragged_idx=ragged_idx, _metadata_cache=known)
+    wanted = bool(parts.get("requires_grad")) and not values.requires_grad
+    return NestedTensor(
+        values, offsets, lengths=lengths, _ragged_idx=ragged_idx, _metadata_cache=known, requires_grad=wanted
+    )
 
 
 def _from_parts(parts, ragged_idx=1):
