@@ -6,7 +6,6 @@
 #include "tensor/core/parallel.h"
 #include "tensor/engine/pointwise.h"
 #include "tensor/ops/promotion.h"
-#include "tensor/ops/written.h"
 
 namespace tessera::pointwise {
 namespace {
@@ -293,7 +292,7 @@ void copy_over(const Tensor& target, const Tensor& source) {
 }
 
 void write_to(const PointwiseOp& op, const Types& types, const Tensor& target, Inputs inputs, Params params) {
-  check_elements_apart(target);
+  check_no_internal_overlap(target);
   if (target.is_meta()) return;
   bool aliased_differently = false;
   for (const Tensor* t : inputs) {
@@ -309,6 +308,11 @@ void write_to(const PointwiseOp& op, const Types& types, const Tensor& target, I
   else
     compute(op, types.compute, target, inputs, params);
 }
+// For its life, the thread is in inference mode.
+struct InInferenceMode {
+  InInferenceMode() { thread_state.inference_mode = true; }
+  ~InInferenceMode() { thread_state.inference_mode = false; }
+};
 }  // namespace
 
 const Tensor& inplace(const PointwiseOp& op, const Tensor& self, Inputs inputs, Params params) {
@@ -327,8 +331,15 @@ const Tensor& inplace(const PointwiseOp& op, const Tensor& self, Inputs inputs, 
   TESSERA_CHECK(device == self.device(),
                 "Expected all tensors to be on the same device, but found at least two devices, ", self.device().str(),
                 " and ", device.str(), "!");
-  write_to(op, types, self, inputs, params);
-  finish_write(self);
+  if (self.is_inference() && !inference_mode_enabled()) {
+    // Refused only when the write is counted, so that it is found done, as PyTorch leaves it.
+    InInferenceMode written;
+    write_to(op, types, self, inputs, params);
+  } else {
+    write_to(op, types, self, inputs, params);
+  }
+  if (self.is_inference()) check_no_internal_overlap(self);
+  self.bump_version();
   return self;
 }
 
@@ -342,7 +353,7 @@ const Tensor& out(const PointwiseOp& op, const Tensor& out, OutDtype accepted, I
   const IntVector shape = broadcast_shapes(inputs), strides = result_strides(inputs, shape);
   const Device device = common_device(inputs);
   check_out_device(out, device);
-  check_elements_apart(out);
+  check_no_internal_overlap(out);
   const bool resized = !std::ranges::equal(out.sizes(), shape);
   bool reads_it = false;  // what is resized may come to lie over an input
   for (const Tensor* t : inputs) {
@@ -359,7 +370,7 @@ const Tensor& out(const PointwiseOp& op, const Tensor& out, OutDtype accepted, I
     resize_output(out, shape, strides);
     write_to(op, types, out, inputs, params);
   }
-  finish_write(out);
+  out.bump_version();
   return out;
 }
 
