@@ -148,54 +148,6 @@ def _nested_tensor_from_mask(t: Tensor, mask: Tensor, mask_check: bool = True) -
 def to_padded_tensor(self: Tensor, padding: float, output_size: Optional[List[int]] = None) -> Tensor:
     raise RuntimeError("programs have no nested tensors")
     return self
-def _resampled(input: Tensor, output_size: Optional[List[int]], scale_factors: Optional[List[float]], mode: int,
-        align_corners: bool = False) -> Tensor:
-    sizes = [input.size(0), input.size(1)]
-    steps: List[float] = []
-    if output_size is not None:
-        for size in output_size:
-            sizes.append(size)
-    elif scale_factors is not None:
-        for i in range(len(scale_factors)):
-            sizes.append(int(float(input.size(i + 2)) * scale_factors[i]))
-            steps.append(1.0 / scale_factors[i])
-    return torch._resample(input, sizes, steps, mode, align_corners)
-def upsample_nearest1d(input: Tensor, output_size: Optional[List[int]],
-        scale_factors: Optional[List[float]]) -> Tensor:
-    return torch._resampled(input, output_size, scale_factors, 0)
-def _upsample_nearest_exact1d(input: Tensor, output_size: Optional[List[int]],
-        scale_factors: Optional[List[float]]) -> Tensor:
-    return torch._resampled(input, output_size, scale_factors, 1)
-def upsample_nearest2d(input: Tensor, output_size: Optional[List[int]],
-        scale_factors: Optional[List[float]]) -> Tensor:
-    return torch._resampled(input, output_size, scale_factors, 0)
-def _upsample_nearest_exact2d(input: Tensor, output_size: Optional[List[int]],
-        scale_factors: Optional[List[float]]) -> Tensor:
-    return torch._resampled(input, output_size, scale_factors, 1)
-def upsample_nearest3d(input: Tensor, output_size: Optional[List[int]],
-        scale_factors: Optional[List[float]]) -> Tensor:
-    return torch._resampled(input, output_size, scale_factors, 0)
-def _upsample_nearest_exact3d(input: Tensor, output_size: Optional[List[int]],
-        scale_factors: Optional[List[float]]) -> Tensor:
-    return torch._resampled(input, output_size, scale_factors, 1)
-def upsample_linear1d(input: Tensor, output_size: Optional[List[int]], align_corners: bool,
-        scale_factors: Optional[List[float]]) -> Tensor:
-    return torch._resampled(input, output_size, scale_factors, 2, align_corners)
-def upsample_bilinear2d(input: Tensor, output_size: Optional[List[int]], align_corners: bool,
-        scale_factors: Optional[List[float]]) -> Tensor:
-    return torch._resampled(input, output_size, scale_factors, 2, align_corners)
-def upsample_trilinear3d(input: Tensor, output_size: Optional[List[int]], align_corners: bool,
-        scale_factors: Optional[List[float]]) -> Tensor:
-    return torch._resampled(input, output_size, scale_factors, 2, align_corners)
-def upsample_bicubic2d(input: Tensor, output_size: Optional[List[int]], align_corners: bool,
-        scale_factors: Optional[List[float]]) -> Tensor:
-    return torch._resampled(input, output_size, scale_factors, 3, align_corners)
-def _upsample_bilinear2d_aa(input: Tensor, output_size: Optional[List[int]], align_corners: bool,
-        scale_factors: Optional[List[float]]) -> Tensor:
-    return torch._resampled(input, output_size, scale_factors, 4, align_corners)
-def _upsample_bicubic2d_aa(input: Tensor, output_size: Optional[List[int]], align_corners: bool,
-        scale_factors: Optional[List[float]]) -> Tensor:
-    return torch._resampled(input, output_size, scale_factors, 5, align_corners)
 )";
 
 constexpr char kPortableSource[] = R"(
@@ -234,30 +186,45 @@ def _resample(input: Tensor, sizes: List[int], steps: List[float], mode: int, al
     if mode == 4:
         return torch._upsample_bilinear2d_aa(input, size, align, scales)
     return torch._upsample_bicubic2d_aa(input, size, align, scales)
-def _rnn_layer(gates: Tensor, h: Tensor, c: Optional[Tensor], w_hh: Tensor, b_hh: Optional[Tensor], kind: int,
-        reverse: bool, for_backward: bool) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    cell = h if c is None else c
-    outputs: List[Tensor] = []
-    steps = gates.size(0)
-    for t in range(steps):
-        x = gates[steps - 1 - t] if reverse else gates[t]
-        own = torch.linear(h, w_hh, b_hh)
-        if kind == 0:
-            i, f, g, o = torch.chunk(x + own, 4, -1)
-            cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
-            h = torch.sigmoid(o) * torch.tanh(cell)
-        elif kind == 1:
-            x_r, x_z, x_n = torch.chunk(x, 3, -1)
-            h_r, h_z, h_n = torch.chunk(own, 3, -1)
-            z = torch.sigmoid(x_z + h_z)
-            n = torch.tanh(x_n + torch.sigmoid(x_r + h_r) * h_n)
-            h = (h - n) * z + n
+def _rnn_layers(input: Tensor, hx: List[Tensor], params: List[Tensor], kind: int, has_biases: bool, dropout: float,
+        bidirectional: bool, batch_sizes: List[int]) -> Tuple[Tensor, Tensor, Tensor]:
+    layers = hx[0].size(0) // (2 if bidirectional else 1)
+    train = dropout > 0.0
+    rows: Optional[Tensor] = None
+    if len(batch_sizes) > 0:
+        rows = torch.tensor(batch_sizes)
+    if kind == 0:
+        if rows is None:
+            return torch.lstm(input, hx, params, has_biases, layers, dropout, train, bidirectional, False)
+        return torch.lstm(input, rows, hx, params, has_biases, layers, dropout, train, bidirectional)
+    h = hx[0]
+    if kind == 1:
+        if rows is None:
+            y, n = torch.gru(input, h, params, has_biases, layers, dropout, train, bidirectional, False)
         else:
-            h = torch.tanh(x + own) if kind == 2 else torch.relu(x + own)
-        outputs.append(h)
-    if reverse:
-        outputs.reverse()
-    return torch.stack(outputs), h, cell, h, h
+            y, n = torch.gru(input, rows, h, params, has_biases, layers, dropout, train, bidirectional)
+    elif kind == 2:
+        if rows is None:
+            y, n = torch.rnn_tanh(input, h, params, has_biases, layers, dropout, train, bidirectional, False)
+        else:
+            y, n = torch.rnn_tanh(input, rows, h, params, has_biases, layers, dropout, train, bidirectional)
+    else:
+        if rows is None:
+            y, n = torch.rnn_relu(input, h, params, has_biases, layers, dropout, train, bidirectional, False)
+        else:
+            y, n = torch.rnn_relu(input, rows, h, params, has_biases, layers, dropout, train, bidirectional)
+    return y, n, n
+def _rnn_cell(input: Tensor, hx: List[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor],
+        b_hh: Optional[Tensor], kind: int) -> Tuple[Tensor, Tensor]:
+    if kind == 0:
+        return torch.lstm_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
+    if kind == 1:
+        h = torch.gru_cell(input, hx[0], w_ih, w_hh, b_ih, b_hh)
+    elif kind == 2:
+        h = torch.rnn_tanh_cell(input, hx[0], w_ih, w_hh, b_ih, b_hh)
+    else:
+        h = torch.rnn_relu_cell(input, hx[0], w_ih, w_hh, b_ih, b_hh)
+    return h, h
 )";
 
 struct LibraryResolver final : Resolver {

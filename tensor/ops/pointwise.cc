@@ -7,7 +7,6 @@
 #include "tensor/engine/pointwise.h"
 #include "tensor/ops/pointwise_observer.h"
 #include "tensor/ops/promotion.h"
-#include "tensor/ops/written.h"
 
 namespace tessera::pointwise {
 
@@ -298,7 +297,7 @@ void copy_over(const Tensor& target, const Tensor& source) {
 }
 
 void write_to(const PointwiseOp& op, const Types& types, const Tensor& target, Inputs inputs, Params params) {
-  check_elements_apart(target);
+  check_no_internal_overlap(target);
   if (target.is_meta()) return;
   bool aliased_differently = false;
   for (const Tensor* t : inputs) {
@@ -333,7 +332,7 @@ const Tensor& inplace(const PointwiseOp& op, const Tensor& self, Inputs inputs, 
                 "Expected all tensors to be on the same device, but found at least two devices, ", self.device().str(),
                 " and ", device.str(), "!");
   write_to(op, types, self, inputs, params);
-  finish_write(self);
+  self.bump_version();
   return self;
 }
 
@@ -347,7 +346,7 @@ const Tensor& out(const PointwiseOp& op, const Tensor& out, OutDtype accepted, I
   const IntVector shape = broadcast_shapes(inputs), strides = result_strides(inputs, shape);
   const Device device = common_device(inputs);
   check_out_device(out, device);
-  check_elements_apart(out);
+  check_no_internal_overlap(out);
   const bool resized = !std::ranges::equal(out.sizes(), shape);
   bool reads_it = false;  // what is resized may come to lie over an input
   for (const Tensor* t : inputs) {
@@ -364,7 +363,7 @@ const Tensor& out(const PointwiseOp& op, const Tensor& out, OutDtype accepted, I
     resize_output(out, shape, strides);
     write_to(op, types, out, inputs, params);
   }
-  finish_write(out);
+  out.bump_version();
   return out;
 }
 

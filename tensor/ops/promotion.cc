@@ -4,7 +4,6 @@
 
 #include "tensor/core/warning.h"
 #include "tensor/cpu/pointwise/pointwise.h"
-#include "tensor/ops/written.h"
 
 namespace tessera {
 namespace {
@@ -122,31 +121,16 @@ void check_out_device(const Tensor& out, Device device) {
                 out.device().str(), " instead");
 }
 
-namespace {
-// What forbids a write whatever is written.
-void check_inference(const Tensor& t) {
+// Every kernel asks this before it writes to an argument, so what else forbids writing is said here, too.
+void check_no_internal_overlap(const Tensor& t) {
   TESSERA_CHECK(!t.is_inference() || inference_mode_enabled(),
                 "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get "
                 "a normal tensor before doing "
                 "inplace update.");
-}
-}  // namespace
-
-void check_elements_apart(const Tensor& t) {
   TESSERA_CHECK(internal_overlap(t) != Overlap::kYes,
                 "unsupported operation: more than one element of the written-to tensor refers to a single memory "
                 "location. Please clone() the "
                 "tensor before performing the operation.");
-}
-
-void check_no_internal_overlap(const Tensor& t) {
-  check_inference(t);
-  check_elements_apart(t);
-}
-
-void finish_write(const Tensor& t) {
-  check_inference(t);
-  t.bump_version();
 }
 
 void check_no_partial_overlap(const Tensor& written, const Tensor& read) {

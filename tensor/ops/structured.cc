@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "tensor/dispatch/op.h"
-#include "tensor/ops/written.h"
 
 namespace tessera {
 namespace op {
@@ -32,7 +31,7 @@ OutGuard::OutGuard(const Tensor& out, const OutputSpec& spec, OutDtype accepted)
     : out_(out), spec_(spec), temporary_(out.dtype() != spec.dtype) {
   check_out_device(out, spec.device);
   check_out_dtype(out, spec.dtype, accepted);
-  if (std::ranges::equal(out.sizes(), spec.sizes)) check_elements_apart(out);
+  if (std::ranges::equal(out.sizes(), spec.sizes)) check_no_internal_overlap(out);
 }
 
 void OutGuard::reads(const Tensor& input) { temporary_ = temporary_ || writes_over(out_, spec_.sizes, input); }
@@ -68,13 +67,13 @@ void OutGuard::finish() {
   if (temporary_ && target_.defined())
     op::copy_.call(out_, target_, false);
   else
-    finish_write(out_);
+    out_.bump_version();
 }
 
 InplaceGuard::InplaceGuard(const Tensor& self, const OutputSpec& spec, bool safe) : self_(self), spec_(spec) {
   check_same_shape(self, spec.sizes);
   check_can_cast(spec.dtype, self.dtype());
-  check_elements_apart(self);
+  check_no_internal_overlap(self);
   target_ = safe && self.dtype() == spec.dtype ? self : empty_from(spec);
 }
 
@@ -90,7 +89,7 @@ void InplaceGuard::reads(const std::optional<TensorList>& inputs) {
 
 void InplaceGuard::finish() {
   if (target_.is_same(self_))
-    finish_write(self_);
+    self_.bump_version();
   else
     op::copy_.call(self_, target_, false);
 }
