@@ -283,7 +283,7 @@ std::tuple<Tensor, Tensor, Tensor> _rnn_layers_composite(const Tensor& input, Te
     if (dropout_p > 0 && k + directions < groups) x = dropout(x, dropout_p, true);
   }
   if (h_n.size() == 1) return {x, h_n[0], c_n[0]};
-  return {x, cat(h_n, 0), cat(c_n, 0)};
+  return {x, cat(h_n, 0), lstm ? cat(c_n, 0) : c_n[0]};
 }
 
 std::tuple<Tensor, Tensor> _rnn_cell_composite(const Tensor& input, TensorList hx, const Tensor& w_ih,
@@ -294,6 +294,10 @@ std::tuple<Tensor, Tensor> _rnn_cell_composite(const Tensor& input, TensorList h
                 ", but got ", hx.size(), " tensors");
   const auto in_front = [](const Tensor& t) { return t.defined() ? unsqueeze(t, 0) : t; };
   const Tensor gates = linear(input, w_ih, b_ih);
+  if (!lstm && !gru) {  // nothing that an engine could join
+    const Tensor sum = gates + linear(hx[0], w_hh, b_hh);
+    return {kind == static_cast<int64_t>(RnnKind::kTanh) ? tanh(sum) : relu(sum), Tensor(hx[0])};
+  }
   auto [out, h, c, values, extra] =
       _rnn_layer(in_front(gates), in_front(hx[0]), lstm ? in_front(hx[1]) : Tensor(), in_front(w_hh), in_front(b_hh),
                  Tensor(), kind, false, IntList(), grad_mode_enabled());

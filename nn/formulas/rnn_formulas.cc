@@ -62,7 +62,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_layer_backward(
   const bool again = grad_mode_enabled() || any_dual(grad_output, grad_h_n, grad_c_n, gates, h0, c0, w_hh, b_hh, w_hr);
   const auto wide = [&](const Tensor& t) { return t.defined() ? to(t, values.dtype()) : t; };  // half types
   const Inputs in{again ? wide(gates) : Tensor(), wide(h0), wide(c0), wide(w_hh), wide(b_hh), wide(w_hr)};
-  const Tensor grad = wide(grad_output), grad_h = wide(grad_h_n), grad_c = wide(grad_c_n);
+  const Tensor grad = wide(grad_output), grad_h = wide(grad_h_n), grad_c = c0.defined() ? wide(grad_c_n) : Tensor();
   const Trace trace{wide(output), Tensor(), Tensor(), values, extra};
   const Gradients g =
       again || !values.is_cpu()

@@ -13,15 +13,43 @@ from conformance import suites
 DATA = suites.data_folder()
 SURFACE = None if DATA is None else DATA.parent / "spec" / "surface.json"
 
+OTHER_NAME = "the documents' word; the operator's schema, by which the real system parses calls, has another name"
 KNOWN = {
+    "out_dtype": (
+        "mm bmm addmm baddbmm",
+        "products of 16-bit numbers on CUDA devices that give float32: no kernel of that kind",
+    ),
     "orig_func": ("enable_grad", "stands for using it as a decorator, which works by position"),
     "axis": ("concatenate", "accepted: the alias of dim"),
+    "tensor": ("one_hot index_copy_ masked_scatter resize_as_ type_as", OTHER_NAME),
+    "A": (
+        "matrix_power cholesky cholesky_ex eigh eigvalsh householder_product matrix_exp matrix_norm pinv",
+        OTHER_NAME,
+    ),
+    "L": ("cholesky_inverse cholesky_solve", OTHER_NAME),
+    "B": ("cholesky_solve", OTHER_NAME),
+    "b": ("lu_solve triangular_solve", OTHER_NAME),
+    "tau": ("orgqr ormqr", OTHER_NAME),
     "out": (
         "matrix_power histogramdd std_mean var_mean range",
         "of functions that the real system calls without it, or that are deprecated (range)",
     ),
-    "tensor": ("index_copy_", "one entry names the arguments of index_copy, and its word is tensor2"),
-    "other": ("arctanh_ atanh_", "the documents' mistake: there is no other"),
+    "other": ("arctanh_ atanh_ dot ormqr", OTHER_NAME),
+    "batch2": ("bmm", OTHER_NAME),
+    "shape": ("broadcast_to", OTHER_NAME),
+    "value": (
+        "div div_ divide divide_ floor_divide floor_divide_ mul mul_ multiply multiply_ true_divide true_divide_",
+        OTHER_NAME,
+    ),
+    "divisor": ("fmod fmod_ remainder remainder_ true_divide", OTHER_NAME),
+    "dividend": ("true_divide", OTHER_NAME),
+    "split_size_or_sections": ("dsplit hsplit vsplit", OTHER_NAME),
+    "indices_or_sections": ("dsplit hsplit vsplit tensor_split", OTHER_NAME),
+    "tensor2": ("index_copy matmul", OTHER_NAME),
+    "dimension": ("narrow narrow_copy", OTHER_NAME),
+    "indices": ("take", OTHER_NAME),
+    "values": ("searchsorted", OTHER_NAME),
+    "mat": ("smm", OTHER_NAME),
 }
 # What stands for a parameter without a name in the documents: it is given by position.
 NAMELESS = re.compile(r"arg\d+")
