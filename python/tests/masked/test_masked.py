@@ -136,7 +136,14 @@ def test_gradients_have_the_mask_and_reach_what_the_data_came_from():
 def test_elementwise_operators_work_on_what_sparse_data_store(layout):
     x = tessera.arange(6.0).reshape(2, 3).to_sparse(layout=getattr(tessera, layout))
     m = masked.masked_tensor(x, x.bool(), requires_grad=True)
-    for function in (lambda t: t / t, lambda t: t + 1, lambda t: 1 - t, lambda t: t.exp(), lambda t: t**2, lambda t: t > 1):
+    for function in (
+        lambda t: t / t,
+        lambda t: t + 1,
+        lambda t: 1 - t,
+        lambda t: t.exp(),
+        lambda t: t**2,
+        lambda t: t > 1,
+    ):
         made = function(m)
         assert made.get_data().layout is x.layout and made.get_mask().to_dense().equal(x.to_dense() != 0)
         there = x.to_dense() != 0
