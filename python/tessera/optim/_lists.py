@@ -146,13 +146,14 @@ def joined(entries, group):
     if group.get("differentiable") or group.get("foreach") is False:
         yield from entries
         return
-    buckets = {}
+    buckets, seen = {}, set()
     for p, grad, state in entries:
-        key = None
-        if p.is_cuda and tessera._C._lists_fit([p], [grad]) and grad.dtype == p.dtype:
+        key = object()  # by itself
+        if p.is_cuda and id(p) not in seen and tessera._C._lists_fit([p], [grad]) and grad.dtype == p.dtype:
             numbers = tuple((name, _number(value)) for name, value in state.items())
             key = (p.device, p.dtype, grad.is_contiguous(), numbers)
-        buckets.setdefault(key if key is not None else id(p), []).append((p, grad, state))
+        seen.add(id(p))
+        buckets.setdefault(key, []).append((p, grad, state))
     for bucket in buckets.values():
         if len(bucket) == 1:
             yield bucket[0]
