@@ -464,8 +464,7 @@ Tensor rms_norm_at_once(const Tensor& input, int64_t size, const Tensor& weight,
     return {};
   const Tensor x = contiguous(input), w = dense_as(weight, input.dtype()), y = empty_from(OutputSpec(x, x.sizes()));
   internal::select_device(x.device(), "rms_norm");
-  norm_engines(x).rms_norm_forward(x.dtype(), x.numel() / size, size, eps, x.data_ptr(), data_or_null(w),
-                                   y.data_ptr());
+  norm_engines(x).rms_norm_forward(x.dtype(), x.numel() / size, size, eps, x.data_ptr(), data_or_null(w), y.data_ptr());
   return y;
 }
 }  // namespace

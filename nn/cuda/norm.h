@@ -37,7 +37,8 @@ __device__ inline void store_real(void* p, DType t, int64_t i, double value) {
   }
 }
 
-// Numbers of the channels as the kernels read them; eps >= 0: they are variances, and 1 / sqrt(variance + eps) is meant.
+// Numbers of the channels as the kernels read them; eps >= 0: they are variances, and 1 / sqrt(variance + eps) is
+// meant.
 struct ChannelValues {
   const void* data;
   DType dtype;

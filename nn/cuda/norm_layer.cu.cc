@@ -1,5 +1,5 @@
-// Layer normalisation, and the one by root mean squares, which is the same around 0. A row of up to 16384 elements (8192 in the gradient) stays in the registers of its threads;
-// longer rows are group normalisations of one group.
+// Layer normalisation, and the one by root mean squares, which is the same around 0. A row of up to 16384 elements
+// (8192 in the gradient) stays in the registers of its threads; longer rows are group normalisations of one group.
 #include "nn/cuda/norm_engines.h"
 #include "nn/cuda/norm.h"
 
@@ -42,8 +42,7 @@ __global__ void __launch_bounds__(kForwardLanes) layer_forward_kernel(LayerForwa
       load_elements<V>(a.x + row * a.n + at, v[j]);
       for (int k = 0; k < V; ++k) sum += v[j][k];
     }
-    const double count = a.n,
-                 mean = a.mean ? group_reduce(static_cast<double>(sum), AddDoubles(), a.lanes) / count : 0;
+    const double count = a.n, mean = a.mean ? group_reduce(static_cast<double>(sum), AddDoubles(), a.lanes) / count : 0;
     const C m = static_cast<C>(mean);
     sum = 0;
 #pragma unroll

@@ -87,14 +87,27 @@ TEST_P(NormTest, WholeBatch) {
       const std::string what = str_cat("batch norm ", batch, " ", channels, " ", inner);
       const int64_t n = batch * channels * inner;
       Data x = shifted_data(t, n, 1), w = random_data(pt, channels, 3), b = random_data(pt, channels, 4),
-           mean(DType::kFloat64, channels), var(DType::kFloat64, channels), y(t, n), running_mean = random_data(pt, channels, 5),
-           running_var = random_data(pt, channels, 6), save_mean(st, channels), save_invstd(st, channels);
+           mean(DType::kFloat64, channels), var(DType::kFloat64, channels), y(t, n),
+           running_mean = random_data(pt, channels, 5), running_var = random_data(pt, channels, 6),
+           save_mean(st, channels), save_invstd(st, channels);
       for (int64_t c = 0; c < channels; ++c) running_var.set(c, running_var.value(c) + 2);
       const OnDevice dx(x), dw(w), db(b), dy(y), dmean(running_mean), dvar(running_var), dsave_mean(save_mean),
           dsave_invstd(save_invstd);
       const auto numbers = [&](const OnDevice& d, DType of) { return nn::ChannelNumbers{d.get(), of}; };
-      nn::BatchNormCall call{t, batch, channels, inner, true, 0.3, 1e-5, dx.get(), dy.get(), numbers(dw, pt),
-                             numbers(db, pt), numbers(dmean, pt), numbers(dvar, pt), numbers(dsave_mean, st),
+      nn::BatchNormCall call{t,
+                             batch,
+                             channels,
+                             inner,
+                             true,
+                             0.3,
+                             1e-5,
+                             dx.get(),
+                             dy.get(),
+                             numbers(dw, pt),
+                             numbers(db, pt),
+                             numbers(dmean, pt),
+                             numbers(dvar, pt),
+                             numbers(dsave_mean, st),
                              numbers(dsave_invstd, st)};
       cuda::batch_norm(call);
       const auto doubles = [](Data& d) { return static_cast<double*>(d.get()); };
