@@ -197,7 +197,7 @@ CASES = {
     "embedding_bag, mean": (2, lambda d: bag(d, "mean")),
     "embedding_bag, max": (2, lambda d: bag(d, "max")),
     "one_hot": (2, lambda d: lambda: F.one_hot(classes(d, 6), 10)),
-    "max_unpool": (2, unpooled),
+    "max_unpool": (3, unpooled),
     "max_pool, gradients": (3, lambda d: gradients(lambda x: F.max_pool2d(x, 3, 2, 1), images(d))),
 }
 
