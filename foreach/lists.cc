@@ -96,10 +96,10 @@ ListOp with_numbers(ListOp op, std::initializer_list<TensorList> lists, const Li
   const TensorList self = *lists.begin(), other = *(lists.begin() + 1);
   for (size_t i = 0; i < self.size(); ++i)
     if (!other[i].defined() || other[i].dim() != 0 || self[i].dim() == 0) return op;
-  return op == ListOp::kAdd ? ListOp::kAddNumber
-       : op == ListOp::kMul ? ListOp::kMulNumber
-       : op == ListOp::kDiv ? ListOp::kDivNumber
-                            : op;
+  return op == ListOp::kAdd   ? ListOp::kAddNumber
+         : op == ListOp::kMul ? ListOp::kMulNumber
+         : op == ListOp::kDiv ? ListOp::kDivNumber
+                              : op;
 }
 }  // namespace
 

@@ -6,7 +6,6 @@
 #include "nn/engine/loss.h"
 #include "tensor/core/transforms.h"
 #include "tensor/ops/api.h"
-#include "tensor/ops/plain.h"
 #include "tensor/ops/result_memory.h"
 
 namespace tessera::kernels {
@@ -106,52 +105,6 @@ void nll_forward(const Tensor& self, const Tensor& target, const Tensor& weight,
   TESSERA_ON(self.device(), nll_loss_forward)
   (self.dtype(), s.batch, s.classes, s.inner, x.data_ptr(), in.target.data_ptr<int64_t>(), in.weights(),
    static_cast<cpu::LossReduction>(reduction), ignore_index.guard_int(), y.data(), total_weight.data_ptr());
-  y.finish();
-}
-
-// With smoothed targets, for any number of dimensions.
-std::array<OutputSpec, 2> _smoothed_nll_loss_meta(const Tensor& self, const Tensor& target, const Tensor& weight,
-                                                  int64_t reduction, SymInt, double) {
-  check_nll(self, target, weight, reduction);
-  const ClassShape s = class_shape(self);
-  TESSERA_CHECK(target.numel() == s.batch * s.inner, "size mismatch (got input: ", shape_string(self.sizes()),
-                ", target: ", shape_string(target.sizes()), ")");
-  return nll_specs(self, target, reduction);
-}
-void _smoothed_nll_loss_kernel(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
-                               SymInt ignore_index, double smoothing, const Tensor& output,
-                               const Tensor& total_weight) {
-  const auto forward = nn::LossEngines::of(self.device().type).smoothed_loss_forward;
-  TESSERA_CHECK_NOT_IMPLEMENTED(forward, "_smoothed_nll_loss: there is no kernel for ", self.device().str());
-  const NllOperands in(target, weight);
-  const Tensor x = contiguous(self);
-  const ResultMemory y(output);
-  const ClassShape s = class_shape(self);
-  internal::select_device(self.device(), "smoothed_loss_forward");
-  forward(self.dtype(), s.batch, s.classes, s.inner, x.data_ptr(), in.target.data_ptr<int64_t>(), in.weights(),
-          static_cast<cpu::LossReduction>(reduction), ignore_index.guard_int(), smoothing, y.data(),
-          total_weight.data_ptr());
-  y.finish();
-}
-OutputSpec _smoothed_nll_loss_backward_meta(const Tensor& grad_output, const Tensor& self, const Tensor& target,
-                                            const Tensor& weight, int64_t reduction, SymInt, double, const Tensor&) {
-  check_nll(self, target, weight, reduction);
-  return nll_backward_spec(grad_output, self, target, reduction);
-}
-void _smoothed_nll_loss_backward_kernel(const Tensor& grad_output, const Tensor& self, const Tensor& target,
-                                        const Tensor& weight, int64_t reduction, SymInt ignore_index, double smoothing,
-                                        const Tensor& total_weight, const Tensor& out) {
-  const auto backward = nn::LossEngines::of(self.device().type).smoothed_loss_backward;
-  TESSERA_CHECK_NOT_IMPLEMENTED(backward, "_smoothed_nll_loss_backward: there is no kernel for ",
-                                self.device().str());
-  const NllOperands in(target, weight);
-  const Tensor g = contiguous(grad_output);
-  const ResultMemory y(out);
-  const ClassShape s = class_shape(self);
-  internal::select_device(self.device(), "smoothed_loss_backward");
-  backward(self.dtype(), s.batch, s.classes, s.inner, g.data_ptr(), in.target.data_ptr<int64_t>(), in.weights(),
-           static_cast<cpu::LossReduction>(reduction), ignore_index.guard_int(), smoothing, total_weight.data_ptr(),
-           y.data());
   y.finish();
 }
 
@@ -255,17 +208,6 @@ Tensor with_smoothing(const Tensor& self, const Tensor& target, const Tensor& we
   return add(mul(loss, Scalar(1 - smoothing)), mul(smooth, Scalar(smoothing / static_cast<double>(classes))));
 }
 
-// Whether the device has that as one operator, and the shapes are those of a batch (others get their errors elsewhere).
-bool smooths_at_once(const Tensor& self, const Tensor& target, const Tensor& weight) {
-  if (!plain_on_device({&self, &target, &weight}) || !nn::LossEngines::of(self.device().type).smoothed_loss_forward)
-    return false;
-  if (weight.defined() && (weight.dtype() != self.dtype() || (weight.requires_grad() && grad_mode_enabled())))
-    return false;
-  IntVector sizes = to_vector(self.sizes());
-  sizes.erase(sizes.begin() + (self.dim() > 1));
-  return self.numel() > 0 && target.dtype() == DType::kInt64 && to_vector(target.sizes()) == sizes;
-}
-
 }  // namespace
 
 Tensor cross_entropy_loss_composite(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
@@ -282,9 +224,6 @@ Tensor cross_entropy_loss_composite(const Tensor& self, const Tensor& target, co
     TESSERA_CHECK(ignore_index.guard_int() < 0, "ignore_index is not supported for floating point target");
     return with_probabilities(self, target, weight, reduction, label_smoothing, class_dim);
   }
-  if (label_smoothing > 0 && smooths_at_once(self, target, weight))
-    return std::get<0>(_smoothed_nll_loss(log_softmax(self, class_dim, std::nullopt), target, weight, reduction,
-                                          ignore_index, label_smoothing));
   if (label_smoothing > 0)
     return with_smoothing(self, target, weight, reduction, ignore_index.guard_int(), label_smoothing, class_dim);
   return nll_loss_nd(log_softmax(self, class_dim, std::nullopt), target, weight, reduction, ignore_index);

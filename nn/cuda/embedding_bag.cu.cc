@@ -94,8 +94,8 @@ void number_bags(const Bags& bags, int64_t* bag_of) {
 template <class T, BagMode kMode>
 void start(const Bags& bags, const BagCall& call) {
   const int64_t width = std::max<int64_t>(call.dim, 1);
-  const dim3 threads(32, 8), blocks(blocks_for(call.bags, threads.y).x,
-                                    static_cast<unsigned>(std::min<int64_t>((width + 31) / 32, 65535)));
+  const dim3 threads(32, 8),
+      blocks(blocks_for(call.bags, threads.y).x, static_cast<unsigned>(std::min<int64_t>((width + 31) / 32, 65535)));
   TESSERA_CHECK(width <= int64_t{65535} * 32, "embedding_bag: rows of ", call.dim, " elements are too long");
   launch(bag_kernel<T, kMode>, blocks, threads, bags, call.dim, static_cast<const T*>(call.table),
          static_cast<const T*>(call.scale), static_cast<T*>(call.out), call.sizes, call.places);

@@ -67,7 +67,7 @@ void check_bags(const Bags& c, int64_t dim) {
   const int64_t n = static_cast<int64_t>(c.index.size()), bags = static_cast<int64_t>(c.begin.size()) - 1,
                 places = c.mode == cpu::BagMode::kMax ? bags * dim : bags;
   Mirror table(random_elements(t, kRows * dim, 1)), scale(random_elements(t, n, 2)), index = Mirror::of(c.index),
-                                                                                      begin = Mirror::of(c.begin);
+                                                                                     begin = Mirror::of(c.begin);
   Mirror out(random_elements(t, bags * dim, 3)), sizes = Mirror::of(std::vector<int64_t>(bags, 7)),
                                                  at = Mirror::of(std::vector<int64_t>(places)),
                                                  of = Mirror::of(std::vector<int64_t>(n, 7));
@@ -108,9 +108,7 @@ TEST_F(Embedding, WrongBagsAreReported) {
                          b.device_as<int64_t>(), table.device(), nullptr, out.device(), to, to + n, to + n + bags});
     try {
       synchronize_stream();
-    } catch (const std::exception& e) {
-      return e.what();
-    }
+    } catch (const std::exception& e) { return e.what(); }
     return "";
   };
   EXPECT_EQ(message({1, 2, 3}, {0, 2}), "");

@@ -135,7 +135,7 @@ void sample(const Grid& g, const T* x, const T* grid, T* y) {
     const PlaceTaps<A> taps(g, grid + (image * g.positions + place) * g.dims, false);
     const int64_t count = min(int64_t{kChannels}, g.channels - first), plane = image * g.channels + first;
     A sum[kChannels] = {};
-    taps.each(g, [&](int, int64_t pixel, A weight, const A (&)[3]) {
+    taps.each(g, [&](int, int64_t pixel, A weight, const A(&)[3]) {
       if (pixel < 0) return;
       for (int c = 0; c < kChannels; ++c)
         if (c < count) sum[c] += weight * static_cast<A>(load(x + (plane + c) * g.volume + pixel));
@@ -153,13 +153,13 @@ void move_places(const Grid& g, const T* dy, const T* x, const T* grid, T* dgrid
     const int64_t place = split(image, g.positions);
     const PlaceTaps<A> taps(g, grid + i * g.dims, true);
     A moved[3] = {};
-    taps.each(g, [&](int, int64_t pixel, A, const A (&slopes)[3]) {
+    taps.each(g, [&](int, int64_t pixel, A, const A(&slopes)[3]) {
       if (pixel < 0) return;
       A sum = 0;
       for (int64_t c = 0; c < g.channels; ++c) {
         const int64_t plane = image * g.channels + c;
-        sum += static_cast<A>(load(dy + plane * g.positions + place)) *
-               static_cast<A>(load(x + plane * g.volume + pixel));
+        sum +=
+            static_cast<A>(load(dy + plane * g.positions + place)) * static_cast<A>(load(x + plane * g.volume + pixel));
       }
       for (int e = 0; e < 3; ++e) moved[e] += slopes[e] * sum;
     });
@@ -174,7 +174,7 @@ void number_taps(const Grid& g, const T* grid, K* keys, Compute<T>* weights) {
   for_each(g.batch * g.positions, [=, taps_of_place = g.taps()] __device__(int64_t i) {
     const int64_t image = quotient(i, g.positions);
     const PlaceTaps<A> taps(g, grid + i * g.dims, false);
-    taps.each(g, [&](int tap, int64_t pixel, A weight, const A (&)[3]) {
+    taps.each(g, [&](int tap, int64_t pixel, A weight, const A(&)[3]) {
       keys[i * taps_of_place + tap] = pixel < 0 ? K{-1} : static_cast<K>(image * g.volume + pixel);
       weights[i * taps_of_place + tap] = weight;
     });

@@ -401,16 +401,19 @@ void batch_norm_apply(DType dtype, DType param_dtype, int64_t batch, int64_t cha
                       const double* mean, const double* invstd, const void* weight, const void* bias, void* y) {
   visit<kAllFloats>(dtype, "batch_norm", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    map_elements(BatchAffine<T>{static_cast<const T*>(x), static_cast<T*>(y), doubles(mean), doubles(invstd),
-                                {weight, param_dtype}, {bias, param_dtype}},
+    map_elements(BatchAffine<T>{static_cast<const T*>(x),
+                                static_cast<T*>(y),
+                                doubles(mean),
+                                doubles(invstd),
+                                {weight, param_dtype},
+                                {bias, param_dtype}},
                  Layout{batch * channels * inner, channels, inner, channels * inner},
                  aligned({x, y}, kVector<T> * sizeof(T)));
   });
 }
 
 void batch_norm(const nn::BatchNormCall& call) {
-  visit<kAllFloats>(call.dtype, "batch_norm",
-                    [&](auto tag) { batch_forward<typename decltype(tag)::type>(call); });
+  visit<kAllFloats>(call.dtype, "batch_norm", [&](auto tag) { batch_forward<typename decltype(tag)::type>(call); });
 }
 
 void batch_norm_gradient(const nn::BatchNormGradientCall& call) {
@@ -422,20 +425,10 @@ void batch_norm_backward(DType dtype, DType param_dtype, int64_t batch, int64_t 
                          const void* dy, const void* x, const double* mean, const double* invstd, const void* weight,
                          void* dx, void* dweight, void* dbias) {
   const auto given = [](const void* p, DType t) { return nn::ChannelNumbers{const_cast<void*>(p), t}; };
-  batch_norm_gradient({dtype,
-                       batch,
-                       channels,
-                       inner,
-                       train,
+  batch_norm_gradient({dtype, batch, channels, inner, train,
                        -1,  // what is given is 1 / sqrt(variance) already
-                       dy,
-                       x,
-                       dx,
-                       given(weight, param_dtype),
-                       given(mean, DType::kFloat64),
-                       given(invstd, DType::kFloat64),
-                       given(dweight, param_dtype),
-                       given(dbias, param_dtype)});
+                       dy, x, dx, given(weight, param_dtype), given(mean, DType::kFloat64),
+                       given(invstd, DType::kFloat64), given(dweight, param_dtype), given(dbias, param_dtype)});
 }
 
 void group_norm_forward(DType dtype, int64_t batch, int64_t channels, int64_t inner, int64_t groups, double eps,

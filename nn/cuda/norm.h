@@ -37,7 +37,8 @@ __device__ inline void store_real(void* p, DType t, int64_t i, double value) {
   }
 }
 
-// Numbers of the channels as the kernels read them; eps >= 0: they are variances, and 1 / sqrt(variance + eps) is meant.
+// Numbers of the channels as the kernels read them; eps >= 0: they are variances, and 1 / sqrt(variance + eps) is
+// meant.
 struct ChannelValues {
   const void* data;
   DType dtype;
@@ -219,14 +220,14 @@ template <class T>
 struct ParameterSums : SumFunctor<ParameterSums<T>> {
   using Element = T;
   const T *dy, *x;
-  const Compute<T>*mean, *rstd;  // mean null: 0
+  const Compute<T>*mean, *rstd;
   int64_t groups, channels_per_group;
   struct State {
     double mean, rstd;
   };
   __device__ State at(int64_t n, int64_t c) const {
     const int64_t r = groups == 1 ? n : n * groups + quotient(c, channels_per_group);
-    return {mean ? static_cast<double>(mean[r]) : 0, static_cast<double>(rstd[r])};
+    return {static_cast<double>(mean[r]), static_cast<double>(rstd[r])};
   }
   template <int V>
   __device__ void add_each(const State (&s)[V], int64_t index, Pair (&sums)[V]) const {

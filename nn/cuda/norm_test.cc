@@ -87,14 +87,27 @@ TEST_P(NormTest, WholeBatch) {
       const std::string what = str_cat("batch norm ", batch, " ", channels, " ", inner);
       const int64_t n = batch * channels * inner;
       Data x = shifted_data(t, n, 1), w = random_data(pt, channels, 3), b = random_data(pt, channels, 4),
-           mean(DType::kFloat64, channels), var(DType::kFloat64, channels), y(t, n), running_mean = random_data(pt, channels, 5),
-           running_var = random_data(pt, channels, 6), save_mean(st, channels), save_invstd(st, channels);
+           mean(DType::kFloat64, channels), var(DType::kFloat64, channels), y(t, n),
+           running_mean = random_data(pt, channels, 5), running_var = random_data(pt, channels, 6),
+           save_mean(st, channels), save_invstd(st, channels);
       for (int64_t c = 0; c < channels; ++c) running_var.set(c, running_var.value(c) + 2);
       const OnDevice dx(x), dw(w), db(b), dy(y), dmean(running_mean), dvar(running_var), dsave_mean(save_mean),
           dsave_invstd(save_invstd);
       const auto numbers = [&](const OnDevice& d, DType of) { return nn::ChannelNumbers{d.get(), of}; };
-      nn::BatchNormCall call{t, batch, channels, inner, true, 0.3, 1e-5, dx.get(), dy.get(), numbers(dw, pt),
-                             numbers(db, pt), numbers(dmean, pt), numbers(dvar, pt), numbers(dsave_mean, st),
+      nn::BatchNormCall call{t,
+                             batch,
+                             channels,
+                             inner,
+                             true,
+                             0.3,
+                             1e-5,
+                             dx.get(),
+                             dy.get(),
+                             numbers(dw, pt),
+                             numbers(db, pt),
+                             numbers(dmean, pt),
+                             numbers(dvar, pt),
+                             numbers(dsave_mean, st),
                              numbers(dsave_invstd, st)};
       cuda::batch_norm(call);
       const auto doubles = [](Data& d) { return static_cast<double*>(d.get()); };
@@ -131,38 +144,19 @@ TEST_P(NormTest, WholeBatch) {
 
 // Rows around 0 against sums of their own.
 TEST_P(NormTest, RootMeanSquares) {
-  const DType t = GetParam(), st = stat_type(t);
+  const DType t = GetParam();
   for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{5, 7}, {3, 64}, {9, 100}, {2, 1030}, {1, 8192}, {4, 1}})
     for (const bool weighted : {true, false}) {
-      const std::string what = str_cat("rms norm ", rows, " ", n);
-      Data x = shifted_data(t, rows * n, 1), w = random_data(t, n, 2), dy = random_data(t, rows * n, 3), y(t, rows * n),
-           rstd(st, rows), gx(t, rows * n), gw(t, n);
-      const OnDevice ox(x), ow(w), ody(dy), oy(y), orstd(rstd), ogx(gx), ogw(gw);
-      cuda::rms_norm_forward(t, rows, n, 1e-5, ox.get(), weighted ? ow.get() : nullptr, oy.get(), orstd.get());
-      cuda::rms_norm_backward(t, rows, n, ody.get(), ox.get(), orstd.get(), weighted ? ow.get() : nullptr, ogx.get(),
-                              ogw.get());
-      std::vector<double> to_weight(static_cast<size_t>(n));
+      Data x = shifted_data(t, rows * n, 1), w = random_data(t, n, 2), y(t, rows * n);
+      const OnDevice ox(x), ow(w), oy(y);
+      cuda::rms_norm_forward(t, rows, n, 1e-5, ox.get(), weighted ? ow.get() : nullptr, oy.get());
       for (int64_t r = 0; r < rows; ++r) {
-        double squares = 0, products = 0;
-        const auto at = [&](const Data& d, int64_t i) { return d.value(r * n + i); };
-        const auto factor = [&](int64_t i) { return weighted ? w.value(i) : 1; };
-        for (int64_t i = 0; i < n; ++i) {
-          squares += at(x, i) * at(x, i);
-          products += at(dy, i) * factor(i) * at(x, i);
-        }
+        double squares = 0;
+        for (int64_t i = r * n; i < (r + 1) * n; ++i) squares += x.value(i) * x.value(i);
         const double s = 1 / std::sqrt(squares / static_cast<double>(n) + 1e-5);
-        rstd.set(r, s);
-        for (int64_t i = 0; i < n; ++i) {
-          y.set(r * n + i, at(x, i) * s * factor(i));
-          gx.set(r * n + i, s * (at(dy, i) * factor(i) - at(x, i) * s * s * products / static_cast<double>(n)));
-          to_weight[static_cast<size_t>(i)] += at(dy, i) * at(x, i) * s;
-        }
+        for (int64_t i = 0; i < n; ++i) y.set(r * n + i, x.value(r * n + i) * s * (weighted ? w.value(i) : 1));
       }
-      for (int64_t i = 0; i < n; ++i) gw.set(i, to_weight[static_cast<size_t>(i)]);
-      expect_near(oy.read(), y, 10, what);
-      expect_near(orstd.read(), rstd, 20, what + " rstd");
-      expect_near(ogx.read(), gx, slack(n), what + " gradient");
-      expect_near(ogw.read(), gw, slack(n), what + " gradient of the weight");
+      expect_near(oy.read(), y, 10, str_cat("rms norm ", rows, " ", n));
     }
 }
 

@@ -85,8 +85,8 @@ TEST_P(PoolTest, Max) {
     Data grad = random_data(t, g.planes * out, 5), back(t, g.planes * in, 0x11);
     const OnDevice dgrad(grad), dback(back), places(index);
     cpu::max_pool_backward(t, g.planes, in, out, grad.get(), static_cast<const int64_t*>(index.get()), back.get());
-    ASSERT_TRUE(cuda::max_pool_backward_windows(t, g, dgrad.get(), static_cast<const int64_t*>(places.get()),
-                                                dback.get()));
+    ASSERT_TRUE(
+        cuda::max_pool_backward_windows(t, g, dgrad.get(), static_cast<const int64_t*>(places.get()), dback.get()));
     EXPECT_EQ(dback.read().bytes, back.bytes);
   }
   PoolGeometry wide = geometry(1, {}, {20, 9, 1, 0, 1}, {20, 9, 1, 0, 1});

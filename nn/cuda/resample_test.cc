@@ -54,15 +54,11 @@ void check_resize(DType t, ResampleMode mode, bool align, const Resize& r) {
 }
 
 TEST_P(ResampleTest, EveryMode) {
-  const Resize sizes[] = {{3, {1, 7, 9}, {1, 14, 5}},
-                          {2, {1, 1, 11}, {1, 1, 4}},
-                          {2, {1, 6, 6}, {1, 6, 6}},
-                          {2, {1, 5, 8}, {1, 9, 3}, {0, 0.45, 2.5}},
-                          {1, {1, 1, 1}, {1, 3, 2}},
-                          {2, {1, 3, 40}, {1, 1, 7}}};
-  for (const ResampleMode mode :
-       {ResampleMode::kNearest, ResampleMode::kNearestExact, ResampleMode::kLinear, ResampleMode::kCubic,
-        ResampleMode::kLinearAntialias, ResampleMode::kCubicAntialias})
+  const Resize sizes[] = {{3, {1, 7, 9}, {1, 14, 5}}, {2, {1, 1, 11}, {1, 1, 4}},
+                          {2, {1, 6, 6}, {1, 6, 6}},  {2, {1, 5, 8}, {1, 9, 3}, {0, 0.45, 2.5}},
+                          {1, {1, 1, 1}, {1, 3, 2}},  {2, {1, 3, 40}, {1, 1, 7}}};
+  for (const ResampleMode mode : {ResampleMode::kNearest, ResampleMode::kNearestExact, ResampleMode::kLinear,
+                                  ResampleMode::kCubic, ResampleMode::kLinearAntialias, ResampleMode::kCubicAntialias})
     for (const bool align : {false, true})
       for (const Resize& r : sizes) check_resize(GetParam(), mode, align, r);
 }
@@ -77,8 +73,8 @@ TEST_P(ResampleTest, Volumes) {
 void check_sample(DType t, GridSample g, double reach) {
   const int64_t volume = g.in[0] * g.in[1] * g.in[2], n = g.batch * g.channels;
   const std::string what =
-      str_cat("mode ", static_cast<int>(g.mode), " padding ", static_cast<int>(g.padding), " corners ",
-              g.align_corners, " dims ", g.dims, " order ", g.order[0], g.order[1], g.order[2]);
+      str_cat("mode ", static_cast<int>(g.mode), " padding ", static_cast<int>(g.padding), " corners ", g.align_corners,
+              " dims ", g.dims, " order ", g.order[0], g.order[1], g.order[2]);
   Data x = random_data(t, n * volume, 1), y(t, n * g.positions, 0x11), dy = random_data(t, n * g.positions, 2),
        dx(t, n * volume, 0x11), dgrid(t, g.batch * g.positions * g.dims, 0x11);
   Data grid(t, testing::random_elements(t, g.batch * g.positions * g.dims, 3, -reach, reach));
@@ -103,8 +99,7 @@ TEST_P(ResampleTest, Places) {
         // Where weights jump, a rounding would decide: places of their own.
         if (mode != GridMode::kNearest && GetParam() == DType::kFloat64)
           check_sample(GetParam(), {mode, padding, align, 2, 2, 3, {1, 4, 5}, 40, {}}, 2.2);
-        if (mode != GridMode::kCubic)
-          check_sample(GetParam(), {mode, padding, align, 3, 1, 2, {3, 4, 5}, 17, {}}, 1.0);
+        if (mode != GridMode::kCubic) check_sample(GetParam(), {mode, padding, align, 3, 1, 2, {3, 4, 5}, 17, {}}, 1.0);
       }
   check_sample(GetParam(), {GridMode::kLinear, GridPadding::kZeros, false, 2, 1, 1, {1, 2, 2}, 300, {}}, 1.0);
   check_sample(DType::kFloat64, {GridMode::kCubic, GridPadding::kBorder, true, 2, 1, 2, {1, 5, 5}, 20, {1, 1, 0}}, 0.9);

@@ -141,20 +141,4 @@ NormGradients group_norm_double_backward(const Tensor& to_input, const Tensor& t
       input, weight);
 }
 
-std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& input, SymIntList normalized_shape,
-                                             const Tensor& rstd, const Tensor& weight, double eps,
-                                             std::span<const bool> mask) {
-  if (!grad_mode_enabled() && rstd.device().is_cuda())
-    return _rms_norm_backward(grad, input, normalized_shape, rstd, weight, mask);
-  const DType t = arithmetic_dtype(input);
-  IntVector dims, others;
-  const int64_t kept = input.dim() - static_cast<int64_t>(normalized_shape.size());
-  for (int64_t d = 0; d < input.dim(); ++d) (d < kept ? others : dims).push_back(d);
-  const Tensor x = to(input, t), dy = to(grad, t), s = rsqrt(mean(x * x, dims, true) + eps), h = x * s;
-  const Tensor g = weight.defined() ? dy * weight : dy;
-  const auto shaped = [&](const Tensor& sums) { return reshape(sums, normalized_shape.ints()); };
-  return {mask[0] ? to(s * (g - h * mean(g * h, dims, true)), input.dtype()) : Tensor(),
-          mask[1] ? to(shaped(others.empty() ? dy * h : sum(dy * h, others)), weight.dtype()) : Tensor()};
-}
-
 }  // namespace tessera::autograd::formulas

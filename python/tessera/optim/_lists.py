@@ -10,9 +10,7 @@ __all__ = ["Together", "joined"]
 # Methods of Tensor -> operators of lists, with the same arguments: numbers, tensors of one element, other lists.
 _OPERATORS = {
     name: getattr(tessera, f"_foreach_{name}")
-    for base in (
-        "add sub mul div lerp addcmul addcdiv maximum minimum pow abs neg sqrt reciprocal sign"
-    ).split()
+    for base in ("add sub mul div lerp addcmul addcdiv maximum minimum pow abs neg sqrt reciprocal sign").split()
     for name in (base, base + "_")
 }
 _OPERATORS["copy_"] = tessera._foreach_copy_
@@ -146,13 +144,14 @@ def joined(entries, group):
     if group.get("differentiable") or group.get("foreach") is False:
         yield from entries
         return
-    buckets = {}
+    buckets, seen = {}, set()
     for p, grad, state in entries:
-        key = None
-        if p.is_cuda and tessera._C._lists_fit([p], [grad]) and grad.dtype == p.dtype:
+        key = object()  # by itself
+        if p.is_cuda and id(p) not in seen and tessera._C._lists_fit([p], [grad]) and grad.dtype == p.dtype:
             numbers = tuple((name, _number(value)) for name, value in state.items())
             key = (p.device, p.dtype, grad.is_contiguous(), numbers)
-        buckets.setdefault(key if key is not None else id(p), []).append((p, grad, state))
+        seen.add(id(p))
+        buckets.setdefault(key, []).append((p, grad, state))
     for bucket in buckets.values():
         if len(bucket) == 1:
             yield bucket[0]

@@ -32,7 +32,7 @@ void run_blocks(dim3 blocks, dim3 threads, size_t shared_bytes, bool cooperate, 
 struct Position {
   const char* kernel = nullptr;  // null: none runs
   uint32_t launch = 0, block = 0, block_epoch = 0;
-  int threads = 0, thread = 0;  // of a block
+  int threads = 0, thread = 0;            // of a block
   const unsigned char* shared = nullptr;  // dynamic
   size_t shared_bytes = 0;
 };

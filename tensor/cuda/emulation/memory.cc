@@ -304,8 +304,12 @@ void fill_freed(void* p, size_t n, int device, cudaStream_t stream) {
   cudaGetDevice(&before);
   cudaSetDevice(device);
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  if (cudaStreamIsCapturing(stream, &status) == cudaSuccess && status == cudaStreamCaptureStatusNone)
-    cudaMemsetAsync(p, 0xDD, n, stream);
+  if (cudaStreamIsCapturing(stream, &status) == cudaSuccess && status == cudaStreamCaptureStatusNone) {
+    // Of large blocks both ends: they are memory that nobody has touched yet.
+    constexpr size_t kEnd = 1 << 20;
+    cudaMemsetAsync(p, 0xDD, n < 2 * kEnd ? n : kEnd, stream);
+    if (n >= 2 * kEnd) cudaMemsetAsync(static_cast<char*>(p) + n - kEnd, 0xDD, kEnd, stream);
+  }
   cudaSetDevice(before);
 }
 

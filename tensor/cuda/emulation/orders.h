@@ -1,5 +1,5 @@
-// The orders in which the emulated device does what a real one does in any order: the blocks of a grid, the threads of a
-// block between two barriers, the work of streams that do not wait for each other.
+// The orders in which the emulated device does what a real one does in any order: the blocks of a grid, the threads of
+// a block between two barriers, the work of streams that do not wait for each other.
 //
 // Environment: TESSERA_EMULATED_SEED=N draws them from N (without it, or 0: as they are numbered);
 // TESSERA_EMULATED_BACKWARDS=1 turns them round.

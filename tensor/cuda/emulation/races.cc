@@ -129,8 +129,9 @@ Kind kind_of(uintptr_t p) {
   char* const name = abi::__cxa_demangle(position.kernel, nullptr, nullptr, &status);
   const char* const where = kind == Kind::kDevice ? "device memory" : "shared memory";
   char text[2048];
-  std::snprintf(text, sizeof text, "%s at %#zx, %s; the other one: block %u, thread %d, after %u barriers%s. Kernel: %.1500s",
-                what, static_cast<size_t>(p), where, other.block, other.thread, other.block_epoch,
+  std::snprintf(text, sizeof text,
+                "%s at %#zx, %s; the other one: block %u, thread %d, after %u barriers%s. Kernel: %.1500s", what,
+                static_cast<size_t>(p), where, other.block, other.thread, other.block_epoch,
                 other.atomic ? ", atomic" : "", name ? name : position.kernel);
   fail(text);
 }
@@ -148,8 +149,7 @@ void access_byte(uintptr_t p, Kind kind, const Access& now, bool write) {
   Cell& c = table().at(p);
   if (c.launch != position.launch || (shared && c.block != position.block))
     c = {p, position.launch, position.block, {}, {}};
-  if (!write && shared && c.writer.thread < 0 &&
-      (kind == Kind::kDynamicShared || static_shared().count(p) != 0))
+  if (!write && shared && c.writer.thread < 0 && (kind == Kind::kDynamicShared || static_shared().count(p) != 0))
     report("a read of what no thread of the block has written", p, kind, c.writer);
   if (!is_ordered(c.writer, now)) report(write ? "two writes" : "a read beside a write", p, kind, c.writer);
   if (!write) {
@@ -176,8 +176,7 @@ void access(const void* at, size_t n, bool write) {
     launch_of_table = position.launch;
     table().clear();
   }
-  const Access now{position.thread, position.block, position.block_epoch, warp_epoch(position.thread),
-                   is_atomic};
+  const Access now{position.thread, position.block, position.block_epoch, warp_epoch(position.thread), is_atomic};
   for (size_t i = 0; i < n; ++i) access_byte(p + i, kind, now, write);
 }
 
@@ -199,9 +198,9 @@ void __tsan_vptr_read(void**) {}
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_read_range(void* p, size_t n) { access(p, n, false); }
 void __tsan_write_range(void* p, size_t n) { access(p, n, true); }
-#define TESSERA_ACCESS(size)                                         \
-  void __tsan_read##size(void* p) { access(p, size, false); }        \
-  void __tsan_write##size(void* p) { access(p, size, true); }        \
+#define TESSERA_ACCESS(size)                                            \
+  void __tsan_read##size(void* p) { access(p, size, false); }           \
+  void __tsan_write##size(void* p) { access(p, size, true); }           \
   void __tsan_unaligned_read##size(void* p) { access(p, size, false); } \
   void __tsan_unaligned_write##size(void* p) { access(p, size, true); }
 TESSERA_ACCESS(1)
@@ -211,18 +210,18 @@ TESSERA_ACCESS(8)
 TESSERA_ACCESS(16)
 // Atomic operations of host code in these files: as they are.
 void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-#define TESSERA_ATOMIC(bits, T)                                                                                 \
-  T __tsan_atomic##bits##_load(const volatile T* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }        \
-  void __tsan_atomic##bits##_store(volatile T* p, T v, int) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); }        \
+#define TESSERA_ATOMIC(bits, T)                                                                                     \
+  T __tsan_atomic##bits##_load(const volatile T* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }           \
+  void __tsan_atomic##bits##_store(volatile T* p, T v, int) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); }           \
   T __tsan_atomic##bits##_exchange(volatile T* p, T v, int) { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); } \
   T __tsan_atomic##bits##_fetch_add(volatile T* p, T v, int) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); } \
   T __tsan_atomic##bits##_fetch_sub(volatile T* p, T v, int) { return __atomic_fetch_sub(p, v, __ATOMIC_SEQ_CST); } \
-  int __tsan_atomic##bits##_compare_exchange_strong(volatile T* p, T* expected, T v, int, int) {                 \
-    return __atomic_compare_exchange_n(p, expected, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);              \
-  }                                                                                                             \
-  T __tsan_atomic##bits##_compare_exchange_val(volatile T* p, T expected, T v, int, int) {                      \
-    __atomic_compare_exchange_n(p, &expected, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                    \
-    return expected;                                                                                            \
+  int __tsan_atomic##bits##_compare_exchange_strong(volatile T* p, T* expected, T v, int, int) {                    \
+    return __atomic_compare_exchange_n(p, expected, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                  \
+  }                                                                                                                 \
+  T __tsan_atomic##bits##_compare_exchange_val(volatile T* p, T expected, T v, int, int) {                          \
+    __atomic_compare_exchange_n(p, &expected, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                        \
+    return expected;                                                                                                \
   }
 TESSERA_ATOMIC(8, uint8_t)
 TESSERA_ATOMIC(16, uint16_t)

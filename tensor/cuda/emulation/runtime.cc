@@ -77,9 +77,7 @@ bool is_default(cudaStream_t s) { return s == nullptr || s == cudaStreamLegacy |
 Capture* capture_of(cudaStream_t s) { return is_default(s) ? nullptr : s->capture; }
 int device_of_stream(cudaStream_t s) { return is_default(s) ? current_device : s->device; }
 Where where(cudaStream_t s) { return {device_of_stream(s), is_default(s) ? 0 : static_cast<uint32_t>(s->id)}; }
-Queue& queue_of(cudaStream_t s) {
-  return is_default(s) ? *Queue::of_default(current_device) : *s->queue;
-}
+Queue& queue_of(cudaStream_t s) { return is_default(s) ? *Queue::of_default(current_device) : *s->queue; }
 void finish_stream(cudaStream_t s) { finish(queue_of(s).mark()); }
 int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
@@ -439,8 +437,8 @@ cudaError_t cudaMemcpy2DAsync(void* dst, size_t dst_pitch, const void* src, size
     const WorkNote note(copy_of(where, dst, src, width * height));
     DeviceAccess access;
     for (size_t i = 0; i < height; ++i)
-      std::memmove(static_cast<char*>(dst) + i * dst_pitch,
-                   static_cast<const char*>(host.source(src)) + i * src_pitch, width);
+      std::memmove(static_cast<char*>(dst) + i * dst_pitch, static_cast<const char*>(host.source(src)) + i * src_pitch,
+                   width);
   });
   if (e == cudaSuccess && host.waits) finish_stream(stream);
   return done(e);
@@ -460,8 +458,11 @@ cudaError_t cudaMemset(void* p, int value, size_t n) { return cudaMemsetAsync(p,
 // Streams.
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned flags, int priority) {
   std::lock_guard lock(mutex);
-  *s = new CUstream_st{current_device, flags, priority > 0 ? 0 : priority < -5 ? -5 : priority, next_id++,
-                       Queue::make(current_device, !(flags & cudaStreamNonBlocking))};
+  *s = new CUstream_st{current_device, flags,
+                       priority > 0    ? 0
+                       : priority < -5 ? -5
+                                       : priority,
+                       next_id++, Queue::make(current_device, !(flags & cudaStreamNonBlocking))};
   return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {

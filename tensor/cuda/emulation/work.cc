@@ -4,9 +4,11 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "tensor/cuda/emulation/memory.h"
 #include "tensor/cuda/emulation/orders.h"
 
 namespace tessera::cuda::emulation {
@@ -121,6 +123,9 @@ void finish(const Mark& mark) {
   if (!mark.queue) return;
   const std::lock_guard lock(turn());
   const std::shared_ptr<Queue> q = mark.queue;
+  // Once for all of it; with several devices each piece of work sees what its own one reaches.
+  std::optional<DeviceAccess> access;
+  if (q->done_ < mark.count && emulated_devices() == 1) access.emplace();
   while (q->done_ < mark.count) {
     go_on_elsewhere();
     if (q->done_ < mark.count) q->step();

@@ -1,7 +1,8 @@
 // The work of the emulated devices' streams.
 //
 // It is done at once, or with TESSERA_EMULATED_DEFERRED=1 as late as a program may notice: when a stream or an event is
-// waited or asked for, and then what it depends on first; with a seed (orders.h) other streams' work goes on in between.
+// waited or asked for, and then what it depends on first; with a seed (orders.h) other streams' work goes on in
+// between.
 #pragma once
 
 #include <cstdint>

@@ -73,6 +73,14 @@ void join(int64_t rows, int64_t row_bytes, std::span<const JoinedPart> parts, vo
   }
 }
 
+template <class T>
+void check_probabilities(int64_t n, const T* x, Report* bad) {
+  for_each(n, [=] __device__(int64_t i) {
+    const Compute<T> v = load(x + i);
+    if (!(v >= 0 && v <= 1)) report(bad, ReportKind::kNotBetween0And1);
+  });
+}
+
 }  // namespace
 
 void join_rows(int64_t rows, std::span<const JoinedPart> parts, void* out) {
@@ -88,13 +96,8 @@ void join_rows(int64_t rows, std::span<const JoinedPart> parts, void* out) {
 }
 
 void check_elements(DType dtype, int64_t n, const void* x, ElementCheck) {
-  visit<kAllFloats>(dtype, "check_elements", [&]<class T>(Tag<T>) {
-    Report* const bad = report_slot();
-    for_each(n, [=, x = static_cast<const T*>(x)] __device__(int64_t i) {
-      const Compute<T> v = load(x + i);
-      if (!(v >= 0 && v <= 1)) report(bad, ReportKind::kNotBetween0And1);
-    });
-  });
+  visit<kAllFloats>(dtype, "check_elements",
+                    [&]<class T>(Tag<T>) { check_probabilities(n, static_cast<const T*>(x), report_slot()); });
 }
 
 }  // namespace tessera::cuda

@@ -156,10 +156,9 @@ TEST_F(Random, DropoutInOneStep) {
   for (const DType t : kFloats) {
     constexpr int64_t kCount = 5000;
     const bool wide = t == DType::kFloat64;
-    const std::vector<double> kept = sampled(wide ? t : DType::kFloat32, kCount, seeded(3),
-                                             [](cpu::Shape s, const cpu::Operand& o, const Generator& g) {
-                                               cuda::random_bernoulli(s, o, 0.7, g);
-                                             });
+    const std::vector<double> kept =
+        sampled(wide ? t : DType::kFloat32, kCount, seeded(3),
+                [](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_bernoulli(s, o, 0.7, g); });
     const testing::Mirror x(testing::random_elements(t, kCount, 1));
     const DeviceBytes y(static_cast<size_t>(kCount * item_size(t))), mask(kCount);
     const Generator g = seeded(3);

@@ -1,5 +1,5 @@
-// What the emulated device shows when it does work as late as a program may notice (TESSERA_EMULATED_DEFERRED=1): memory
-// that is read before, or given back while, other work is done on it.
+// What the emulated device shows when it does work as late as a program may notice (TESSERA_EMULATED_DEFERRED=1):
+// memory that is read before, or given back while, other work is done on it.
 #include <cstring>
 #include <vector>
 
