@@ -277,6 +277,8 @@ FITTING = {
         ]
         for name in ("bilinear", "bicubic")
     },
+    "upsample_bicubic2d": [Given(self=_IMAGE, output_size=[5, 3], align_corners=False)],
+    "upsample_trilinear3d": [Given(self=floats(1, 2, 2, 3, 4), output_size=[5, 3, 2], align_corners=True)],
     "_resample": [Given(self=_IMAGE, output_size=[1, 2, 3, 7], steps=[], mode=2, align_corners=False)],
     "_resample_backward": [
         Given(grad_output=floats(1, 2, 3, 7), input_size=[1, 2, 4, 4], steps=[], mode=2, align_corners=False)
