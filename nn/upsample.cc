@@ -1,5 +1,5 @@
-// The documented operators of resizing, upsample_*: by _resample, and where it has no kernel by sums of what lies at its
-// places, dimension after dimension.
+// The documented operators of resizing, upsample_*: by _resample, and where it has no kernel by sums of what lies at
+// its places, dimension after dimension.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -57,10 +57,9 @@ Tensor resized_along(const Tensor& x, int64_t dim, int64_t out, double step, Res
 Tensor resized_by_dimensions(const char* op, const Tensor& input, IntList size, std::span<const double> steps,
                              Resizing how) {
   const bool bytes = input.dtype() == DType::kUInt8;
-  TESSERA_CHECK_NOT_IMPLEMENTED(!how.weighted() || bytes || input.is_floating_point(), op,
-                                ": places between elements have weights, which are for floating point tensors and "
-                                "uint8, but got ",
-                                name_of(input.dtype()));
+  TESSERA_CHECK_NOT_IMPLEMENTED(
+      how.weighted() ? bytes || input.is_floating_point() : !input.is_complex(), op, " is for floating point tensors, ",
+      how.weighted() ? "whose elements are weighted, and uint8" : "and integers", ", but got ", name_of(input.dtype()));
   const bool widens = how.weighted() && (bytes || is_reduced_float(input.dtype()));
   Tensor x = widens ? to(input, DType::kFloat32) : input;
   for (int64_t dim = input.dim() - 1; dim >= 2; --dim) {

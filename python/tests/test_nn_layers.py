@@ -307,8 +307,17 @@ def test_resizing_of_integers_needs_no_kernel():
         F.interpolate(x, scale_factor=2, mode="bilinear")
 
 
-@pytest.mark.parametrize("name", ["upsample_nearest2d", "_upsample_nearest_exact2d", "upsample_bilinear2d",
-                                  "upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "upsample_nearest2d",
+        "_upsample_nearest_exact2d",
+        "upsample_bilinear2d",
+        "upsample_bicubic2d",
+        "_upsample_bilinear2d_aa",
+        "_upsample_bicubic2d_aa",
+    ],
+)
 def test_operators_of_resizing(name):
     packet, x = getattr(tessera.ops.aten, name), tessera.randn(1, 2, 4, 5, dtype=tessera.float64)
     corners = () if "nearest" in name else (True,)
