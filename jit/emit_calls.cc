@@ -448,7 +448,8 @@ Val* Emitter::to_list(Val* tensor, TypePtr wanted, const Range& where) {
   constexpr K kinds[] = {K::kInt, K::kFloat, K::kBool, K::kComplex};
   const auto kind = std::find_if(std::begin(kinds), std::end(kinds), [&](K k) { return t->is(k); });
   if (kind == std::end(kinds))
-    fail(where, str_cat(wanted->annotation(), " is not one of the supported element types for tolist: int, float, "
+    fail(where, str_cat(wanted->annotation(),
+                        " is not one of the supported element types for tolist: int, float, "
                         "complex, bool"));
   Val* list = op("prim::tolist", {tensor, integer(depth, where), integer(kind - std::begin(kinds), where)}, where);
   list->type = wanted;

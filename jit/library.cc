@@ -111,8 +111,8 @@ def _recurrent_layers(x: Tensor, sizes: Optional[List[int]], h0: Tensor, c0: Ten
             if count % 2 == 1:
                 w_hr = params[at + count - 1]
             if sizes is None:
-                y, h, c = torch._recurrent_direction(x, h0[k], c0[k], params[at], params[at + 1], b_ih, b_hh, w_hr, kind,
-                        d == 1)
+                y, h, c = torch._recurrent_direction(x, h0[k], c0[k], params[at], params[at + 1], b_ih, b_hh, w_hr,
+                        kind, d == 1)
             else:
                 y, h, c = torch._packed_direction(x, sizes, h0[k], c0[k], params[at], params[at + 1], b_ih, b_hh, w_hr,
                         kind, d == 1)
