@@ -73,8 +73,8 @@ std::optional<PointwiseCall> observed(const std::function<Tensor(std::span<const
   } catch (const std::exception&) { return {}; }
 }
 bool same_numbers(const std::vector<Scalar>& a, const std::vector<Scalar>& b) {
-  return std::ranges::equal(a, b, {}, [](const Scalar& s) { return s.to_double(); },
-                            [](const Scalar& s) { return s.to_double(); });
+  return std::ranges::equal(
+      a, b, {}, [](const Scalar& s) { return s.to_double(); }, [](const Scalar& s) { return s.to_double(); });
 }
 
 // In memory of the CPU, and no layer asks for it.
@@ -165,8 +165,8 @@ bool BlockProgram::prepare(std::span<const Tensor* const> tensors, Call* c) cons
   // the tensor that gives the shape
   const Value* giver = nullptr;
   for (const Value& v : values_)
-    if (v.tensor >= 0 && (!giver || tensors[static_cast<size_t>(v.tensor)]->dim() >
-                                        tensors[static_cast<size_t>(giver->tensor)]->dim()))
+    if (v.tensor >= 0 &&
+        (!giver || tensors[static_cast<size_t>(v.tensor)]->dim() > tensors[static_cast<size_t>(giver->tensor)]->dim()))
       giver = &v;
   if (!giver) return false;
   const Tensor& shape = *tensors[static_cast<size_t>(giver->tensor)];

@@ -11,7 +11,9 @@ namespace {
 
 constexpr size_t kMostInputs = 16, kMostOutputs = 4, kMostCalls = 24;
 
-const Value* constant_of(const Val* v) { return v->node && v->node->kind == N::kConstant ? &v->node->constant : nullptr; }
+const Value* constant_of(const Val* v) {
+  return v->node && v->node->kind == N::kConstant ? &v->node->constant : nullptr;
+}
 
 // What an operator of tensors and constants is to the elementwise engine. `tensors`: which inputs are tensors.
 std::optional<compile::PointwiseCall> call_of(const Node& n, std::vector<Val*>* tensors) {
@@ -163,9 +165,8 @@ class Collector {
     if (n.kind == N::kConstant) return true;
     const bool plain = n.kind == N::kGetAttr || n.kind == N::kTupleIndex || n.kind == N::kTupleUnpack ||
                        (n.kind == N::kOp && n.op->builtin && n.op->pure);
-    return plain && std::ranges::none_of(n.in, [&](const Val* v) {
-             return v == list_ || known_.contains(const_cast<Val*>(v));
-           });
+    return plain &&
+           std::ranges::none_of(n.in, [&](const Val* v) { return v == list_ || known_.contains(const_cast<Val*>(v)); });
   }
 
   void begin() {

@@ -439,22 +439,6 @@ Sugar Emitter::call_with(const Sugar& callee, std::vector<Argument> args, const 
   return call_with(value_of(callee, where), std::move(args), where);
 }
 
-// x.tolist(): the annotation of what it becomes says how deep the lists are.
-Val* Emitter::to_list(Val* tensor, TypePtr wanted, const Range& where) {
-  if (!wanted) fail(where, "Expected type hint for result of tolist()");
-  int64_t depth = 0;
-  TypePtr t = wanted;
-  for (; t->is(K::kList); t = t->elem()) ++depth;
-  constexpr K kinds[] = {K::kInt, K::kFloat, K::kBool, K::kComplex};
-  const auto kind = std::find_if(std::begin(kinds), std::end(kinds), [&](K k) { return t->is(k); });
-  if (kind == std::end(kinds))
-    fail(where, str_cat(wanted->annotation(), " is not one of the supported element types for tolist: int, float, "
-                        "complex, bool"));
-  Val* list = op("prim::tolist", {tensor, integer(depth, where), integer(kind - std::begin(kinds), where)}, where);
-  list->type = wanted;
-  return list;
-}
-
 // int(x), List(...), a class or a named tuple.
 Sugar Emitter::construct(TypePtr t, const Ast& e, TypePtr hint) {
   const Range where(e);

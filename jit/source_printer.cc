@@ -148,7 +148,8 @@ class Writer {
   // --- expressions in expressions ---
   //
   // Short expressions without a name that are used once stand where they are used. `waiting_` has those that have not
-  // been used yet, in the order in which they are computed; a line before which they must be computed writes them first.
+  // been used yet, in the order in which they are computed; a line before which they must be computed writes them
+  // first.
   static constexpr size_t kLongestInside = 40;
   static bool may_wait(const Node& n) {
     if (n.out.size() != 1 || n.out[0]->uses != 1 || !n.out[0]->name.empty()) return false;
@@ -206,8 +207,7 @@ class Writer {
                                         {"aten::str", "str"}};
     for (const auto& c : casts)
       if (o.name == c[0] && n.in.size() == 1) return str_cat(c[1], "(", value(n.in[0]), ")");
-    if (o.name == "prim::tolist")
-      return str_cat("annotate(", type(n.out[0]->type), ", ", value(n.in[0]), ".tolist())");
+    if (o.name == "prim::tolist") return str_cat("annotate(", type(n.out[0]->type), ", ", value(n.in[0]), ".tolist())");
     if (o.name.ends_with("Implicit")) return str_cat("annotate(", type(n.out[0]->type), ", ", value(n.in[0]), ")");
     if (o.name == "aten::__getitem__") return str_cat(parenthesised(n.in[0]), "[", value(n.in[1]), "]");
     const size_t colon = o.name.find("::");

@@ -61,6 +61,10 @@ def try_ann_to_type(ann, loc, rcb=None):
         return type_of(ann, names, class_type)
     except UnknownType:
         return None
+    except RuntimeError as error:
+        if loc is None:
+            raise
+        raise RuntimeError(f"{error} (at {loc})") from error
 
 
 def ann_to_type(ann, loc, rcb=None):

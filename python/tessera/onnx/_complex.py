@@ -27,11 +27,15 @@ _EACH = frozenset(
     "as_strided constant_pad_nd pad neg add sub lift_fresh resolve_neg".split()
 )
 _OPERATORS = {}
+# Where and how a tensor lies, which files of ONNX do not say.
+_PLACES = frozenset("layout device pin_memory non_blocking copy memory_format".split())
 
 
-def _operator(*names):
+def _operator(*names, told=False):
+    """A form of operators; `told`: it is given the operator's name first."""
+
     def add(function):
-        _OPERATORS.update(dict.fromkeys(names, function))
+        _OPERATORS.update({n: functools.partial(function, n) if told else function for n in names})
         return function
 
     return add
@@ -66,7 +70,7 @@ def _each(op, args, kwargs):
     return Pair(re, im)
 
 
-@_operator("add", "sub", "rsub")
+@_operator("add", "sub", "rsub", told=True)
 def _sum(name, a, b, alpha=1):
     if name == "rsub":
         a, b = b, a
@@ -86,14 +90,14 @@ def _spread(part, like):
 
 
 @_operator("mul")
-def _mul(name, a, b):
+def _mul(a, b):
     (ar, ai), (br, bi) = _parts(a), _parts(b)
     if ai is None or bi is None:
         return Pair(ar * br, ar * bi if ai is None else ai * br)
     return Pair(ar * br - ai * bi, ar * bi + ai * br)
 
 
-@_operator("div", "reciprocal")
+@_operator("div", "reciprocal", told=True)
 def _div(name, a, b=None):
     if name == "reciprocal":
         a, b = 1.0, a
@@ -101,90 +105,90 @@ def _div(name, a, b=None):
     if bi is None:
         return Pair(ar / br, ai / br)
     size = br * br + bi * bi
-    top = _mul("mul", a, Pair(br, -bi))
+    top = _mul(a, Pair(br, -bi))
     return Pair(top.re / size, top.im / size)
 
 
 @_operator("square")
-def _square(name, a):
-    return _mul(name, a, a)
+def _square(a):
+    return _mul(a, a)
 
 
 @_operator("pow")
-def _pow(name, a, b):
+def _pow(a, b):
     if isinstance(a, Pair) and isinstance(b, int) and 1 <= b <= 8:
-        return functools.reduce(lambda x, y: _mul("mul", x, y), [a] * b)
-    return _exp("exp", _mul("mul", _log("log", a), b))
+        return functools.reduce(_mul, [a] * b)
+    return _exp(_mul(_log(a), b))
 
 
-@_operator("_conj", "conj", "_conj_physical", "conj_physical", "_neg_view")
+@_operator("_conj", "conj", "_conj_physical", "conj_physical", "_neg_view", told=True)
 def _conj(name, a):
     return Pair(-a.re if name == "_neg_view" else a.re, -a.im)
 
 
 @_operator("resolve_conj")
-def _same(name, a):
+def _same(a):
     return a
 
 
-@_operator("real", "imag")
+@_operator("real", "imag", told=True)
 def _part(name, a):
     return getattr(a, name[:2])
 
 
 @_operator("abs")
-def _abs(name, a):
+def _abs(a):
     return (a.re * a.re + a.im * a.im).sqrt()
 
 
 @_operator("angle")
-def _angle(name, a):
+def _angle(a):
     return tessera.atan2(a.im, a.re)
 
 
 @_operator("sgn")
-def _sgn(name, a):
-    size = _abs("abs", a)
+def _sgn(a):
+    size = _abs(a)
     safe = tessera.where(size == 0, 1.0, size)
     return Pair(a.re / safe, a.im / safe)
 
 
 @_operator("exp")
-def _exp(name, a):
-    return _polar("polar", a.re.exp(), a.im)
+def _exp(a):
+    return _polar(a.re.exp(), a.im)
 
 
 @_operator("log")
-def _log(name, a):
-    return Pair(_abs("abs", a).log(), _angle("angle", a))
+def _log(a):
+    return Pair(_abs(a).log(), _angle(a))
 
 
 @_operator("sqrt")
-def _sqrt(name, a):
-    return _polar("polar", _abs("abs", a).sqrt(), _angle("angle", a) * 0.5)
+def _sqrt(a):
+    return _polar(_abs(a).sqrt(), _angle(a) * 0.5)
 
 
 @_operator("polar")
-def _polar(name, size, angle):
+def _polar(size, angle):
     return Pair(size * angle.cos(), size * angle.sin())
 
 
 @_operator("complex")
-def _complex(name, re, im):
+def _complex(re, im):
     return Pair(re + im * 0, im + re * 0) if re.shape != im.shape else Pair(re, im)
 
 
 @_operator("view_as_complex")
-def _from_real(name, x):
+def _from_real(x):
     return Pair(x.select(-1, 0), x.select(-1, 1))
 
 
 @_operator("view_as_real", "view_as_real_copy")
-def _to_real(name, a):
+def _to_real(a):
     return tessera.stack([a.re, a.im], -1)
 
 
-@_operator("eq", "ne")
+@_operator("eq", "ne", told=True)
 def _compare(name, a, b):
     (ar, ai), (br, bi) = _parts(a), _parts(b)
     same = (ar == br).logical_and(_shaped(ai, ar) == (0 if bi is None else bi))
@@ -192,7 +196,7 @@ def _compare(name, a, b):
 
 
 @_operator("mm", "bmm", "matmul", "mv", "dot")
-def _product(name, a, b):
+def _product(a, b):
     (ar, ai), (br, bi) = _parts(a), _parts(b)
     if ai is None or bi is None:
         return Pair(ar @ br, ar @ bi if ai is None else ai @ br)
@@ -200,19 +204,19 @@ def _product(name, a, b):
 
 
 @_operator("linear")
-def _linear(name, x, weight, bias=None):
+def _linear(x, weight, bias=None):
     turned = Pair(weight.re.t(), weight.im.t()) if isinstance(weight, Pair) else weight.t()
-    made = _product(name, x, turned)
+    made = _product(x, turned)
     return made if bias is None else _sum("add", made, bias)
 
 
 @_operator("addmm", "baddbmm", "addmv")
-def _addmm(name, c, a, b, beta=1, alpha=1):
-    return _sum("add", _mul("mul", c, beta), _mul("mul", _product(name, a, b), alpha))
+def _addmm(c, a, b, beta=1, alpha=1):
+    return _sum("add", _mul(c, beta), _mul(_product(a, b), alpha))
 
 
 @_operator("_to_copy", "to")
-def _to(name, a, *args, dtype=None, **kwargs):
+def _to(a, *args, dtype=None):
     for x in args:
         dtype = x if isinstance(x, tessera.dtype) else dtype
     if dtype is None:
@@ -223,10 +227,11 @@ def _to(name, a, *args, dtype=None, **kwargs):
     return Pair(re, tessera.zeros_like(re) if im is None else im.to(part)) if dtype.is_complex else re
 
 
-@_operator("zeros_like", "ones_like", "full_like")
-def _like(name, a, *value, **kwargs):
+@_operator("zeros_like", "ones_like", "full_like", told=True)
+def _like(name, a, *value, dtype=None):
     re, im = _parts({"zeros_like": 0.0, "ones_like": 1.0}[name] if not value else value[0])
-    return Pair(tessera.full_like(a.re, re), tessera.full_like(a.re, im or 0.0))
+    part = dtype.to_real() if dtype else a.re.dtype
+    return Pair(tessera.full_like(a.re, re, dtype=part), tessera.full_like(a.re, im or 0.0, dtype=part))
 
 
 def _made(target, args, kwargs, val):
@@ -258,7 +263,7 @@ def _transform(x, dim, forward):
     n = int(n)
     c, s = _matrix(n, -1 if forward else 1, x.re.dtype)
     turned = Pair(x.re.transpose(dim, -1), x.im.transpose(dim, -1))
-    made = _product("matmul", turned, Pair(c, s))
+    made = _product(turned, Pair(c, s))
     return Pair(made.re.transpose(dim, -1), made.im.transpose(dim, -1))
 
 
@@ -267,7 +272,7 @@ def _scaled(x, factor):
 
 
 @_operator("_fft_c2c")
-def _c2c(name, x, dims, mode, forward):
+def _c2c(x, dims, mode, forward):
     n = 1
     for dim in dims:
         n, x = n * x.re.shape[dim], _transform(x, dim, forward)
@@ -275,8 +280,8 @@ def _c2c(name, x, dims, mode, forward):
 
 
 @_operator("_fft_r2c")
-def _r2c(name, x, dims, mode, onesided):
-    made = _c2c(name, Pair(x, tessera.zeros_like(x)), dims, mode, True)
+def _r2c(x, dims, mode, onesided):
+    made = _c2c(Pair(x, tessera.zeros_like(x)), dims, mode, True)
     if onesided:
         half = x.shape[dims[-1]] // 2 + 1
         made = Pair(made.re.narrow(dims[-1], 0, half), made.im.narrow(dims[-1], 0, half))
@@ -284,7 +289,7 @@ def _r2c(name, x, dims, mode, onesided):
 
 
 @_operator("_fft_c2r")
-def _c2r(name, x, dims, mode, size):
+def _c2r(x, dims, mode, size):
     """The other half of the last dimension is the conjugate of the first, from behind."""
     if not isinstance(x, Pair):
         x = Pair(x, tessera.zeros_like(x))
@@ -415,7 +420,7 @@ class _Parts:
             return target(args[0].re, *args[1:])
         function = _OPERATORS.get(name)
         if function is not None and not (name in _EACH and all(isinstance(x, Pair) for x in args[:2])):
-            return function(name, *args, **kwargs)
+            return function(*args, **{k: v for k, v in kwargs.items() if k not in _PLACES})
         if name in _EACH:
             return _each(target, args, kwargs)
         raise OnnxExporterError(f"export: aten::{name} of complex numbers has no form in real ones")
@@ -455,11 +460,11 @@ class _RealProgram(tessera.nn.Module):
             else:
                 value = functools.reduce(getattr, spec.target.split("."), self)
             if _is_complex(node.meta.get("val")):
-                value = _from_real("view_as_complex", value)
+                value = _from_real(value)
             env[node] = value
         results = zip(self._parts.run(program.graph_module, env), program.graph_signature.output_specs)
         kept = [r for r, s in results if s.kind.name == "USER_OUTPUT"]
-        return tuple(_to_real("view_as_real", r) if isinstance(r, Pair) else r for r in kept)
+        return tuple(_to_real(r) if isinstance(r, Pair) else r for r in kept)
 
 
 def real_program(program):
