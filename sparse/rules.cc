@@ -334,8 +334,9 @@ Tensor summed(const Call& c) {
 Tensor averaged(const Call& c) {
   const Tensor& self = c.tensor(0);
   const DType d = c.dtype(c.op.overload[0] ? 3 : 1).value_or(self.dtype());
-  TESSERA_CHECK(is_floating_point(d) || is_complex(d), "mean(): the result needs a floating point or complex dtype, but ",
-                "that of the tensor is ", type_name_of(d));
+  TESSERA_CHECK(is_floating_point(d) || is_complex(d),
+                "mean(): the result needs a floating point or complex dtype, but that of the tensor is ",
+                type_name_of(d));
   if (c.op.overload[0]) {
     const std::vector<int64_t> dims = c.dims(1);
     int64_t n = 1;
