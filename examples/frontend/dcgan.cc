@@ -1,4 +1,4 @@
-// Two networks learn from each other: one draws images, the other tells them from MNIST's. The documented C++ front end:
+// Two networks learn from each other: one draws images, the other tells them from MNIST's; the documented C++ API.
 //
 //   dcgan FOLDER [BATCHES] [SAMPLES]
 //

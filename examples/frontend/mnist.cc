@@ -2,8 +2,8 @@
 //
 //   mnist FOLDER [EPOCHS] [BATCHES] [CHECKPOINT]
 //
-// FOLDER holds the four files of MNIST, unpacked; an epoch has all batches, or BATCHES of them. Prints the loss of every
-// fifth batch and what is right of the test images; the network goes to CHECKPOINT.
+// FOLDER holds the four files of MNIST, unpacked; an epoch has all batches, or BATCHES of them. Prints the loss of
+// every fifth batch and what is right of the test images; the network goes to CHECKPOINT.
 #include <torch/torch.h>
 
 #include <cmath>

@@ -95,7 +95,8 @@ TORCH_LIBRARY_IMPL(example, Autograd, m) { m.impl("muladd", muladd_autograd); }
 // What a library has already may be added to elsewhere.
 TORCH_LIBRARY_FRAGMENT(example, m) {
   m.def("twice(Tensor self) -> Tensor");
-  m.impl("twice", c10::DispatchKey::CompositeImplicitAutograd, [](const Tensor& self) { return muladd(self, self, 0) + self * (2 - self); });
+  m.impl("twice", c10::DispatchKey::CompositeImplicitAutograd,
+         [](const Tensor& self) { return muladd(self, self, 0) + self * (2 - self); });
 }
 
 int main() {
