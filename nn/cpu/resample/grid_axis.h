@@ -54,9 +54,9 @@ inline GridAxis axis_of(const GridSample& g, int dim) {
   a.order = g.order[dim];
   for (int k = 0; k < a.taps; ++k) {
     double one[4] = {1, 0, 0, 0};
-    const double(&from)[4] = g.mode == GridMode::kNearest  ? one
-                             : g.mode == GridMode::kLinear ? internal::kLinearWeights[k]
-                                                           : internal::kCubicWeights[k];
+    const double* const from = g.mode == GridMode::kNearest  ? one
+                               : g.mode == GridMode::kLinear ? internal::kLinearWeights[k]
+                                                             : internal::kCubicWeights[k];
     std::copy(from, from + 4, a.weight[k]);
     for (int n = 0; n < a.order; ++n) internal::differentiate(a.weight[k]);
     std::copy(a.weight[k], a.weight[k] + 4, a.slope[k]);
