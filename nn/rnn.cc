@@ -206,7 +206,7 @@ Layer checked(const Tensor& grad_output, const Tensor& grad_h_n, const Tensor& g
   if (has_extra(l.kind)) check_fits("extra", extra, layer.each(l.hidden), output);
   return layer;
 }
-void start_with(const Tensor& to, const Tensor& grad) { grad.defined() ? copy_(to, grad) : zero_(to); }
+void start_with(const Tensor& to, const Tensor& grad) { grad.defined() ? copy_(to, detach(grad)) : zero_(to); }
 
 }  // namespace
 
@@ -290,6 +290,8 @@ std::tuple<Tensor, Tensor> _rnn_cell_composite(const Tensor& input, TensorList h
                                                const Tensor& w_hh, const Tensor& b_ih, const Tensor& b_hh,
                                                int64_t kind) {
   const bool lstm = kind == static_cast<int64_t>(RnnKind::kLstm), gru = kind == static_cast<int64_t>(RnnKind::kGru);
+  TESSERA_CHECK(kind >= 0 && kind <= 3, "_rnn_cell: kind must be 0 (LSTM), 1 (GRU), 2 (tanh) or 3 (relu), but got ",
+                kind);
   TESSERA_CHECK(hx.size() == (lstm ? 2u : 1u), "_rnn_cell: expected ", lstm ? "the state and the cell" : "the state",
                 ", but got ", hx.size(), " tensors");
   const auto in_front = [](const Tensor& t) { return t.defined() ? unsqueeze(t, 0) : t; };
