@@ -162,6 +162,8 @@ bool BlockProgram::prepare(std::span<const Tensor* const> tensors, Call* c) cons
   if (thread_state.included || tensors.empty() || tensors.size() > kMostTensors || outputs_.size() > kMostOutputs ||
       values_.size() > kMostValues)
     return false;
+  for (const Tensor* t : tensors)
+    if (!t->defined() || !is_plain(*t) || (thread_state.grad_enabled && t->requires_grad())) return false;
   // the tensor that gives the shape
   const Value* giver = nullptr;
   for (const Value& v : values_)
@@ -170,12 +172,10 @@ bool BlockProgram::prepare(std::span<const Tensor* const> tensors, Call* c) cons
       giver = &v;
   if (!giver) return false;
   const Tensor& shape = *tensors[static_cast<size_t>(giver->tensor)];
-  if (!shape.defined()) return false;
   c->dtype = shape.dtype();
   if (c->dtype != DType::kFloat32 && c->dtype != DType::kFloat64) return false;
   for (size_t k = 0; k < tensors.size(); ++k) {
     const Tensor& t = *tensors[k];
-    if (!t.defined() || !is_plain(t) || (thread_state.grad_enabled && t.requires_grad())) return false;
     c->is_number[k] = t.dim() < shape.dim() || (t.impl()->is_wrapped_number() && !shape.impl()->is_wrapped_number());
     if (c->is_number[k]) {
       if (t.dim() != 0 || t.is_complex()) return false;
