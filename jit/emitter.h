@@ -190,7 +190,7 @@ class Emitter {
   Frame* frame_ = nullptr;
   int loop_depth_ = 0;
   bool loops_return_ = false;  // a return stands in a loop
-  std::string stop_;  // the flag of the innermost loop: "$stop1"
+  std::string stop_;           // the flag of the innermost loop: "$stop1"
   TypePtr returned_ = nullptr;
   int depth_ = 0;
 };

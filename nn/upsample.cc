@@ -70,8 +70,8 @@ Tensor resized_by_dimensions(const char* op, const Tensor& input, IntList size, 
     if (bytes && how.weighted()) x = clamp(floor(add(x, Scalar(0.5))), Scalar(0), Scalar(255));
   }
   if (widens) x = to(x, input.dtype());
-  const bool by_channels = input.dim() == 4 && !input.is_contiguous() &&
-                           input.is_contiguous(MemoryFormat::kChannelsLast);
+  const bool by_channels =
+      input.dim() == 4 && !input.is_contiguous() && input.is_contiguous(MemoryFormat::kChannelsLast);
   const MemoryFormat format = by_channels ? MemoryFormat::kChannelsLast : MemoryFormat::kContiguous;
   return x.impl() == input.impl() ? clone(x, format) : contiguous(x, format);
 }
@@ -110,8 +110,8 @@ Tensor upsampled_by(const char* op, int64_t mode, int64_t n, const Tensor& input
                 ": Must specify exactly one of output_size and scale_factors");
   const auto given = static_cast<int64_t>(size ? size->size() : scales->size());
   TESSERA_CHECK(input.dim() == n + 2 && given == n, op, ": expected an input with ", n,
-                " spatial dimensions and a number for each, but got an input of ", shape_string(input.sizes()),
-                " and ", given, " numbers");
+                " spatial dimensions and a number for each, but got an input of ", shape_string(input.sizes()), " and ",
+                given, " numbers");
   std::vector<double> steps(static_cast<size_t>(n));
   if (size) return resized_to(op, mode, input, *size, align_corners, steps);
   IntVector sizes;

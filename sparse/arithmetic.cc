@@ -180,8 +180,7 @@ Tensor masked_by(const Tensor& self, const Tensor& mask) {
                 "sparse_mask(): operands have incompatible sizes; self has size ", shape_string(self.sizes()),
                 " but mask has size ", shape_string(mask.sizes()));
   if (!is_sparse(self)) return with_values(mask, gathered(self, mask));
-  if (self.layout() == mask.layout() && same_pattern(self, mask))
-    return with_values(mask, members(self).values);
+  if (self.layout() == mask.layout() && same_pattern(self, mask)) return with_values(mask, members(self).values);
   if (!is_coo(self) || !is_coo(mask) || members(self).sparse_dim != members(mask).sparse_dim)
     return with_values(mask, gathered(dense_of(self), mask));
   const Tensor x = coalesced(self), have = keys_of(x), want = keys_of(mask);

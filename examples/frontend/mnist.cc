@@ -84,10 +84,10 @@ int main(int argc, char** argv) {
         .map(data::transforms::Normalize<>(0.1307, 0.3081))
         .map(data::transforms::Stack<>());
   };
-  auto images = data::make_data_loader<data::samplers::SequentialSampler>(
-      prepared(data::datasets::MNIST::Mode::kTrain), data::DataLoaderOptions().batch_size(16));
-  auto others = data::make_data_loader<data::samplers::SequentialSampler>(
-      prepared(data::datasets::MNIST::Mode::kTest), /*batch_size=*/50);
+  auto images = data::make_data_loader<data::samplers::SequentialSampler>(prepared(data::datasets::MNIST::Mode::kTrain),
+                                                                          data::DataLoaderOptions().batch_size(16));
+  auto others = data::make_data_loader<data::samplers::SequentialSampler>(prepared(data::datasets::MNIST::Mode::kTest),
+                                                                          /*batch_size=*/50);
   Net net;
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.5));
   torch::optim::StepLR schedule(optimizer, /*step_size=*/1, /*gamma=*/0.5);

@@ -124,7 +124,5 @@ int main() {
   show("twice", stack.back().toTensor());
   try {
     muladd(a, b.t(), 0);
-  } catch (const c10::Error& error) {
-    std::printf("refused: %s\n", error.what_without_backtrace());
-  }
+  } catch (const c10::Error& error) { std::printf("refused: %s\n", error.what_without_backtrace()); }
 }

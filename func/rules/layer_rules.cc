@@ -142,8 +142,8 @@ void attention_rule(const BatchCall& c) {
 // --- recurrent layers ---
 
 // Where all share the weights, the batch joins the sequences. Where they don't, each has products of its own at every
-// step anyway: one layer after the other; so are sequences of different lengths. The other tensors have the sequences in
-// the dimension before the last; empty ones (a cell that there is not) are 1-dimensional.
+// step anyway: one layer after the other; so are sequences of different lengths. The other tensors have the sequences
+// in the dimension before the last; empty ones (a cell that there is not) are 1-dimensional.
 void recurrent_rule(const BatchCall& c) {
   std::vector<Value> args = copy_args(c);
   for (size_t i = 0; i < args.size(); ++i) {

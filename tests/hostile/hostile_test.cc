@@ -195,9 +195,7 @@ Ending call(const OpInfo& op, const FunctionSchema& schema, Hostile& hostile, bo
       if (r.tensor().requires_grad()) sum(r.tensor()).backward();
     }
     return Ending::kAnswered;
-  } catch (const NotImplementedError&) {
-    return Ending::kNotServed;
-  } catch (const Error&) {
+  } catch (const NotImplementedError&) { return Ending::kNotServed; } catch (const Error&) {
     return Ending::kRefused;
   } catch (const std::bad_alloc&) {  // a list of 2^31 views
     return Ending::kRefused;

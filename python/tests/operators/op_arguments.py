@@ -220,8 +220,18 @@ CONSTRAINTS = {
         ),
     ],
     "_rnn_cell": [
-        Given(input=floats(2, 4), hx=[floats(2, 3)], w_ih=floats(9, 4), w_hh=floats(9, 3), b_ih=floats(9), b_hh=floats(9), kind=1),
-        Given(input=floats(2, 4), hx=[floats(2, 3)], w_ih=floats(3, 4), w_hh=floats(3, 3), b_ih=None, b_hh=None, kind=2),
+        Given(
+            input=floats(2, 4),
+            hx=[floats(2, 3)],
+            w_ih=floats(9, 4),
+            w_hh=floats(9, 3),
+            b_ih=floats(9),
+            b_hh=floats(9),
+            kind=1,
+        ),
+        Given(
+            input=floats(2, 4), hx=[floats(2, 3)], w_ih=floats(3, 4), w_hh=floats(3, 3), b_ih=None, b_hh=None, kind=2
+        ),
     ],
     "conv1d": [Given(input=floats(1, 2, 5), weight=floats(3, 2, 2), bias=floats(3))],
     "conv2d": [Given(input=floats(1, 2, 4, 4), weight=floats(2, 2, 3, 2), bias=floats(2), padding=[1, 0])],

@@ -266,9 +266,12 @@ FITTING = {
             Given(input=floats(1, 2, *(2, 3, 4)[:n]), output_size=[5, 3, 2][:n], scale_factors=None, **corners)
         ]
         for name, sizes, corners in (
-            ("upsample_nearest", (1, 2, 3), {}), ("_upsample_nearest_exact", (1, 2, 3), {}),
-            ("upsample_linear", (1,), {"align_corners": True}), ("upsample_bilinear", (2,), {"align_corners": False}),
-            ("upsample_bicubic", (2,), {"align_corners": False}), ("upsample_trilinear", (3,), {"align_corners": True}),
+            ("upsample_nearest", (1, 2, 3), {}),
+            ("_upsample_nearest_exact", (1, 2, 3), {}),
+            ("upsample_linear", (1,), {"align_corners": True}),
+            ("upsample_bilinear", (2,), {"align_corners": False}),
+            ("upsample_bicubic", (2,), {"align_corners": False}),
+            ("upsample_trilinear", (3,), {"align_corners": True}),
         )
         for n in sizes
     },
