@@ -43,16 +43,31 @@ struct Bank {
 };
 struct Cache {
   Bank banks[3];
-  bool alive = true;  // false while the thread's locals are destroyed
 
   ~Cache() {
-    alive = false;
     for (const Bank& bank : banks)
       for (void* p : bank.data) std::free(p);
   }
-  Bank& bank(size_t bytes) { return banks[(bytes > kBanks[0]) + (bytes > kBanks[1])]; }
 };
-thread_local Cache t_cache;
+// The thread's cache, made when it is first asked for. It is not thread-local itself: a process has little room for the
+// thread-locals of libraries that are loaded later, and some of them need it.
+struct OwnCache {
+  Cache* cache = nullptr;
+  bool alive = true;  // false while the thread's locals are destroyed
+
+  ~OwnCache() {
+    alive = false;
+    delete cache;
+  }
+};
+thread_local OwnCache t_own;
+
+// Where the thread keeps blocks of such a size; null while it ends.
+Bank* bank_of(size_t bytes) {
+  if (!t_own.alive) return nullptr;
+  if (!t_own.cache) t_own.cache = new Cache;
+  return &t_own.cache->banks[(bytes > kBanks[0]) + (bytes > kBanks[1])];
+}
 
 void* allocate(size_t bytes) {
   const size_t align = bytes >= kHugePage ? kHugePage : kAlign;
@@ -66,12 +81,11 @@ void* allocate(size_t bytes) {
 
 Scratch::Scratch(size_t bytes) {
   if (bytes > SIZE_MAX / 4) raise_out_of_memory(bytes);
-  Bank& bank = t_cache.bank(bytes);
-  const int kept = bank.find(bytes);
-  if (kept >= 0) {
-    data_ = bank.data[kept];
-    capacity_ = bank.capacity[kept];
-    bank.data[kept] = nullptr;
+  Bank* const bank = bank_of(bytes);
+  if (const int kept = bank ? bank->find(bytes) : -1; kept >= 0) {
+    data_ = bank->data[kept];
+    capacity_ = bank->capacity[kept];
+    bank->data[kept] = nullptr;
     return;
   }
   // Few distinct sizes, so that kept blocks fit later requests: powers of two, then whole huge pages.
@@ -83,15 +97,15 @@ Scratch::Scratch(size_t bytes) {
 }
 
 Scratch::~Scratch() {
-  Bank& bank = t_cache.bank(capacity_);
-  const int place = capacity_ <= kMaxKept && t_cache.alive ? bank.place(capacity_) : -1;
+  Bank* const bank = capacity_ <= kMaxKept ? bank_of(capacity_) : nullptr;
+  const int place = bank ? bank->place(capacity_) : -1;
   if (place < 0) {
     std::free(data_);
     return;
   }
-  std::free(bank.data[place]);
-  bank.data[place] = data_;
-  bank.capacity[place] = capacity_;
+  std::free(bank->data[place]);
+  bank->data[place] = data_;
+  bank->capacity[place] = capacity_;
 }
 
 }  // namespace tessera::cpu::internal
