@@ -21,7 +21,7 @@ struct Resizing {
 };
 
 bool has_kernel(const Tensor& x) {
-  return (x.device().is_cpu() || x.is_meta()) && x.is_floating_point() && item_size(x.dtype()) > 1;
+  return x.is_floating_point() && item_size(x.dtype()) > 1;
 }
 
 // x with `out` positions in one dimension, `step` input positions apart (0: from the sizes).
