@@ -263,6 +263,17 @@ def test_inference_tensors_stay_out_of_graphs():
         t.requires_grad_()
 
 
+def test_writes_to_inference_tensors_are_refused_when_they_are_counted():
+    with tessera.inference_mode():
+        t = tessera.ones(2)
+    with pytest.raises(RuntimeError, match="outside InferenceMode"):
+        t.add_(1)
+    assert t.tolist() == [2, 2] and not tessera.is_inference_mode_enabled()
+    with pytest.raises(RuntimeError, match="broadcast"):
+        t.add_(tessera.ones(3, 2))
+    assert not tessera.is_inference_mode_enabled()
+
+
 def test_errors_leave_the_modes_as_they_were():
     for mode in (tessera.no_grad, tessera.inference_mode):
         with pytest.raises(RuntimeError):

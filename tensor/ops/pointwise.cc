@@ -308,6 +308,11 @@ void write_to(const PointwiseOp& op, const Types& types, const Tensor& target, I
   else
     compute(op, types.compute, target, inputs, params);
 }
+// For its life, the thread is in inference mode.
+struct InInferenceMode {
+  InInferenceMode() { thread_state.inference_mode = true; }
+  ~InInferenceMode() { thread_state.inference_mode = false; }
+};
 }  // namespace
 
 const Tensor& inplace(const PointwiseOp& op, const Tensor& self, Inputs inputs, Params params) {
@@ -326,7 +331,14 @@ const Tensor& inplace(const PointwiseOp& op, const Tensor& self, Inputs inputs, 
   TESSERA_CHECK(device == self.device(),
                 "Expected all tensors to be on the same device, but found at least two devices, ", self.device().str(),
                 " and ", device.str(), "!");
-  write_to(op, types, self, inputs, params);
+  if (self.is_inference() && !inference_mode_enabled()) {
+    // Refused only when the write is counted, so that it is found done, as PyTorch leaves it.
+    InInferenceMode written;
+    write_to(op, types, self, inputs, params);
+  } else {
+    write_to(op, types, self, inputs, params);
+  }
+  if (self.is_inference()) check_no_internal_overlap(self);
   self.bump_version();
   return self;
 }
