@@ -20,9 +20,7 @@ struct Resizing {
   bool weighted() const { return mode >= kLinear; }
 };
 
-bool has_kernel(const Tensor& x) {
-  return x.is_floating_point() && item_size(x.dtype()) > 1;
-}
+bool has_kernel(const Tensor& x) { return x.is_floating_point() && item_size(x.dtype()) > 1; }
 
 // x with `out` positions in one dimension, `step` input positions apart (0: from the sizes).
 Tensor resized_along(const Tensor& x, int64_t dim, int64_t out, double step, Resizing how) {
