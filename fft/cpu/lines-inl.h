@@ -197,24 +197,24 @@ class Transform {
       }
     });
   }
-  // `kParts` numbers (1 or 2) an element, between dense memory and a line.
+  // Elements of `kParts` numbers (1 or 2); steps count elements.
   template <int kParts>
-  static void take(T* to, const T* from, int64_t count, int64_t stride) {
-    if (stride == 1) {
+  HWY_INLINE static void move(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t count) {
+    if (to_step == 1 && from_step == 1) {
       std::memcpy(to, from, static_cast<size_t>(kParts * count) * sizeof(T));
       return;
     }
     for (int64_t i = 0; i < count; ++i)
-      for (int64_t p = 0; p < kParts; ++p) to[kParts * i + p] = from[kParts * i * stride + p];
+      for (int64_t p = 0; p < kParts; ++p) to[kParts * i * to_step + p] = from[kParts * i * from_step + p];
+  }
+  // Between dense memory and a line.
+  template <int kParts>
+  static void take(T* to, const T* from, int64_t count, int64_t stride) {
+    move<kParts>(to, 1, from, stride, count);
   }
   template <int kParts>
   static void put(T* to, const T* from, int64_t count, int64_t stride) {
-    if (stride == 1) {
-      std::memcpy(to, from, static_cast<size_t>(kParts * count) * sizeof(T));
-      return;
-    }
-    for (int64_t i = 0; i < count; ++i)
-      for (int64_t p = 0; p < kParts; ++p) to[kParts * i * stride + p] = from[kParts * i + p];
+    move<kParts>(to, stride, from, 1, count);
   }
   static void transform_group(const ColumnPlan<T>& plan, T* rows) {
     const Lanes<T> d;

@@ -6,9 +6,9 @@
 #include <complex>
 #include <cstring>
 
-#include "tensor/core/allocator.h"
 #include "tensor/core/error.h"
 #include "tensor/core/parallel.h"
+#include "tensor/cpu/support/scratch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "sparse/cpu/product.cc"
@@ -160,18 +160,6 @@ int64_t rows_in_a_piece(const RowsView& a, int64_t n) {
   return std::max<int64_t>(1, 32768 / for_each);
 }
 
-// Memory for a while.
-struct Scratch {
-  size_t bytes;
-  void* data;
-
-  explicit Scratch(size_t size) : bytes(size), data(size ? cpu_allocate(size) : nullptr) {}
-  Scratch(const Scratch&) = delete;
-  ~Scratch() {
-    if (data) cpu_free(data, bytes);
-  }
-};
-
 // How many columns of b are multiplied at a time: n, or as many as stay in a core's cache once they are copied behind
 // each other, where rows of b are far apart and push each other out. That pays if rows are asked for often enough.
 int64_t panel_width(const RowsView& a, int64_t n, int64_t item) {
@@ -189,8 +177,8 @@ bool multiply_panels(const RowsView& a, const T* b, int64_t n, T* out, F multipl
   const int64_t width = panel_width(a, n, sizeof(T));
   const bool packs = width < n;
   if (packs && !all_inside(a.columns, a.pointers[a.height], a.width)) return false;
-  const Scratch scratch(packs ? static_cast<size_t>(a.width * n) * sizeof(T) : 0);
-  T* packed = static_cast<T*>(scratch.data);
+  const internal::ScratchArray<T> scratch(packs ? a.width * n : 0);
+  T* const packed = scratch.get();
   if (packs)
     parallel_for(a.width, std::max<int64_t>(1, 65536 / n), [&](int64_t first, int64_t last) {
       for (int64_t j = 0; j < n; j += width)
