@@ -64,6 +64,19 @@ Sugar Emitter::type_attribute(TypePtr t, const std::string& name, const Range& w
   fail(where, str_cat("'", t->annotation(), "' object has no attribute or method '", name, "'."));
 }
 
+namespace {
+// Which of an operator's results has a name: those of max(dim) are values and indices. -1: none.
+int field_of_result(const Val* tuple, const std::string& name) {
+  if (!tuple->node || tuple->node->kind != N::kTuple || tuple->node->in.empty()) return -1;
+  const Node* n = tuple->node->in[0]->node;
+  if (!n || n->kind != N::kOp || n->out.size() != tuple->node->in.size() || n->out[0] != tuple->node->in[0]) return -1;
+  const FunctionSchema s = parse_schema(n->op->schema);
+  for (size_t i = 0; i < s.returns.size(); ++i)
+    if (s.returns[i].name == name) return static_cast<int>(i);
+  return -1;
+}
+}  // namespace
+
 Sugar Emitter::value_attribute(Val* v, const std::string& name, const Range& where) {
   TypePtr t = v->type;
   Sugar method(Sugar::kMethod, name);
@@ -90,6 +103,8 @@ Sugar Emitter::value_attribute(Val* v, const std::string& name, const Range& whe
                                                {"mH", "aten::mH"},
                                                {"real", "aten::real"},
                                                {"imag", "aten::imag"},
+                                               {"is_mkldnn", "prim::is_mkldnn"},
+                                               {"is_nested", "prim::is_nested"},
                                                {"itemsize", "prim::itemsize"},
                                                {"nbytes", "prim::nbytes"}};
       for (const auto& p : properties)
@@ -105,6 +120,7 @@ Sugar Emitter::value_attribute(Val* v, const std::string& name, const Range& whe
     case K::kTuple:
       for (size_t i = 0; i < t->fields.size(); ++i)
         if (t->fields[i] == name) return tuple_item(v, i, where);
+      if (const int i = field_of_result(v, name); i >= 0) return tuple_item(v, static_cast<size_t>(i), where);
       if (name == "_asdict" || name == "_replace")
         fail(where, str_cat("'", t->annotation(), "' has no ", name, " in TorchScript"));
       break;
@@ -137,6 +153,14 @@ Sugar Emitter::value_attribute(Val* v, const std::string& name, const Range& whe
         method.function = f;
         return method;
       }
+      const auto iterator = [&] {
+        Sugar s(Sugar::kSpecial, "$" + name);
+        s.items = {Sugar(v)};
+        return s;
+      };
+      if (def.is_module && def.module_kind != ModuleKind::kPlain &&
+          (name == "items" || name == "keys" || name == "values"))
+        return iterator();
       Sugar told;
       if (Resolver* r = function_.resolver.get(); r && r->add_member(def, name, where, &told)) {
         if (told.kind == Sugar::kNothing) return value_attribute(v, name, where);
@@ -146,11 +170,8 @@ Sugar Emitter::value_attribute(Val* v, const std::string& name, const Range& whe
       if (def.is_module) {
         if (name == "named_children" || name == "children" || name == "named_modules" || name == "modules" ||
             name == "named_parameters" || name == "parameters" || name == "named_buffers" || name == "buffers" ||
-            name == "items" || name == "keys" || name == "values" || name == "train" || name == "eval") {
-          Sugar s(Sugar::kSpecial, "$" + name);
-          s.items = {Sugar(v)};
-          return s;
-        }
+            name == "items" || name == "keys" || name == "values" || name == "train" || name == "eval")
+          return iterator();
       }
       fail(where, str_cat(def.is_module ? "Module" : "Class", " '", def.name.substr(def.name.rfind('.') + 1),
                           "' has no attribute '", name, "' "));
@@ -163,12 +184,29 @@ Sugar Emitter::value_attribute(Val* v, const std::string& name, const Range& whe
       break;
   }
   if (operators_named("aten::" + name).empty() && operators_named("prim::" + name).empty() &&
-      !common_unit().find_function("aten::" + name) &&
+      !library_function("aten::" + name) &&
       !(t->is(K::kTensor) &&
         (name == "tolist" || name == "to" || name == "cpu" || name == "cuda" || dtype_of_cast(name))) &&
-      !(t->is(K::kFuture) && (name == "wait" || name == "value" || name == "then" || name == "done")))
+      !(t->is(K::kFuture) && name == "wait"))
     fail(where, str_cat("'", t->described(), "' object has no attribute or method '", name, "'."));
   return method;
+}
+
+// x.tolist(): the annotation of what it becomes says how deep the lists are.
+Val* Emitter::to_list(Val* tensor, TypePtr wanted, const Range& where) {
+  if (!wanted) fail(where, "Expected type hint for result of tolist()");
+  int64_t depth = 0;
+  TypePtr t = wanted;
+  for (; t->is(K::kList); t = t->elem()) ++depth;
+  constexpr K kinds[] = {K::kInt, K::kFloat, K::kBool, K::kComplex};
+  const auto kind = std::find_if(std::begin(kinds), std::end(kinds), [&](K k) { return t->is(k); });
+  if (kind == std::end(kinds))
+    fail(where, str_cat(wanted->annotation(),
+                        " is not one of the supported element types for tolist: int, float, "
+                        "complex, bool"));
+  Val* list = op("prim::tolist", {tensor, integer(depth, where), integer(kind - std::begin(kinds), where)}, where);
+  list->type = wanted;
+  return list;
 }
 
 }  // namespace tessera::jit

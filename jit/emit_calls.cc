@@ -31,14 +31,16 @@ Val* Emitter::convert(Val* v, const Formal& f, TypePtr concrete, bool allow, con
   }
   if (is_subtype(v->type, concrete)) return v;
   TypePtr want = concrete->is(K::kOptional) ? concrete->elem() : concrete;
+  // what is written at its place alone: a variable's list may have changed since
+  const bool literal = v->node && v->name.empty();
   // [] for any list, {} for any dict
-  if (v->node && v->node->in.empty() && (v->node->kind == N::kList || v->node->kind == N::kDict) &&
+  if (literal && v->node->in.empty() && (v->node->kind == N::kList || v->node->kind == N::kDict) &&
       want->kind == v->type->kind) {
     Val* fresh = node_value(v->node->kind, {}, want, where);
     return fresh;
   }
   // a literal list of what fits one by one
-  if (v->node && v->node->kind == N::kList && want->is(K::kList)) {
+  if (literal && v->node->kind == N::kList && want->is(K::kList)) {
     bool fits = !v->node->in.empty();
     for (const Val* x : v->node->in) fits = fits && is_subtype(x->type, want->elem());
     if (fits) return node_value(N::kList, v->node->in, want, where);
@@ -81,7 +83,7 @@ Val* Emitter::convert(Val* v, const Formal& f, TypePtr concrete, bool allow, con
     return op("aten::Int", {v}, where);
   if (v->type->is(K::kStr) && want->is(K::kDevice)) return op("aten::device", {v}, where);
   if (f.is_op && v->type->is(K::kList) && want->is(K::kList) && v->type->elem()->is(K::kInt) &&
-      want->elem()->is(K::kFloat) && v->node && v->node->kind == N::kList) {
+      want->elem()->is(K::kFloat) && literal && v->node->kind == N::kList) {
     std::vector<Val*> items;
     for (Val* x : v->node->in) items.push_back(op("aten::Float", {x}, where));
     return node_value(N::kList, std::move(items), want, where);
@@ -174,7 +176,7 @@ bool Emitter::match(const std::vector<Formal>& formals, bool vararg, const std::
     if (why)
       *why = args[k].name.empty() ? str_cat("Expected at most ", formals.size(), " arguments but found ", positional,
                                             " positional arguments.")
-                                  : str_cat("Unknown keyword argument '", args[k].name, "'.");
+                                  : str_cat("Keyword argument ", args[k].name, " unknown.");
     return false;
   }
   return true;
@@ -191,6 +193,8 @@ Val* Emitter::packed(Node* n, const std::vector<TypePtr>& rets, const std::vecto
 }
 
 Val* Emitter::try_op(const std::string& name, const std::vector<Argument>& args, const Range& where, std::string* why) {
+  if (args.size() == 2 && args[0].value->type->is(K::kEnum) && (name == "aten::eq" || name == "aten::ne"))
+    return try_op(name == "aten::eq" ? "aten::__is__" : "aten::__isnot__", args, where, why);
   std::string reasons;
   const size_t mark = block_->nodes.size();
   const auto forget = [&] { block_->nodes.resize(mark); };
@@ -213,7 +217,9 @@ Val* Emitter::try_op(const std::string& name, const std::vector<Argument>& args,
       for (TypePtr t : o->rets) rets.push_back(substitute(t, vars));
       return packed(n, rets);
     }
-    if (Function* f = common_unit().find_function(name)) {
+    for (const char* overload : {"", "__data"}) {
+      Function* f = library_function(name + overload);
+      if (!f) continue;
       try {
         return call_function(*f, args, where);
       } catch (const CompileError& e) {
@@ -295,7 +301,8 @@ Val* Emitter::call_module(Val* module, std::vector<Argument> args, const Range& 
   const ClassDef& def = *module->type->def;
   for (Function* hook : def.pre_hooks) {
     std::vector<Val*> in;
-    for (const Argument& a : args) in.push_back(a.value);
+    for (const Argument& a : args)
+      if (a.name.empty()) in.push_back(a.value);
     Val* result = call_function(*hook, {{where, "", tuple(in, where)}}, where, module);
     if (result->type->is(K::kNone)) continue;
     std::vector<Val*> items = result->type->is(K::kTuple) ? unpacked(result, 0, where) : std::vector<Val*>{result};
@@ -303,7 +310,8 @@ Val* Emitter::call_module(Val* module, std::vector<Argument> args, const Range& 
     for (Val* v : items) args.push_back({where, "", v});
   }
   std::vector<Val*> in;
-  for (const Argument& a : args) in.push_back(a.value);
+  for (const Argument& a : args)
+    if (a.name.empty()) in.push_back(a.value);
   Val* result = call_method(module, "forward", args, where);
   for (Function* hook : def.hooks) {
     Val* other = call_function(*hook, {{where, "", tuple(in, where)}, {where, "", result}}, where, module);
@@ -362,6 +370,8 @@ Sugar Emitter::call_sugar(const Sugar& callee, const Ast& e, TypePtr hint) {
     return it;
   }
   if (callee.kind == Sugar::kType) return construct(callee.type, e, hint);
+  if (callee.kind == Sugar::kMethod && callee.text == "tolist" && callee.value->type->is(K::kTensor))
+    return to_list(callee.value, hint, e);
   return call_with(callee, arguments(e), e);
 }
 
@@ -379,7 +389,6 @@ Sugar Emitter::call_with(const Sugar& callee, std::vector<Argument> args, const 
       args.insert(args.begin(), Argument{where, "", v});
       const std::string& n = callee.text;
       if (v->type->is(K::kFuture) && n == "wait") return node_value(N::kWait, {v}, v->type->elem(), where);
-      if (v->type->is(K::kFuture) && n == "done") return truth(true, where);
       if (v->type->is(K::kTensor) && n == "size" && args.size() == 1) return op("aten::size", std::move(args), where);
       if (v->type->is(K::kTensor) && n == "to" && args.size() >= 2 && args[1].name.empty() &&
           (args[1].value->type->is(K::kDevice) || args[1].value->type->is(K::kStr) ||
@@ -394,8 +403,7 @@ Sugar Emitter::call_with(const Sugar& callee, std::vector<Argument> args, const 
           return op("aten::to", std::move(args), where);
         }
       }
-      if (v->type->is(K::kTensor) && operators_named("aten::" + n).empty() &&
-          !common_unit().find_function("aten::" + n)) {
+      if (v->type->is(K::kTensor) && operators_named("aten::" + n).empty() && !library_function("aten::" + n)) {
         if (const char* dtype = dtype_of_cast(n))
           return op("aten::to", {v, integer(*schema_enum_value(TypeKind::kScalarType, dtype), where)}, where);
         if (n == "cpu")
@@ -492,6 +500,7 @@ Sugar Emitter::convert_to(TypePtr t, const Ast& e) {
                                            : "__str__";
     return call_method(args[0].value, magic, {}, where);
   }
+  if (args.size() == 1 && t->is(K::kBool)) return to_bool(args[0].value, where);
   if (t->is(K::kDevice))
     for (Argument& a : args)
       if (!a.name.empty()) a.name = a.name == "index" ? "index" : "type";
@@ -519,9 +528,16 @@ Val* Emitter::isinstance_call(const Ast& e) {
 
 Sugar Emitter::fork_call(const Ast& e) {
   const Sugar callee = sugar(e[1]);
-  std::vector<Argument> args = arguments(e, 2);
-  Sugar called = call_with(callee, std::move(args), e);
-  Val* v = value_of(called, e);
+  Val* v;
+  if (callee.closure) {
+    const std::vector<const Ast*>& body = (*callee.closure)[2].kids;
+    if (body.empty() || !body.back()->is(A::kReturn)) fail(e, "a forked function ends in a return statement");
+    statements({body.begin(), body.end() - 1}, 0);
+    v = expr((*body.back())[0]);
+  } else {
+    std::vector<Argument> args = arguments(e, 2);
+    v = value_of(call_with(callee, std::move(args), e), e);
+  }
   // the call becomes the task: the node that was just made
   if (v->node && (v->node->kind == N::kCallFunction || v->node->kind == N::kCallMethod) && v->node->function) {
     Node* n = v->node;

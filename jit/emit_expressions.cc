@@ -229,6 +229,8 @@ Val* Emitter::to_bool(Val* v, const Range& where) {
   if (v->type->is(K::kBool)) return v;
   std::string why;
   if (v->type->is(K::kClass) && v->type->def->method("__bool__")) return call_method(v, "__bool__", {}, where);
+  if (v->type->is(K::kList) || v->type->is(K::kDict) || v->type->is(K::kStr))
+    return op("aten::gt", {op("aten::len", {v}, where), integer(0, where)}, where);
   if (Val* b = try_op("aten::Bool", {{where, "", v}}, where, &why)) return b;
   fail(where, str_cat("Could not cast value of type ", v->type->described(), " to bool"));
 }
@@ -445,8 +447,7 @@ Val* Emitter::arithmetic(const std::string& text, Val* left, Val* right, const R
   if (text == "//" && left->type->is(K::kTensor)) return op("aten::floor_divide", {left, right}, where);
   if ((text == "==" || text == "!=") && left->type->is(K::kEnum)) {
     if (!same(left->type, right->type)) return truth(text == "!=", where);
-    Val* is = op("aten::__is__", {left, right}, where);
-    return text == "==" ? is : op("aten::__not__", {is}, where);
+    return op(name->op, {left, right}, where);
   }
   return op(name->op, {left, right}, where);
 }
@@ -549,9 +550,7 @@ Val* Emitter::list_literal(const Ast& e, TypePtr hint) {
     Val* v = expr(*k, want ? want->elem() : nullptr);
     items.push_back(v);
     TypePtr both = t ? unify(t, v->type) : v->type;
-    if (!both && !want)
-      fail(e, str_cat("Expected all elements of the list to be of one type, but found ", t->described(), " and ",
-                      v->type->described()));
+    if (!both && !want) both = union_of({t, v->type});
     t = both;
   }
   if (want) {
@@ -573,9 +572,9 @@ Val* Emitter::dict_literal(const Ast& e, TypePtr hint) {
     items.push_back(v);
     TypePtr& own = t[i % 2];
     TypePtr both = own ? unify(own, v->type) : v->type;
-    if (!both && !want)
-      fail(e[i], str_cat("Dict ", i % 2 ? "values" : "keys", " must be of one type, but found ", own->described(),
-                         " and ", v->type->described()));
+    if (!both && !want && i % 2 == 0)
+      fail(e[i], str_cat("Dict keys must be of one type, but found ", own->described(), " and ", v->type->described()));
+    if (!both && !want) both = union_of({own, v->type});
     own = both;
   }
   if (want) t[0] = want->elem(0), t[1] = want->elem(1);

@@ -325,6 +325,13 @@ Emitter::Exit Emitter::statement(const Ast& s, const std::vector<const Ast*>& li
     case A::kPass:
       return {};
     case A::kDef:
+      if (s.text.starts_with("__forked_function") && s[0].kids.empty()) {  // of archives
+        Sugar closure(Sugar::kSpecial, "$closure");
+        closure.closure = &s;
+        frame_->variables[s.text] = std::move(closure);
+        frame_->assigned.insert(s.text);
+        return {};
+      }
       throw UnsupportedError("function definitions aren't supported", s);
     case A::kClass:
       throw UnsupportedError("class definitions aren't supported", s);
@@ -448,6 +455,7 @@ Emitter::Exit Emitter::loop(const Ast& s, const Ast& body, Val* trips, const Ast
       frame_->variables[name] =
           Sugar(Sugar::kError, str_cat(name, " is not defined if the loop does not run:\n", where.excerpt()));
   if (!scan.returns) return {};
+  loops_return_ = true;
   Val* returned = find("$returned")->value;
   if (!stop_.empty()) {
     const Sugar* before = find(stop_);
@@ -549,13 +557,14 @@ void Emitter::finish_function(Exit e, const Range& where) {
     }
   } else {
     Val* value = find("$value")->value;
-    if (function_.ret_annotated ? !accepts_none(function_.ret) : !accepts_none(value->type))
+    // a loop that returns may be left otherwise only in a function that does not say what it returns
+    if (function_.ret_annotated ? !accepts_none(function_.ret) : !accepts_none(value->type) && !loops_return_)
       fail(where, "Function was not annotated as having type None, but does not return along all paths");
     Node* n = node(N::kIf, {e.flag}, where);
     n->blocks = {graph_.new_block(n), graph_.new_block(n)};
     n->blocks[0]->returns = {value};
     block_ = n->blocks[1];
-    n->blocks[1]->returns = {none(where)};
+    n->blocks[1]->returns = {accepts_none(value->type) ? none(where) : uninitialized(value->type, where)};
     block_ = graph_.top;
     result = graph_.add_out(n, value->type);
   }

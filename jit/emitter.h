@@ -129,6 +129,7 @@ class Emitter {
   Sugar call_with(const Sugar& callee, std::vector<Argument> args, const Range& where);
   std::optional<Sugar> special(const std::string& id, const Ast& e, TypePtr hint);
   std::vector<Argument> arguments(const Ast& e, size_t from = 1);
+  Val* to_list(Val* tensor, TypePtr wanted, const Range& where);
   Sugar construct(TypePtr t, const Ast& e, TypePtr hint);
   Sugar convert_to(TypePtr t, const Ast& e);
   Val* call_function(Function& f, std::vector<Argument> args, const Range& where, Val* self = nullptr);
@@ -188,7 +189,8 @@ class Emitter {
   Block* block_;
   Frame* frame_ = nullptr;
   int loop_depth_ = 0;
-  std::string stop_;  // the flag of the innermost loop: "$stop1"
+  bool loops_return_ = false;  // a return stands in a loop
+  std::string stop_;           // the flag of the innermost loop: "$stop1"
   TypePtr returned_ = nullptr;
   int depth_ = 0;
 };

@@ -233,7 +233,9 @@ class Parser {
         call->kids.push_back(e);
         ++at_;
         arguments(call);
-        e = finish(call);
+        finish(call);
+        call->end = e->end;  // messages show what is called
+        e = call;
       } else if (is("[")) {
         Ast* sub = node(A::kSubscript, e->begin);
         sub->kids.push_back(e);
@@ -689,6 +691,10 @@ class Parser {
       Source& inner = source_.inner(c.text, c.begin);
       const Ast* both = Parser(inner).signature();
       const Ast& types = (*both)[0];
+      if (types.is(A::kEllipsis)) {  // the types stand at the parameters
+        def->kids[1] = (*both).kids[1];
+        return;
+      }
       std::vector<const Ast*> list = types.is(A::kTuple) ? types.kids : std::vector<const Ast*>{&types};
       const size_t skip = params.size() == list.size() + 1 ? 1 : 0;  // self has no type there
       if (params.size() != list.size() + skip)
@@ -744,7 +750,7 @@ int Source::line_of(size_t offset) const {
          static_cast<int>(std::count(text_.begin(), text_.begin() + std::min(offset, text_.size()), '\n'));
 }
 
-// Three lines before, the place, three lines after.
+// Two lines before, the place, two lines after.
 std::string Range::excerpt(std::string_view function) const {
   if (!source) return {};
   const std::string& t = source->text();
@@ -758,11 +764,11 @@ std::string Range::excerpt(std::string_view function) const {
   };
   const size_t b = std::min<size_t>(begin, t.size()), e = std::min<size_t>(std::max(end, begin + 1), t.size());
   size_t from = line_start(b), to = line_end(e ? e - 1 : 0);
-  for (int i = 0; i < 3 && from; ++i) from = line_start(from - 1);
+  for (int i = 0; i < 2 && from; ++i) from = line_start(from - 1);
   std::string out = str_cat("  File \"", source->file(), "\", line ", source->line_of(b));
   if (!function.empty()) out += str_cat(", in ", function);
   out += '\n';
-  for (int after = 0; after < 3 && to < t.size(); ++after) to = line_end(to + 1);
+  for (int after = 0; after < 2 && to < t.size(); ++after) to = line_end(to + 1);
   size_t p = from;
   while (p < to || p == from) {
     const size_t q = line_end(p);

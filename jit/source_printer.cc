@@ -2,6 +2,7 @@
 #include "jit/source_printer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "jit/operator.h"
 
@@ -35,7 +36,8 @@ class Writer {
     indent_ += 2;
     count_uses(const_cast<Block*>(g.top));
     block(*g.top);
-    line("return " + value(g.top->returns[0]));
+    use(g.top->returns);
+    now("return " + value(g.top->returns[0]));
     indent_ -= 2;
   }
 
@@ -82,10 +84,12 @@ class Writer {
   }
 
   std::string number(double d) {
-    if (d != d) return "float(\"nan\")";
-    if (d > 1.7976931348623157e308) return "float(\"inf\")";
-    if (d < -1.7976931348623157e308) return "float(\"-inf\")";
-    return number_text(d);
+    if (d != d) return "nan";
+    if (d > 1.7976931348623157e308) return "inf";
+    if (d < -1.7976931348623157e308) return "-inf";
+    std::string s = number_text(d);
+    if (s.ends_with(".0")) s.pop_back();
+    return s;
   }
   std::string constant(const Value& v, TypePtr t) {
     using Tag = Value::Tag;
@@ -141,6 +145,39 @@ class Writer {
                             : str_cat("getattr(", value(object), ", ", quote(name), ")");
   }
 
+  // --- expressions in expressions ---
+  //
+  // Short expressions without a name that are used once stand where they are used. `waiting_` has those that have not
+  // been used yet, in the order in which they are computed; a line before which they must be computed writes them
+  // first.
+  static constexpr size_t kLongestInside = 40;
+  static bool may_wait(const Node& n) {
+    if (n.out.size() != 1 || n.out[0]->uses != 1 || !n.out[0]->name.empty()) return false;
+    return n.kind == N::kOp || n.kind == N::kList || n.kind == N::kTuple || n.kind == N::kTupleIndex ||
+           n.kind == N::kGetAttr || n.kind == N::kCallMethod || n.kind == N::kCallFunction;
+  }
+  void write_waiting() {
+    for (const Val* v : std::exchange(waiting_, {})) {
+      const std::string text = std::exchange(names_[v], fresh(""));
+      line(str_cat(names_[v], " = ", text));
+    }
+  }
+  // What comes next evaluates these from left to right: those that wait go into it if they are the last ones, in this
+  // order.
+  void use(const std::vector<Val*>& values) {
+    std::vector<const Val*> given;
+    for (const Val* v : values)
+      if (std::ranges::find(waiting_, v) != waiting_.end()) given.push_back(v);
+    if (given.size() > waiting_.size() || !std::equal(given.rbegin(), given.rend(), waiting_.rbegin()))
+      return write_waiting();
+    waiting_.resize(waiting_.size() - given.size());
+  }
+  // The line of a node whose operands use() has seen.
+  void now(const std::string& s) {
+    write_waiting();
+    line(s);
+  }
+
   bool is_default(const OpArg& a, const Val* v) {
     if (!a.has_default) return false;
     if (v->node && v->node->kind == N::kConstant) {
@@ -170,11 +207,22 @@ class Writer {
                                         {"aten::str", "str"}};
     for (const auto& c : casts)
       if (o.name == c[0] && n.in.size() == 1) return str_cat(c[1], "(", value(n.in[0]), ")");
+    if (o.name == "prim::tolist") return str_cat("annotate(", type(n.out[0]->type), ", ", value(n.in[0]), ".tolist())");
     if (o.name.ends_with("Implicit")) return str_cat("annotate(", type(n.out[0]->type), ", ", value(n.in[0]), ")");
     if (o.name == "aten::__getitem__") return str_cat(parenthesised(n.in[0]), "[", value(n.in[1]), "]");
     const size_t colon = o.name.find("::");
     const std::string space = o.name.substr(0, colon), base = o.name.substr(colon + 2);
-    std::string s = (space == "aten" ? "torch." : "ops." + space + ".") + base + "(";
+    if (space == "aten")
+      if (Function* f = library_function(kPortable + base)) {
+        uses_.add(f);
+        return str_cat(f->qualified, "(", list(n.in), ", )");
+      }
+    const bool of_enums = !n.in.empty() && n.in[0]->type->is(K::kEnum);
+    std::string s = (space == "aten" ? "torch." : "ops." + space + ".") +
+                    (of_enums && base == "__is__"      ? "eq"
+                     : of_enums && base == "__isnot__" ? "ne"
+                                                       : base) +
+                    "(";
     size_t positional = 0;
     for (size_t i = 0; i < o.args.size(); ++i)
       if (!o.args[i].keyword_only) positional = i + 1;
@@ -237,7 +285,7 @@ class Writer {
         return str_cat("(", value(n.in[0]), ").", n.name, "(", list(n.in, 1), n.in.size() > 1 ? ", )" : ")");
       case N::kCallFunction:
         if (n.function->qualified.starts_with("aten::"))
-          return str_cat("torch.", n.function->name, "(", list(n.in), ")");
+          return str_cat("torch.", n.function->name.substr(0, n.function->name.find("__data")), "(", list(n.in), ")");
         uses_.add(n.function);
         return str_cat(n.function->qualified, "(", list(n.in), n.in.empty() ? ")" : ", )");
       case N::kCreate:
@@ -279,20 +327,19 @@ class Writer {
   }
 
   void node(const Node& n) {
+    if (n.kind == N::kConstant || n.kind == N::kEnter || n.kind == N::kExit) return;
+    n.kind == N::kLoop ? write_waiting() : use(n.in);
     switch (n.kind) {
-      case N::kConstant:
-      case N::kEnter:
-      case N::kExit:
-        return;
       case N::kIf:
         return condition(n);
       case N::kLoop:
         return loop(n);
       case N::kSetAttr:
-        return line(str_cat(attribute_target(n), " = ", value(n.in[1])));
+        return now(str_cat(attribute_target(n), " = ", value(n.in[1])));
       case N::kTupleUnpack:
       case N::kListUnpack: {
         std::string names, s = value(n.in[0]);
+        write_waiting();
         for (const Val* v : n.out) names += (names_[v] = fresh(v->name)) + ", ";
         return line(str_cat(names.empty() ? "_ = " : names, names.empty() ? "" : "= ", s));
       }
@@ -300,6 +347,12 @@ class Writer {
         break;
     }
     const std::string s = expression(n);
+    if (may_wait(n) && s.size() <= kLongestInside) {
+      names_[n.out[0]] = s;
+      waiting_.push_back(n.out[0]);
+      return;
+    }
+    write_waiting();
     if (n.out.empty()) return line(s);
     if (n.out.size() > 1) {
       std::string names;
@@ -308,7 +361,8 @@ class Writer {
     }
     if (n.out[0]->uses == 0 && (n.kind == N::kOp || n.kind == N::kCallFunction || n.kind == N::kCallMethod))
       return line(str_cat(names_[n.out[0]] = fresh(""), " = ", s));
-    line(str_cat(names_[n.out[0]] = fresh(n.out[0]->name), " = ", s));
+    const auto own = targets_.find(n.out[0]);
+    line(str_cat(names_[n.out[0]] = own == targets_.end() ? fresh(n.out[0]->name) : own->second, " = ", s));
   }
   std::string attribute_target(const Node& n) { return str_cat(value(n.in[0]), ".", n.name); }
 
@@ -321,15 +375,29 @@ class Writer {
   }
   void condition(const Node& n) {
     const std::string test = value(n.in[0]);
+    write_waiting();
     std::vector<std::string> names;
-    for (const Val* v : n.out) names.push_back(fresh(v->name));
+    for (const Val* v : n.out) {
+      const auto own = targets_.find(v);
+      names.push_back(own == targets_.end() ? fresh(v->name) : own->second);
+    }
     for (size_t i = 0; i < 2; ++i) {
       line(i ? "else:" : str_cat("if ", test, ":"));
       indent_ += 2;
       const size_t before = out_.size();
-      block(*n.blocks[i]);
+      const Block& b = *n.blocks[i];
+      // what the branch computes for an output has the output's name at once
       for (size_t k = 0; k < names.size(); ++k)
-        line(str_cat(names[k], " = ", as_type(n.blocks[i]->returns[k], n.out[k]->type)));
+        if (const Val* v = b.returns[k]; v->node && v->node->owner == &b && v->uses == 1 && v->node->out.size() == 1 &&
+                                         v->node->kind != N::kConstant && v->node->kind != N::kLoop &&
+                                         same(v->type, n.out[k]->type))
+          targets_[v] = names[k];
+      block(b);
+      use(b.returns);
+      write_waiting();
+      for (size_t k = 0; k < names.size(); ++k)
+        if (const std::string s = as_type(b.returns[k], n.out[k]->type); s != names[k])
+          line(str_cat(names[k], " = ", s));
       if (out_.size() == before) line("pass");
       indent_ -= 2;
     }
@@ -372,6 +440,7 @@ class Writer {
     indent_ += 2;
     const size_t before = out_.size();
     block(b);
+    write_waiting();
     if (!plain) {
       if (!endless || b.params[0]->uses) {
         const std::string following = fresh("");
@@ -394,7 +463,9 @@ class Writer {
   SourceUses& uses_;
   size_t indent_ = 0;
   int next_ = 0;
-  std::unordered_map<const Val*, std::string> names_;
+  std::unordered_map<const Val*, std::string> names_;    // or expressions
+  std::unordered_map<const Val*, std::string> targets_;  // names that are given already
+  std::vector<const Val*> waiting_;
   std::set<std::string> taken_;
 };
 
@@ -467,6 +538,11 @@ void print_class(TypePtr t, SourceUses& uses, std::string* out) {
     };
     *out += str_cat("  __parameters__ = [", names(&Attribute::is_parameter), "]\n  __buffers__ = [",
                     names(&Attribute::is_buffer), "]\n");
+    for (const auto& [list, word] : {std::pair(&d.pre_hooks, "pre_hooks"), std::pair(&d.hooks, "hooks")}) {
+      std::string s;
+      for (const Function* f : *list) s += quote(f->name) + ", ";
+      if (!s.empty()) *out += str_cat("  __forward_", word, "__ = [", s, "]\n");
+    }
   }
   if (std::any_of(d.attributes.begin(), d.attributes.end(), [](const Attribute& a) { return !identifier(a.name); }))
     *out += "  __annotations__ = []\n";
@@ -508,6 +584,9 @@ void print_class(TypePtr t, SourceUses& uses, std::string* out) {
     print_source(*f, 2, true, uses, out);
   };
   for (Function* f : d.methods) method(f);
+  for (const auto* list : {&d.hooks, &d.pre_hooks})
+    for (Function* f : *list)
+      if (d.method(f->name) != f) method(f);
   for (Function* f : d.statics) {
     *out += "  @staticmethod\n";
     method(f);

@@ -36,6 +36,7 @@ struct Sugar {
   std::vector<Sugar> items;
   std::vector<std::string> names;
   IntrusivePtr<HostObject> host;
+  const Ast* closure = nullptr;  // of kSpecial "$closure": what archives fork
 
   Sugar() = default;
   Sugar(Val* v) : kind(kValue), value(v) {}

@@ -316,3 +316,23 @@ def test_schemas_may_say_that_an_argument_is_written_to_without_naming_a_set():
 
 def test_pin_memory_is_an_operator_for_those_who_ask():
     assert tessera.ops.aten._pin_memory.default._schema.name == "aten::_pin_memory"
+
+
+def test_calls_with_effects_are_kept():
+    from tessera._library.effects import EffectType
+
+    @library.custom_op("effects::note", mutates_args=())
+    def note(x: tessera.Tensor) -> tessera.Tensor:
+        return x + 1
+
+    note.register_fake(lambda x: tessera.empty_like(x))
+    graph = tessera.fx.Graph()
+    x = graph.placeholder("x")
+    node = graph.call_function(tessera.ops.effects.note.default, (x,))
+    graph.output(x)
+    note.register_effect(EffectType.ORDERED)
+    assert node.is_impure() and not graph.eliminate_dead_code()
+    note.register_effect(None)
+    assert graph.eliminate_dead_code()
+    with pytest.raises(TypeError, match="EffectType"):
+        note.register_effect("ordered")

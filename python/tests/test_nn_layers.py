@@ -257,8 +257,20 @@ def test_pixel_shuffle_roundtrip_and_interpolate():
         ("trilinear", (2, 2, 5, 6, 7)),
     ],
 )
-def test_resizing_kernels_follow_the_composed_form(mode, shape, monkeypatch):
-    from tessera.nn._functional import resample
+def test_resizing_kernels_follow_the_composed_form(mode, shape):
+    number = {"nearest": 0, "nearest-exact": 1, "bicubic": 3}.get(mode, 2)
+
+    def composed(x, size=None, scale_factor=None):
+        compute = tessera.float64 if x.dtype is tessera.float64 else tessera.float32
+        y = x.to(compute)
+        for dim in range(x.dim() - 1, 1, -1):
+            n = x.shape[dim]
+            out = size[dim - 2] if size else math.floor(n * scale_factor)
+            step = 0.0 if size else 1 / scale_factor
+            places, weights = tessera._C._nn._resample_taps(n, out, step, number, bool(align), dtype=compute)
+            weights = weights.reshape(-1, out, *[1] * (x.dim() - 1 - dim))
+            y = sum(y.index_select(dim, p) * w for p, w in zip(places, weights))
+        return y.to(x.dtype)
 
     for dtype, tolerance in ((tessera.float64, 1e-11), (tessera.float32, 1e-4), (tessera.bfloat16, 0.25)):
         for how in (
@@ -269,21 +281,60 @@ def test_resizing_kernels_follow_the_composed_form(mode, shape, monkeypatch):
         ):
             for align in (None,) if "nearest" in mode else (False, True):
                 results = []
-                for kernel in (True, False):
-                    x = (
-                        tessera.randn(shape, dtype=tessera.float64, generator=tessera.Generator().manual_seed(1))
-                        .to(dtype)
-                        .requires_grad_()
-                    )
-                    with monkeypatch.context() as patch:
-                        if not kernel:
-                            patch.setattr(resample, "_KERNEL_DTYPES", ())
-                        y = F.interpolate(x, mode=mode, align_corners=align, **how)
+                for resized in (lambda x: F.interpolate(x, mode=mode, align_corners=align, **how), composed):
+                    generator = tessera.Generator().manual_seed(1)
+                    x = tessera.randn(shape, dtype=tessera.float64, generator=generator).to(dtype).requires_grad_()
+                    y = resized(x) if resized is not composed else composed(x, **how)
                     y.backward(tessera.ones_like(y) * 0.5)
                     results.append((y, x.grad))
                 for a, b in zip(*results):
-                    assert a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
+                    assert a.shape == b.shape and a.dtype == b.dtype
                     assert (a - b).abs().max().item() <= tolerance
+
+
+def test_resizing_of_integers_needs_no_kernel():
+    x = tessera.arange(24).reshape(1, 2, 3, 4)
+    for mode in ("nearest", "nearest-exact"):
+        wanted = F.interpolate(x.double(), scale_factor=(2, 0.5), mode=mode)
+        assert F.interpolate(x, scale_factor=(2, 0.5), mode=mode).tolist() == wanted.tolist()
+    bytes_ = (x * 10).to(tessera.uint8)
+    wanted = bytes_.double()
+    for factors in ((1, 2), (2, 1)):  # rounded after each dimension, the last one first
+        wanted = (F.interpolate(wanted, scale_factor=factors, mode="bilinear") + 0.5).floor()
+    assert F.interpolate(bytes_, scale_factor=2, mode="bilinear").tolist() == wanted.tolist()
+    assert F.interpolate(bytes_, size=(3, 4), mode="bilinear").tolist() == bytes_.tolist()
+    with pytest.raises(NotImplementedError, match="floating point"):
+        F.interpolate(x, scale_factor=2, mode="bilinear")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "upsample_nearest2d",
+        "_upsample_nearest_exact2d",
+        "upsample_bilinear2d",
+        "upsample_bicubic2d",
+        "_upsample_bilinear2d_aa",
+        "_upsample_bicubic2d_aa",
+    ],
+)
+def test_operators_of_resizing(name):
+    packet, x = getattr(tessera.ops.aten, name), tessera.randn(1, 2, 4, 5, dtype=tessera.float64)
+    corners = () if "nearest" in name else (True,)
+    mode = "nearest-exact" if "exact" in name else name.partition("upsample_")[2].partition("2d")[0]
+    given = {"mode": mode, "antialias": name.endswith("_aa"), "align_corners": corners[0] if corners else None}
+    by_size = F.interpolate(x, size=(6, 3), **given)
+    assert tessera.equal(packet(x, [6, 3], *corners), by_size)
+    assert tessera.equal(packet.vec(x, [6, 3], *corners, None), by_size)
+    by_scale = F.interpolate(x, scale_factor=(1.5, 0.5), **given)
+    assert tessera.equal(packet.vec(x, None, *corners, [1.5, 0.5]), by_scale)
+    assert tessera.equal(packet(x, [6, 2], *corners, 1.5, 0.5), by_scale)
+    assert tessera.autograd.gradcheck(lambda y: packet(y, [6, 3], *corners), x.requires_grad_())
+    assert packet(x.to("meta"), [6, 3], *corners).shape == (1, 2, 6, 3)
+    with pytest.raises(RuntimeError, match="exactly one"):
+        packet.vec(x, [6, 3], *corners, [1.0, 1.0])
+    with pytest.raises(RuntimeError, match="output_size equals to 2"):
+        packet.default(x, [6, 3, 2], *corners)
 
 
 def test_resizing_bytes_rounds_and_other_integers_are_refused():
@@ -354,27 +405,16 @@ def test_gradients_of_a_recurrent_layer_can_be_differentiated():
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("align", [True, False])
-def test_sampling_operator_follows_the_composed_form(mode, padding, align, monkeypatch):
-    """The composed form is what devices without the operator get."""
-    from tessera.nn._functional import resample
-
+def test_derivatives_of_sampling(mode, padding, align):
+    """Of the input always, of the places where samples move with them."""
     generator = tessera.Generator().manual_seed(3)
     for spatial, places in (((5, 6), (3, 4)), ((3, 4, 5), (2, 2, 3))):
         if mode == "bicubic" and len(spatial) == 3:
             continue
-        x = tessera.randn(2, 3, *spatial, dtype=tessera.float64, generator=generator)
+        x = tessera.randn(2, 3, *spatial, dtype=tessera.float64, generator=generator).requires_grad_()
         grid = tessera.rand(2, *places, len(spatial), dtype=tessera.float64, generator=generator) * 2.6 - 1.3
-        results = []
-        for kernel in (True, False):
-            a, b = x.clone().requires_grad_(), grid.clone().requires_grad_()
-            with monkeypatch.context() as patch:
-                if not kernel:
-                    patch.setattr(resample, "_SAMPLED_BY_OPERATOR", ())
-                y = F.grid_sample(a, b, mode, padding, align)
-            y.backward(tessera.ones_like(y) * 0.5)
-            results.append((y, a.grad, tessera.zeros_like(b) if b.grad is None else b.grad))
-        for one, two in zip(*results):
-            close(one, two)
+        grid.requires_grad_(mode != "nearest")
+        assert tessera.autograd.gradcheck(lambda a, b: F.grid_sample(a, b, mode, padding, align), (x, grid))
 
 
 def test_sampling_takes_half_types_and_refuses_what_does_not_fit():

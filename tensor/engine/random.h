@@ -23,8 +23,13 @@
 
 namespace tessera {
 
+// Dropout of n dense elements: mask is 1 with probability 1 - p, y = x * mask * scale. Floating dtypes.
+using RandomDropout = void(DType dtype, int64_t n, double p, double scale, const void* x, void* y, bool* mask,
+                           const Generator& gen);
+
 struct RandomEngines : EngineTable<RandomEngines> {
   TESSERA_RANDOM_ENGINES(TESSERA_ENGINE_MEMBER)
+  RandomDropout* random_dropout = nullptr;  // may be null: then it is made of numbers and products
 };
 
 }  // namespace tessera

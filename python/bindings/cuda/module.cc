@@ -13,6 +13,7 @@
 #include "nn/cuda/norm_engines.h"
 #include "nn/cuda/pointwise_engines.h"
 #include "nn/cuda/pool_engines.h"
+#include "nn/cuda/resample_engines.h"
 #include "optim/cuda/optim.h"
 #include "special/cuda/pointwise_engines.h"
 #include "tensor/cuda/functions/engines.h"

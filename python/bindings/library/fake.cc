@@ -307,10 +307,10 @@ Tensor fake_of_internal(PyObject* mode, const Tensor& t) {
 
 Tensor fake_of(PyObject* mode, const Tensor& t) {
   static constinit MadeOnce name;
-  PyObject* method = name.get([] { return Ref::steal(check(PyUnicode_InternFromString("from_tensor"))); });
+  PyObject* method = name.get([] { return Ref::steal(check(PyUnicode_InternFromString("_from_operand"))); });
   Ref o = checked_call(wrap(t));
   Ref made = checked_call(PyObject_CallMethodOneArg(mode, method, o.get()));
-  TESSERA_CHECK_TYPE(is_tensor(made.get()), "FakeTensorMode.from_tensor() returned ", Py_TYPE(made.get())->tp_name);
+  TESSERA_CHECK_TYPE(is_tensor(made.get()), "FakeTensorMode._from_operand() returned ", Py_TYPE(made.get())->tp_name);
   return unwrap(made.get());
 }
 

@@ -215,7 +215,7 @@ def operator_of(obj):
         op = (_MATH if module == "math" else _CMATH).get(name, f"aten::{name}")
         return op if _jit.has_op(op) else None
     if isinstance(obj, types.BuiltinFunctionType) or (module or "").partition(".")[0] == "tessera":
-        if name and (module or "").startswith(("tessera.nn", "tessera.jit")):
+        if name and (module or "").startswith("tessera.jit"):
             return None
         if name and getattr(tessera, name, None) is obj and _jit.has_op(f"aten::{name}"):
             return f"aten::{name}"

@@ -336,7 +336,7 @@ def _polynomial(problem, at, column, degree=None):
 
 
 def _interpolate(basis, at, column):
-    rows, picked = [], []
+    rows = []
     for point, value in zip(at, column):
         row = [Fraction(b.evaluate(point)) for b in basis] + [Fraction(value)]
         for pivot, done in rows:
@@ -350,7 +350,8 @@ def _interpolate(basis, at, column):
             continue
         row = [x / row[pivot] for x in row]
         rows = [(i, [x - r[pivot] * y for x, y in zip(r, row)]) for i, r in rows] + [(pivot, row)]
-        picked.append(point)
+        if len(rows) == len(basis):
+            break  # there is one polynomial at most, which is tried at the other points below
     found = constant(0)
     for pivot, row in rows:
         found = found + basis[pivot] * row[-1]

@@ -155,7 +155,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         super().__init__()
         self.tracer = tracer
         self.decomposition_table = dict(decomposition_table or {})
-        self._documented = {}
+        self._documented, self._form = {}, None
         self._before = []
 
     def nested(self, tracer):
@@ -164,8 +164,9 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
 
     def __enter__(self):
         _modes.append(self)
-        from tessera._decomp import documented, operators_seen_whole
+        from tessera._decomp import documented, documented_form, operators_seen_whole
 
+        self._form = documented_form
         func = tessera._C._func
         self._documented = documented()
         before = func._keep_whole(None)
@@ -189,8 +190,9 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
                 result = instead(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        name = func._schema.name.rpartition("::")[2]
-        proxy = self.tracer.create_proxy("call_function", func, args, kwargs, name=name)
+        shown = self._form(func, args, kwargs)
+        name = shown[0]._schema.name.rpartition("::")[2]
+        proxy = self.tracer.create_proxy("call_function", *shown, name=name)
         whole = tessera._C._func._keep_whole(None)  # what computes it takes operators apart as ever
         try:
             result = func(*args, **kwargs)
