@@ -7,8 +7,8 @@
 
 #include "jit/classes/custom_class.h"
 #include "jit/operator.h"
-#include "jit/source_printer.h"
-#include "jit/sugar.h"
+#include "jit/source/source_printer.h"
+#include "jit/source/sugar.h"
 #include "jit/unpickler.h"
 #include "serialization/zip.h"
 #include "tensor/ops/api.h"

@@ -8,7 +8,7 @@
 #include "jit/classes/custom_class.h"
 #include "jit/interpreter.h"
 #include "jit/object.h"
-#include "jit/sugar.h"
+#include "jit/source/sugar.h"
 #include "jit/unpickler.h"
 #include "serialization/zip.h"
 

@@ -3,7 +3,7 @@
 #include <mutex>
 
 #include "jit/classes/custom_class.h"
-#include "jit/emitter.h"
+#include "jit/source/emitter.h"
 #include "jit/interpreter.h"
 #include "jit/passes.h"
 

@@ -3,10 +3,10 @@
 // archives say instead of operators that only this library has.
 #include <mutex>
 
-#include "jit/ast.h"
+#include "jit/source/ast.h"
 #include "jit/function.h"
 #include "jit/operator.h"
-#include "jit/sugar.h"
+#include "jit/source/sugar.h"
 
 namespace tessera::jit {
 

@@ -392,7 +392,7 @@ DropNoise make_drop_noise(const Tensor& input, double p, bool train, bool featur
   const DType t = alpha ? input.dtype() : to_real(input.dtype());  // complex numbers stay or go as a whole
   if (p == 1) return {zeros(IntList(), t, std::nullopt, input.device()), {}};
   if (!features && !alpha && plain_on_device({&input}) && drops_at_once(input))
-    return {{}, std::get<0>(native_dropout(input, p, true))};
+    if (DropAtOnce* drop = RandomEngines::of(input.device().type).drop_at_once) return {{}, drop(input, p)};
   Tensor noise;
   if (features) {
     TESSERA_CHECK(input.dim() >= 2, "Feature dropout requires at least 2 dimensions in the input");

@@ -26,7 +26,7 @@ NEEDS = {
     "//special": {"tensor"},
     "//distributions": {"linalg", "special", "tensor"},
     "//func": {"autograd", "tensor"},
-    "//jit": {"serialization", "tensor"},
+    "//jit": {"compile", "serialization", "tensor"},
     "//export": {"serialization", "tensor"},
 }
 # Beside a folder's own target: derivatives, and operators by their names.

@@ -6,7 +6,7 @@
 #include "fft/cuda/engines.h"
 #include "foreach/cuda/foreach.h"
 #include "linalg/cuda/engines.h"
-#include "nn/cuda/attention_engines.h"
+#include "nn/cuda/attention/attention_engines.h"
 #include "nn/cuda/conv_engines.h"
 #include "nn/cuda/embedding_engines.h"
 #include "nn/cuda/loss_engines.h"

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "jit/ast.h"
+#include "jit/source/ast.h"
 
 namespace tessera::jit {
 

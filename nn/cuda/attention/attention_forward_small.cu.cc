@@ -1,5 +1,5 @@
 // Attention's forward pass with smaller tiles, for devices whose blocks have 99 KB of shared memory (8.6, 8.9, 12.0).
-#include "nn/cuda/attention_forward.h"
+#include "nn/cuda/attention/attention_forward.h"
 
 namespace tessera::cuda::attention {
 

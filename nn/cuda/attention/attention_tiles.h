@@ -9,7 +9,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "nn/cuda/attention.h"
+#include "nn/cuda/attention/attention.h"
 #include "tensor/cuda/support/mma.h"
 #include "tensor/cuda/support/types.h"
 

@@ -1,5 +1,5 @@
 // Attention's forward pass with the tiles that suit the largest devices.
-#include "nn/cuda/attention_forward.h"
+#include "nn/cuda/attention/attention_forward.h"
 
 namespace tessera::cuda::attention {
 

@@ -1,6 +1,6 @@
 // Attention with a warp for each row: double precision, more features than a tile holds, float32 with few queries. And
 // what tiles need around them: sums of rows, joining of parts.
-#include "nn/cuda/attention_tiles.h"
+#include "nn/cuda/attention/attention_tiles.h"
 
 namespace tessera::cuda::attention {
 namespace {

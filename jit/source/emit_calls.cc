@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "jit/emitter.h"
+#include "jit/source/emitter.h"
 
 namespace tessera::jit {
 

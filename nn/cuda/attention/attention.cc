@@ -3,9 +3,9 @@
 #include <optional>
 
 #include "tensor/core/error.h"
-#include "nn/cuda/attention.h"
+#include "nn/cuda/attention/attention.h"
 #include "tensor/cuda/libraries/blas.h"
-#include "nn/cuda/attention_engines.h"
+#include "nn/cuda/attention/attention_engines.h"
 
 namespace tessera::cuda {
 namespace {

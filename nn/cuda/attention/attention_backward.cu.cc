@@ -1,7 +1,7 @@
 // Attention's backward pass in tiles. The scores are computed again from the rows' logsumexp. One kernel has rows of
 // queries and walks over the keys; another has rows of keys and walks over the queries (of all heads that share them).
 // So each gradient is summed by one warp, in one order.
-#include "nn/cuda/attention_tiles.h"
+#include "nn/cuda/attention/attention_tiles.h"
 
 namespace tessera::cuda::attention {
 namespace {

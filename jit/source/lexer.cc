@@ -1,4 +1,4 @@
-#include "jit/lexer.h"
+#include "jit/source/lexer.h"
 
 #include <cstring>
 

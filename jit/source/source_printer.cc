@@ -1,5 +1,5 @@
 // Graphs as the text of programs: what `.code` shows and archives hold.
-#include "jit/source_printer.h"
+#include "jit/source/source_printer.h"
 
 #include <algorithm>
 #include <utility>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tensor/cuda/libraries/blas.h"
-#include "nn/cuda/attention_engines.h"
+#include "nn/cuda/attention/attention_engines.h"
 #include "tensor/cuda/support/data_testing.h"
 
 namespace tessera::cuda {

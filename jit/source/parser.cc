@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "jit/ast.h"
-#include "jit/lexer.h"
+#include "jit/source/ast.h"
+#include "jit/source/lexer.h"
 
 namespace tessera::jit {
 namespace {

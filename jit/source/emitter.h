@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "jit/operator.h"
-#include "jit/sugar.h"
+#include "jit/source/sugar.h"
 
 namespace tessera::jit {
 

@@ -2,7 +2,7 @@
 // keeps each row's running maximum and sum.
 #pragma once
 
-#include "nn/cuda/attention_tiles.h"
+#include "nn/cuda/attention/attention_tiles.h"
 
 namespace tessera::cuda::attention {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "jit/emitter.h"
+#include "jit/source/emitter.h"
 
 namespace tessera::jit {
 

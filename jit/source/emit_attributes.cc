@@ -1,5 +1,5 @@
 // What `object.name` means in a program.
-#include "jit/emitter.h"
+#include "jit/source/emitter.h"
 
 namespace tessera::jit {
 
