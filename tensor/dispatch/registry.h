@@ -35,13 +35,14 @@ inline constexpr int kNumOpTexts = static_cast<int>(OpText::kNumTexts);
 
 // Constant data, one for each op object (each overload, in-place and out= form has its own). Its texts lie one after
 // the other in a pool that the ops of a table share, by offsets: a pointer to each would be a relocation to be stored
-// in the file and done at every start, and thousands of ops have eleven texts.
+// in the file and done at every start, and thousands of ops have eleven texts. A pool is below 64 KiB: a table of more
+// text is spread over more files (op_library's shards).
 struct OpInfo {
   const OpHeader* op;
   const Adapter* adapter;
   const char* pool;
   uint8_t variants;  // OpVariant: as a function of python_module, as a Tensor method
-  uint32_t offsets[kNumOpTexts];
+  uint16_t offsets[kNumOpTexts];
 
   const char* text(OpText which) const { return pool + offsets[static_cast<int>(which)]; }
   const char* schema() const { return text(OpText::kSchema); }

@@ -88,10 +88,10 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 // The texts of a file, each once, and where in the pool they begin.
 class TextPool {
  public:
-  uint32_t offset(const std::string& text) {
+  size_t offset(const std::string& text) {
     const auto [at, is_new] = offsets_.emplace(text, size_);
     if (is_new) {
-      size_ += static_cast<uint32_t>(text.size()) + 1;
+      size_ += text.size() + 1;
       absl::StrAppend(&lines_, "    ", cpp_string(text), "\"\\0\"\n");
     }
     return at->second;
@@ -99,9 +99,9 @@ class TextPool {
   std::string definition() const { return absl::StrCat("constexpr char kTexts[] =\n", lines_, "    ;\n"); }
 
  private:
-  std::map<std::string, uint32_t> offsets_;
+  std::map<std::string, size_t> offsets_;
   std::string lines_;
-  uint32_t size_ = 0;
+  size_t size_ = 0;
 };
 
 // Signatures of operators whose calls from Python are to be fast. Forms with out= are not among them, nor those of
@@ -122,7 +122,7 @@ std::string info(const OpForm& f, const Family& family, const Library& library, 
   if (f.python_function) variants.push_back("kFunction");
   if (f.python_method) variants.push_back("kMethod");
   std::sort(tags.begin(), tags.end());
-  std::vector<uint32_t> offsets;  // in the order of OpText
+  std::vector<size_t> offsets;  // in the order of OpText
   for (const std::string& text : std::initializer_list<std::string>{
            s.str(), absl::StrJoin(tags, " "), f.python_name, e.op.python_module(), first_line(e.op.doc()), rule_text(e),
            absl::StrCat(e.path, ":", e.line), gradients_text(e, computing), constants_text(computing.op),
@@ -174,7 +174,7 @@ std::string generate_operators(const std::vector<Family>& families, const std::v
   std::set<std::string> missing(names.begin(), names.end()), headers;
   std::string infos, list;
   TextPool pool;
-  const uint32_t nothing = pool.offset("");
+  const size_t nothing = pool.offset("");
   size_t count = 0;
   for (const Family& family : families)
     for (const auto& e : family.entries)
@@ -186,7 +186,7 @@ std::string generate_operators(const std::vector<Family>& families, const std::v
         headers.insert(
             absl::StrCat("#include \"", absl::StripSuffix(folder, "/tables"), "/", family.name, "_ops.h\"\n"));
         // The schema is what programs read; the other texts describe.
-        std::vector<uint32_t> offsets(kNumOpTexts, nothing);
+        std::vector<size_t> offsets(kNumOpTexts, nothing);
         offsets[0] = pool.offset(s.str());
         absl::StrAppend(&infos, "    {&op::", f.id, ", &kCompactAdapter<decltype(op::", f.id,
                         ")::Signature>, kTexts, 0, {", absl::StrJoin(offsets, ", "), "}},\n");
