@@ -35,7 +35,7 @@ using DropAtOnce = Tensor(const Tensor& x, double p);
 struct RandomEngines : EngineTable<RandomEngines> {
   TESSERA_RANDOM_ENGINES(TESSERA_ENGINE_MEMBER)
   RandomDropout* random_dropout = nullptr;  // may be null: then it is made of numbers and products
-  DropAtOnce* drop_at_once = nullptr;        // set by who links the operator with the device; null: as above
+  DropAtOnce* drop_at_once = nullptr;       // set by who links the operator with the device; null: as above
 };
 
 }  // namespace tessera
