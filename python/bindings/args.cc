@@ -8,6 +8,7 @@
 #include "python/bindings/jit/traced.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"
+#include "tensor/dispatch/argument_names.h"
 
 namespace tessera::python {
 namespace {
@@ -192,7 +193,9 @@ ParsePlan::ParsePlan(const OpInfo& info) : info_(&info), schema_(parse_schema(in
     p.optional_elements = type.is_list() && type.elements[0].is_optional();
     p.kwarg_only = a.kwarg_only;
     if (type.is_list()) p.list_size = type.size;
-    p.name = intern(a.name == "self" ? "input" : a.name);
+    const std::string_view documented = documented_name(info, a.name, false), method = documented_name(info, a.name, true);
+    p.name = intern(!documented.empty() ? std::string(documented) : a.name == "self" ? "input" : a.name);
+    if (!method.empty()) p.method = intern(std::string(method));
     if (const char* alias = numpy_alias(a.name)) p.alias = intern(alias);
     if (a.default_value) {
       p.has_default = true;
@@ -258,7 +261,7 @@ std::string ParsePlan::python_signature(bool method, bool has_out) const {
   for (size_t i = 0; i < params_.size(); ++i) {
     const Param& p = params_[i];
     if (p.is_out || (method && p.schema->name == "self")) continue;
-    const std::string name = PyUnicode_AsUTF8(p.name);
+    const std::string name = PyUnicode_AsUTF8(method && p.method ? p.method : p.name);
     if ((method || s.empty()) && static_cast<int>(i) == varargs_position()) {
       add("*" + name, false);
       star = true;  // what follows is by name
@@ -279,13 +282,17 @@ int ParsePlan::find(PyObject* name) const {
   for (size_t i = 0; i < params_.size(); ++i)
     if (params_[i].name == name || params_[i].alias == name) return static_cast<int>(i);
   for (size_t i = 0; i < params_.size(); ++i) {
-    if (PyUnicode_Compare(params_[i].name, name) == 0 ||
-        (params_[i].alias && PyUnicode_Compare(params_[i].alias, name) == 0))
+    const Param& p = params_[i];
+    for (PyObject* known : {p.name, p.alias, p.method})
+      if (known && PyUnicode_Compare(known, name) == 0) return static_cast<int>(i);
+    const std::string& own = p.schema->name;
+    if (PyUnicode_CompareWithASCIIString(name, own.c_str()) == 0 ||
+        (own == "self" && PyUnicode_CompareWithASCIIString(name, "input") == 0))
       return static_cast<int>(i);
   }
   // Other names of the first, where no other argument has one of these (geqrf's result a).
-  if (!params_.empty() && PyUnicode_CompareWithASCIIString(params_[0].name, "input") == 0)
-    for (const char* also : {"self", "a", "x1"})
+  if (!params_.empty() && params_[0].schema->name == "self")
+    for (const char* also : {"a", "x1"})
       if (PyUnicode_CompareWithASCIIString(name, also) == 0) return 0;
   return -1;
 }

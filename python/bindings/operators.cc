@@ -137,15 +137,8 @@ std::string type_names(PyObject* const* args, Py_ssize_t num_positional, PyObjec
     }
     for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) {
       PyObject* kw = PyTuple_GET_ITEM(kwnames, k);
-      const Param* found = nullptr;
-      Py_ssize_t at = 0, where = 0;
-      for (const Param& p : params) {
-        if (PyUnicode_Compare(p.name, kw) == 0 || (p.alias && PyUnicode_Compare(p.alias, kw) == 0)) {
-          found = &p;
-          where = at;
-        }
-        ++at;
-      }
+      const int where = plan.find(kw);
+      const Param* found = where < 0 ? nullptr : &params[static_cast<size_t>(where)];
       if (!found && PyUnicode_CompareWithASCIIString(kw, "out") != 0 &&
           PyUnicode_CompareWithASCIIString(kw, "self") != 0)
         throw TypeError(str_cat(name, "() got an unexpected keyword argument '", PyUnicode_AsUTF8(kw), "'"));
@@ -162,7 +155,7 @@ std::string type_names(PyObject* const* args, Py_ssize_t num_positional, PyObjec
       if (params[i].has_default || params[i].is_out) continue;
       bool given = false;
       for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k)
-        given = given || PyUnicode_Compare(params[i].name, PyTuple_GET_ITEM(kwnames, k)) == 0;
+        given = given || plan.find(PyTuple_GET_ITEM(kwnames, k)) == static_cast<int>(i);
       if (!given) {
         missing += std::string(missing.empty() ? "\"" : ", \"") + PyUnicode_AsUTF8(params[i].name) + "\"";
         ++lacking;
