@@ -97,10 +97,10 @@ class TextPool {
     return at->second;
   }
   // A text, and another one behind its end.
-  uint32_t offset(const std::string& text, const std::string& more) {
+  size_t offset(const std::string& text, const std::string& more) {
     const auto [at, is_new] = offsets_.emplace(absl::StrCat(text, "\n", more), size_);
     if (is_new) {
-      size_ += static_cast<uint32_t>(text.size() + more.size()) + 2;
+      size_ += text.size() + more.size() + 2;
       absl::StrAppend(&lines_, "    ", cpp_string(text), "\"\\0\"", cpp_string(more), "\"\\0\"\n");
     }
     return at->second;
