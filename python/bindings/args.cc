@@ -269,7 +269,9 @@ std::string ParsePlan::python_signature(bool method, bool has_out) const {
   for (size_t i = 0; i < params_.size(); ++i) {
     const Param& p = params_[i];
     if (p.is_out || (method && p.schema->name == "self")) continue;
-    const std::string name = !method ? PyUnicode_AsUTF8(p.name) : p.method ? PyUnicode_AsUTF8(p.method) : p.schema->name;
+    const std::string name = !method    ? PyUnicode_AsUTF8(p.name)
+                             : p.method ? PyUnicode_AsUTF8(p.method)
+                                        : p.schema->name;
     if ((method ? !p.method : s.empty()) && static_cast<int>(i) == varargs_position()) {
       add("*" + name, false);
       star = true;  // what follows is by name

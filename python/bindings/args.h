@@ -42,7 +42,7 @@ enum class ParamKind : uint8_t {
 struct Param {
   PyObject* name;              // interned: the documented one
   PyObject* method = nullptr;  // the method's, where the documents give it one of its own
-  PyObject* alias = nullptr;  // NumPy's name for it (axis, keepdims, x1, x2)
+  PyObject* alias = nullptr;   // NumPy's name for it (axis, keepdims, x1, x2)
   ParamKind kind;
   bool optional = false;  // T?
   bool kwarg_only = false;

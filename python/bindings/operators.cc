@@ -344,7 +344,8 @@ PyObject* try_without_nones(OpFunction* f, PyObject* const* args, Py_ssize_t n, 
   }
   if (std::ssize(names) == count) return nullptr;
   Ref kept = Ref::steal(check(PyTuple_New(std::ssize(names))));
-  for (size_t i = 0; i < names.size(); ++i) PyTuple_SET_ITEM(kept.get(), static_cast<Py_ssize_t>(i), Py_NewRef(names[i]));
+  for (size_t i = 0; i < names.size(); ++i)
+    PyTuple_SET_ITEM(kept.get(), static_cast<Py_ssize_t>(i), Py_NewRef(names[i]));
   return try_overloads(f, left.data(), n, kept.get(), found);
 }
 
@@ -357,8 +358,9 @@ PyObject* try_stable(OpFunction* f, PyObject* const* args, Py_ssize_t n, PyObjec
   Ref names = Ref::steal(check(PyTuple_New(n - 1 + named)));
   const char* const places[] = {"dim", "descending"};
   for (Py_ssize_t i = 0; i < n - 1 + named; ++i)
-    PyTuple_SET_ITEM(names.get(), i, i < n - 1 ? check(PyUnicode_InternFromString(places[i]))
-                                               : Py_NewRef(PyTuple_GET_ITEM(kwnames, i - (n - 1))));
+    PyTuple_SET_ITEM(
+        names.get(), i,
+        i < n - 1 ? check(PyUnicode_InternFromString(places[i])) : Py_NewRef(PyTuple_GET_ITEM(kwnames, i - (n - 1))));
   return try_overloads(f, args, 1, names.get(), found);
 }
 

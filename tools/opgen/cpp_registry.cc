@@ -159,10 +159,11 @@ void generate_registry(const Library& library, Files* files) {
       std::string infos;
       TextPool pool;
       for (const OpForm* f : shard(family, i, library.shards)) infos += info(*f, family, library, &pool);
-      (*files)[absl::StrCat(family.name, "_registry_", i, ".cc")] = absl::StrCat(
-          file_comment(family.path), "#include \"", library.package, "/", family.name,
-          "_ops.h\"\n#include \"tensor/dispatch/argument_names.h\"\n#include \"tensor/dispatch/registry.h\"\n\nnamespace tessera::op_info {\nnamespace {\n",
-          pool.definition(), "}  // namespace\n\n", infos, "\n}  // namespace tessera::op_info\n");
+      (*files)[absl::StrCat(family.name, "_registry_", i, ".cc")] =
+          absl::StrCat(file_comment(family.path), "#include \"", library.package, "/", family.name,
+                       "_ops.h\"\n#include \"tensor/dispatch/argument_names.h\"\n#include "
+                       "\"tensor/dispatch/registry.h\"\n\nnamespace tessera::op_info {\nnamespace {\n",
+                       pool.definition(), "}  // namespace\n\n", infos, "\n}  // namespace tessera::op_info\n");
     }
   }
   std::sort(all.begin(), all.end());

@@ -1,4 +1,4 @@
-"""Arguments by the names that the documents give them, where the operators' schemas have others, and by the schemas'."""
+"""Arguments by the names that the documents give them where the schemas of operators have others, and by those."""
 
 import re
 
@@ -278,3 +278,20 @@ def test_python_functions():
     keys = tessera.utils.weak.WeakIdKeyDictionary()
     keys.update(dict={M: 1})
     assert keys[M] == 1
+
+
+def test_out_dtype_through_transforms():
+    """Batches, sparse operands and autocast see out_dtype as well."""
+    a, b = tensor([[[2048.0, 1.0]], [[1.0, 1.0]]]).half(), ones(2, 1).half()
+    want = tensor([[[2049.0]], [[2.0]]])
+    got = tessera.vmap(lambda x: tessera.mm(x, b, out_dtype=tessera.float32))(a)
+    assert got.dtype == tessera.float32 and tessera.equal(got, want)
+    got = tessera.vmap(lambda x: tessera.addmm(ones(1, 1).half(), x, b, out_dtype=tessera.float32, beta=2))(a)
+    assert got.dtype == tessera.float32 and tessera.equal(got, want + 2)
+    got = tessera.mm(a[0].to_sparse(), b, out_dtype=tessera.float32)
+    assert got.dtype == tessera.float32 and got.to_dense().tolist() == [[2049.0]]
+    with tessera.autocast("cpu", dtype=tessera.bfloat16):
+        got = tessera.mm(a[0].bfloat16(), b.bfloat16(), out_dtype=tessera.float32)
+    assert got.dtype == tessera.float32 and got.tolist() == [[2049.0]]
+    made = tessera.fx.experimental.proxy_tensor.make_fx(lambda x: tessera.mm(x, b, out_dtype=tessera.float32))(a[0])
+    assert tessera.equal(made(a[1]), want[1])
