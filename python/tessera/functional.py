@@ -520,7 +520,7 @@ def _edges_of(input, bins, range):
 
 
 @_of_first
-def histogramdd(input, bins, range=None, weight=None, density=False):
+def histogramdd(input, bins, *, range=None, weight=None, density=False, out=None):
     """Counts (or sums of weights) of points in the bins of a grid.
 
     Args:
@@ -529,6 +529,7 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
         range: lowest and highest edge for each column, one after the other; default: of the data.
         weight: for each point, shape (...).
         density: divides by the total and the volume of each bin.
+        out: a pair (hist, bin_edges) of a tensor and a sequence of tensors, which the results are written to.
 
     Returns: a named tuple (hist, bin_edges): the grid of counts and a tuple of edges.
     Raises: RuntimeError for arguments that don't fit.
@@ -563,6 +564,11 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
             hist = hist / hist.sum()
             for i, steps in enumerate(edges):
                 hist = hist / steps.diff().reshape([-1] + [1] * (len(edges) - i - 1))
+    if out is not None:
+        given = [out[0], *out[1]]
+        if len(given) != len(edges) + 1:
+            raise RuntimeError(f"histogramdd: out has {len(given) - 1} tensors for edges, but there are {len(edges)}")
+        hist, *edges = (tessera.add(t, 0, out=to) for t, to in zip([hist, *edges], given))
     return tessera.return_types.histogramdd(hist, tuple(edges))
 
 

@@ -96,6 +96,15 @@ class TextPool {
     }
     return at->second;
   }
+  // A text, and another one behind its end.
+  size_t offset(const std::string& text, const std::string& more) {
+    const auto [at, is_new] = offsets_.emplace(absl::StrCat(text, "\n", more), size_);
+    if (is_new) {
+      size_ += text.size() + more.size() + 2;
+      absl::StrAppend(&lines_, "    ", cpp_string(text), "\"\\0\"", cpp_string(more), "\"\\0\"\n");
+    }
+    return at->second;
+  }
   std::string definition() const { return absl::StrCat("constexpr char kTexts[] =\n", lines_, "    ;\n"); }
 
  private:
@@ -128,6 +137,10 @@ std::string info(const OpForm& f, const Family& family, const Library& library, 
            absl::StrCat(e.path, ":", e.line), gradients_text(e, computing), constants_text(computing.op),
            forward_text(e), numbers_text(computing.op)})
     offsets.push_back(pool->offset(text));
+  if (const std::string names = absl::StrJoin(e.op.documented(), " "); !names.empty() && !variants.empty()) {
+    offsets[2] = pool->offset(f.python_name, names);
+    variants.push_back("kNamesArguments");
+  }
   return absl::StrCat("extern const OpInfo ", f.id, ";\nconstinit const OpInfo ", f.id, " = {&op::", f.id, ", &",
                       is_called_often(f, library) ? "kAdapter" : "kCompactAdapter", "<decltype(op::", f.id,
                       ")::Signature>, kTexts, ", variants.empty() ? "0" : absl::StrJoin(variants, " | "), ", {",
@@ -146,10 +159,11 @@ void generate_registry(const Library& library, Files* files) {
       std::string infos;
       TextPool pool;
       for (const OpForm* f : shard(family, i, library.shards)) infos += info(*f, family, library, &pool);
-      (*files)[absl::StrCat(family.name, "_registry_", i, ".cc")] = absl::StrCat(
-          file_comment(family.path), "#include \"", library.package, "/", family.name,
-          "_ops.h\"\n#include \"tensor/dispatch/registry.h\"\n\nnamespace tessera::op_info {\nnamespace {\n",
-          pool.definition(), "}  // namespace\n\n", infos, "\n}  // namespace tessera::op_info\n");
+      (*files)[absl::StrCat(family.name, "_registry_", i, ".cc")] =
+          absl::StrCat(file_comment(family.path), "#include \"", library.package, "/", family.name,
+                       "_ops.h\"\n#include \"tensor/dispatch/argument_names.h\"\n#include "
+                       "\"tensor/dispatch/registry.h\"\n\nnamespace tessera::op_info {\nnamespace {\n",
+                       pool.definition(), "}  // namespace\n\n", infos, "\n}  // namespace tessera::op_info\n");
     }
   }
   std::sort(all.begin(), all.end());

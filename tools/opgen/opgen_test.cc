@@ -56,6 +56,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"UnknownRule", "op {\n  schema: \"f(Tensor x) -> Tensor\"\n  rule: POINTWISEE\n}", "3|POINTWISEE"},
         Bad{"AutocastPolicy", op("f(Tensor x) -> Tensor", "rule: DIRECT variants: FUNCTION autocast: \"cpu half\""),
             "3|a policy (lower_precision_fp"},
+        Bad{"DocumentedName", op("f(Tensor x) -> Tensor", "rule: DIRECT variants: FUNCTION documented: \"y=input\""),
+            "3|expected \"argument=name\""},
         Bad{"AutocastTwice",
             op("f(Tensor x) -> Tensor", "rule: DIRECT variants: FUNCTION autocast: [\"cpu fp32\", \"cpu promote\"]"),
             "3|two policies for cpu"},
