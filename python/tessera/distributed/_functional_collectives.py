@@ -234,16 +234,9 @@ class AsyncCollectiveTensor(tessera.Tensor):
 
     @staticmethod
     def __new__(cls, elem):
-        made = tessera.Tensor._make_wrapper_subclass(
-            cls,
-            elem.size(),
-            strides=elem.stride(),
-            storage_offset=elem.storage_offset(),
-            dtype=elem.dtype,
-            layout=elem.layout,
-            device=elem.device,
-            requires_grad=elem.requires_grad,
-        )
+        form = {name: getattr(elem, name) for name in ("dtype", "layout", "device", "requires_grad")}
+        place = {"strides": elem.stride(), "storage_offset": elem.storage_offset()}
+        made = tessera.Tensor._make_wrapper_subclass(cls, elem.size(), **place, **form)
         made.elem, made.completed = elem, False
         return made
 

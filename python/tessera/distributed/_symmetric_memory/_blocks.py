@@ -245,11 +245,6 @@ class SymmetricMemory:
         for rank in others:
             self._change(self.rank, start + 4 * rank, 1, 0, 0, f"rank {rank} does not come")
 
-    @staticmethod
-    def has_multicast_support(device_type, device_index):
-        """False: that is of GPUs."""
-        return False
-
 
 def rendezvous(tensor, group):
     """See _symmetric_memory.rendezvous."""

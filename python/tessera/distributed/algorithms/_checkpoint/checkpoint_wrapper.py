@@ -37,11 +37,11 @@ def _moved_keys(state_dict, old, new):
         state_dict.update((new + name[len(old) :] if name.startswith(old) else name, value) for name, value in items)
 
 
-def _names_of_inner(module, state_dict, prefix, local_metadata):
+def _names_of_inner(_module, state_dict, prefix, _local_metadata):
     _moved_keys(state_dict, prefix + _CHECKPOINT_PREFIX, prefix)
 
 
-def _names_of_wrapper(module, state_dict, prefix, *rest):
+def _names_of_wrapper(_module, state_dict, prefix, *_rest):
     _moved_keys(state_dict, prefix, prefix + _CHECKPOINT_PREFIX)
 
 
@@ -61,6 +61,7 @@ class ActivationWrapper(Module, ABC):
     @abstractmethod
     def forward(self, *args, **kwargs):
         """Calls the inner module."""
+        return self._checkpoint_wrapped_module(*args, **kwargs)
 
     def __getattr__(self, name):
         try:
@@ -85,7 +86,7 @@ class OffloadWrapper(ActivationWrapper):
     def forward(self, *args, **kwargs):
         """The inner module's result."""
         with save_on_cpu(pin_memory=True):
-            return self._checkpoint_wrapped_module(*args, **kwargs)
+            return super().forward(*args, **kwargs)
 
 
 class CheckpointWrapper(ActivationWrapper):
