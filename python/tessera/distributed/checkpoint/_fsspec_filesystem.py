@@ -86,7 +86,7 @@ class FileSystem(plain.FileSystemBase):
 
 
 class _AtUrl:
-    _file_system = FileSystem
+    _file_system: type[plain.FileSystemBase] = FileSystem
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id):

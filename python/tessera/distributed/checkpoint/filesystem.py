@@ -222,7 +222,8 @@ def _to_disk(stream):
 class _InFolder:
     """What readers and writers of folders have in common: `path`, in any file system (`fs`, a FileSystemBase)."""
 
-    _file_system, _options = FileSystem, {}
+    _file_system: type[FileSystemBase] = FileSystem
+    _options: dict = {}  # of the file system
 
     def __init__(self, path):
         super().__init__()
