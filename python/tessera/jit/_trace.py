@@ -403,8 +403,9 @@ def _get_trace_graph(
     made, result = _record(
         f, args, kwargs, "forward", f"{concrete.made.name}.forward", concrete.made, (instance._c, f), strict
     )
-    _infer_attributes(made.graph, f)
-    return (made.graph, result, args) if return_inputs else (made.graph, result)
+    graph = made.graph  # a new object each time
+    _infer_attributes(graph, f)
+    return (graph, result, args) if return_inputs else (graph, result)
 
 
 class ONNXTracedModule(Module):
