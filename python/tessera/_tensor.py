@@ -445,8 +445,7 @@ def new(self, *args, device=None):
             f"legacy constructor expects device type: {self.device.type} but device type: {target.type} was passed"
         )
     if self.layout is tessera.sparse_coo:
-        home = tessera.cuda.sparse if target.type == "cuda" else tessera.sparse
-        return getattr(home, self.type().rpartition(".")[2])(*args, device=target)
+        return getattr(tessera.sparse, self.type().rpartition(".")[2])(*args).to(target)
     if len(args) == 1 and isinstance(args[0], tessera.Tensor) and args[0].dtype is self.dtype:
         if args[0].device != target:
             raise RuntimeError(f"new(): expected a tensor on {target}, but got one on {args[0].device}")
