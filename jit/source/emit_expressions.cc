@@ -306,6 +306,7 @@ Emitter::Condition Emitter::and_or(const Ast& e) {
   frame_ = outer, block_ = block;
   Condition c;
   c.value = graph_.add_out(n, bool_type());
+  if (right.known && *right.known != is_and) c.known = right.known;  // whatever the left side is
   std::vector<Refinement>& sure = is_and ? c.if_true : c.if_false;
   sure = is_and ? left.if_true : left.if_false;
   const std::vector<Refinement>& more = is_and ? right.if_true : right.if_false;

@@ -18,6 +18,7 @@ from ._frontend import (
     add_member,
     class_type,
     classify,
+    declaration_text,
     lookup_in,
     mark,
     operator_of,
@@ -232,9 +233,7 @@ class ConcreteType:
         resolve = scope or lookup_in(fn)
         modifier = getattr(fn, "_torchscript_modifier", None)
         if modifier in (FunctionModifiers.UNUSED, FunctionModifiers.IGNORE):
-            from ._frontend import _signature_text
-
-            source.text = _signature_text(source.text) + " pass\n"
+            source.text = declaration_text(source.text)
         made = _jit.define(
             source.text, source.file, source.line, f"{self.made.name}.{name}", resolve, add_member, self.made
         )
