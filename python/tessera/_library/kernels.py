@@ -1,5 +1,6 @@
 """Kernels as objects: what stands at a dispatch key of an operator now, to be called whatever comes to stand there."""
 
+import tessera
 from tessera import _C
 from tessera._ops import DispatchKey, DispatchKeySet, OpOverload, _resolve
 
@@ -73,10 +74,9 @@ def get_kernel(op, dispatch_key):
 
 def _of_python(name, key):
     """(function, whether it takes a keyset) of the Python kernel that serves a key, or None."""
-    from tessera.library import _registered
-
+    registered = tessera.library._registered
     keys = [key, "Autograd"] if key.startswith("Autograd") else [key]
     for place in keys if key not in _COMPOSITES and _C._has_op_kernel(name, key) else [*keys, *_COMPOSITES]:
-        if _registered.get((name, place)):
-            return list(_registered[name, place].values())[-1]
+        if registered.get((name, place)):
+            return list(registered[name, place].values())[-1]
     return None

@@ -326,7 +326,7 @@ class _Trace:
     def __init__(self, function, decompositions, record_stack_traces, pre_dispatch=False):
         mode = ProxyTorchDispatchMode
         if pre_dispatch:
-            from tessera.fx.experimental._pre_dispatch import PreDispatchMode as mode
+            mode = tessera.fx.experimental._pre_dispatch.PreDispatchMode
         self.function = function
         self.tracer = PythonKeyTracer()
         self.tracer.record_stack_traces = record_stack_traces
