@@ -10,13 +10,12 @@ import threading
 import tessera
 from tessera import _C
 from tessera._decomp._forms import documented_form
-from tessera.export._tracer import _keys, _write
+from tessera.export._tracer import _WRAPPERS, _keys, _write
 from tessera.fx.experimental import proxy_tensor
 from tessera.utils._python_dispatch import TorchDispatchMode
 from tessera.utils._pytree import tree_leaves
 
 _BIT = _C._key_bits("PreDispatch")
-_WRAPPERS = _C._key_bits("FuncTorchGradWrapper") | _C._key_bits("FuncTorchBatched")
 
 
 class PreDispatchMode(proxy_tensor.ProxyTorchDispatchMode):
