@@ -12,6 +12,7 @@ from tessera import _C
 from tessera._decomp import decompositions  # noqa: F401 - fills the table
 from tessera._decomp._forms import documented_form
 from tessera._decomp._registry import (
+    KEPT,
     Composition,
     composites,
     explicit_composites,
@@ -66,7 +67,7 @@ def core_aten_decompositions():
     """
     found = {}
     for name, whole in composites().items():
-        if whole and not is_core(name) and name.startswith("aten::"):
+        if whole and not is_core(name) and name.startswith("aten::") and name not in KEPT:
             op = _overload_of(*_split(name))
             found[op] = op.decompose
     for name in explicit_composites():

@@ -108,6 +108,10 @@ def composites():
     return found
 
 
+# Not of the core set, but graphs keep them: they are made by writing to a copy.
+KEPT = frozenset(("aten::diagonal_scatter", "aten::as_strided_scatter"))
+
+
 @functools.cache
 def explicit_composites():
     """Names of the operators of aten that are made of others below autograd: they have derivatives of their own."""
@@ -115,6 +119,7 @@ def explicit_composites():
     for entry in _C._operator_table():
         name = entry[0].partition("(")[0]
         functional = "(a" not in entry[0] and name.startswith("aten::")
+        functional = functional and name not in KEPT
         if functional and entry[3].startswith("COMPOSITE") and name not in composites() and not is_core(name):
             found.append(name)
     return found

@@ -24,6 +24,7 @@ from tessera.fx.passes.shape_prop import _extract_tensor_metadata
 from tessera.fx.proxy import Proxy
 
 _BIT = _C._key_bits("PreDispatch")
+_WRAPPERS = _C._key_bits("FuncTorchGradWrapper") | _C._key_bits("FuncTorchBatched")
 _AUTOCAST = [
     (_C._key_bits(name), name) for name in ("AutocastCPU", "AutocastCUDA", "AutocastXPU", "AutocastPrivateUse1")
 ]
@@ -414,7 +415,7 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
             _C._call_with_symbols = plain_call
 
     def _fallback(self, keys, op, *args, **kwargs):
-        if _C._func._levels():  # of vmap, grad ...: what their rules call comes here again
+        if _C._func._levels() or keys.bits & _WRAPPERS:  # of vmap, grad ...: what their rules call comes here again
             return op._redispatch(keys.bits & ~_BIT, *args, **kwargs)
         if not self._is_on():
             with _keys(0, _BIT):

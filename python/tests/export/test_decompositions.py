@@ -181,3 +181,28 @@ def test_documented_forms():
     x = tessera.randn(2, 3)
     for a, b in zip(made.module()(x), M()(x)):
         assert tessera.equal(a, b)
+
+
+def test_writes_into_copies_stay_one_call():
+    class Scattered(nn.Module):
+        def forward(self, x):
+            return x.diagonal_scatter(x[:, 0]), tessera.as_strided_scatter(x, x[:, 1], (2,), (3,), 0)
+
+    x = tessera.randn(2, 2)
+    program = export(Scattered(), (x,)).run_decompositions()
+    assert {aten.diagonal_scatter.default, aten.as_strided_scatter.default} <= set(targets(program))
+    assert all(tessera.equal(a, b) for a, b in zip(program.module()(x), Scattered()(x)))
+
+
+def test_random_slopes_are_decomposed():
+    class Sloped(nn.Module):
+        def forward(self, x):
+            return nn.functional.rrelu(x, 0.1, 0.4, training=True), nn.functional.rrelu(x, 0.1, 0.3)
+
+    x = tessera.randn(50)
+    program = export(Sloped(), (x,)).run_decompositions()
+    assert aten.rand_like.default in targets(program) and aten.rrelu.default not in targets(program)
+    drawn, mean = program.module()(x)
+    slopes = (drawn / x)[x < 0]
+    assert slopes.min() >= 0.1 and slopes.max() <= 0.4 and slopes.std() > 0 and tessera.equal(drawn[x > 0], x[x > 0])
+    tessera.testing.assert_close(mean, nn.functional.leaky_relu(x, 0.2))

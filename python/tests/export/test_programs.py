@@ -523,3 +523,12 @@ def test_loops_and_found_numbers_inside_of_branches():
         for p in (program, saved(program), program.run_decompositions()):
             for x in (tessera.ones(4, 3), -tessera.ones(6, 3)):
                 tessera.testing.assert_close(p.module()(x), module(x))
+
+
+def test_gradients_of_functions_are_traced():
+    class Slope(nn.Module):
+        def forward(self, x):
+            return tessera.func.grad(lambda a: a.sin().sum())(x) + tessera.vmap(lambda a: a * x)(x).sum(0)
+
+    program, y = export(Slope(), (tessera.randn(3),)), tessera.randn(3)
+    tessera.testing.assert_close(program.module()(y), y.cos() + y.sum() * y)

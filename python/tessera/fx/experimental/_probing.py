@@ -88,8 +88,14 @@ class Problem:
             key = tuple(point.values())
             if key not in self.seen:
                 self.seen.add(key)
-                if all(c.evaluate(point) for c in self.facts):
+                if self._may_have(point):
                     yield point
+
+    def _may_have(self, point):
+        try:
+            return all(c.evaluate(point) for c in self.facts)
+        except ZeroDivisionError:  # of a fact about the quotient by a size
+            return False
 
     def _any(self, s, chance):
         known = self.env.var_to_range[s]

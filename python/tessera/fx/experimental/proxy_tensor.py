@@ -58,6 +58,7 @@ class PythonKeyTracer(Tracer):
         self.root = Module()
         self._sizes = {}  # symbol -> (proxy of a tensor, the dimension whose size it is), or of a number and None
         self._number_nodes = None
+        self.recompute = None  # function of a tensor that the trace has not seen: (it, its proxy), or None
         self._made = {}  # id of a tensor -> (the tensor, which stays alive, its proxy)
         self._places = {}  # what memory it shows -> the same: autograd hands out other tensors of what it saved
 
@@ -72,7 +73,9 @@ class PythonKeyTracer(Tracer):
     def create_arg(self, a):
         """As of Tracer; tensors of the trace are their nodes, others attributes (`_tensor_constant0` ...)."""
         if isinstance(a, tessera.Tensor):
-            found = self._made.get(id(a)) or self._places.get(_place(a))
+            found = self.found(a)
+            if found is None and self.recompute is not None:
+                found = self.recompute(a)
             if found is not None:
                 return found[1].node
             return self.constant(a)
@@ -80,6 +83,10 @@ class PythonKeyTracer(Tracer):
             self._env = a.node.shape_env
             return self._numbers().of(a.node.expr)
         return super().create_arg(a)
+
+    def found(self, a):
+        """(the tensor, its proxy) of a tensor of the trace, or None."""
+        return self._made.get(id(a)) or self._places.get(_place(a))
 
     def constant(self, a):
         """The node of a tensor that the trace has not made: an attribute."""
@@ -253,8 +260,11 @@ def make_fx(
             depends on values raises; "symbolic": on fake tensors whose sizes are symbols.
         record_stack_traces: nodes know the lines that made them.
         _allow_non_fake_inputs: other tensors that f uses may be real ones in the modes of fake tensors.
-        pre_dispatch, record_module_stack, proxy_module_inputs, _allow_fake_constant: False, and
-            _error_on_data_dependent_ops: True. Errors: NotImplementedError for others.
+        pre_dispatch: operators are traced as they are called, above autograd and autocast: composite ones
+            (`aten.linear`) stay whole, backward passes are what is called within them, and changes of the grad mode and
+            regions of autocast are nodes.
+        record_module_stack, proxy_module_inputs, _allow_fake_constant: False, and _error_on_data_dependent_ops: True.
+            Errors: NotImplementedError for others.
 
     >>> from tessera.fx.experimental.proxy_tensor import make_fx
     >>> print(make_fx(lambda x: x.sin().sum())(tessera.ones(2)).code.strip())
@@ -265,7 +275,7 @@ def make_fx(
     """
     _reject(f, tracing_mode)
     asked = dict(
-        pre_dispatch=pre_dispatch, record_module_stack=record_module_stack, proxy_module_inputs=proxy_module_inputs,
+        record_module_stack=record_module_stack, proxy_module_inputs=proxy_module_inputs,
         _allow_fake_constant=_allow_fake_constant,
     )  # fmt: skip
     for name, value in asked.items():
@@ -278,7 +288,8 @@ def make_fx(
 
     @functools.wraps(f)
     def trace(*args):
-        return _Trace(f, decomposition_table, record_stack_traces).run(args, _fake_mode_for(tracing_mode, args, real))
+        made = _Trace(f, decomposition_table, record_stack_traces, pre_dispatch)
+        return made.run(args, _fake_mode_for(tracing_mode, args, real))
 
     return trace
 
@@ -312,11 +323,14 @@ def _as_fake(mode, value):
 
 
 class _Trace:
-    def __init__(self, function, decompositions, record_stack_traces):
+    def __init__(self, function, decompositions, record_stack_traces, pre_dispatch=False):
+        mode = ProxyTorchDispatchMode
+        if pre_dispatch:
+            mode = tessera.fx.experimental._pre_dispatch.PreDispatchMode
         self.function = function
         self.tracer = PythonKeyTracer()
         self.tracer.record_stack_traces = record_stack_traces
-        self.mode = ProxyTorchDispatchMode(self.tracer, decompositions)
+        self.mode = mode(self.tracer, decompositions)
 
     def run(self, args, fake_mode=None):
         tracer = self.tracer
