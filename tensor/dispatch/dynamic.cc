@@ -98,8 +98,7 @@ void write_texts(DynamicOp* op, const std::string& tags, const char* source) {
        std::initializer_list<std::pair<OpText, std::string>>{{OpText::kSchema, op->schema.str()},
                                                              {OpText::kTags, tags},
                                                              {OpText::kSource, source},
-                                                             {OpText::kGradients, "*"},
-                                                             {OpText::kNumbers, "both"}}) {
+                                                             {OpText::kGradients, "*"}}) {
     op->info_data.offsets[static_cast<int>(which)] = static_cast<uint16_t>(op->texts.size());
     op->texts.append(written).push_back('\0');
   }

@@ -15,6 +15,12 @@
 namespace tessera::opgen {
 namespace {
 
+// "list_results" of "list_results(ListOp::kAbs, ...)".
+std::string first_call(const std::string& expression) {
+  const size_t end = expression.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_:.");
+  return end == 0 ? expression : expression.substr(0, end);
+}
+
 std::string rule_text(const Entry& e) {
   const Op& op = e.op;
   const std::string rule = Op::Rule_Name(op.rule());
@@ -29,7 +35,7 @@ std::string rule_text(const Entry& e) {
     case Op::VIEW:
       return absl::StrCat(rule, " ", named(op.view(), "_view"));
     case Op::COMPOSITE:
-      return absl::StrCat(rule, " ", op.has_expr() ? op.expr() : named(op.composite(), "_composite"));
+      return absl::StrCat(rule, " ", op.has_expr() ? first_call(op.expr()) : named(op.composite(), "_composite"));
     case Op::DIRECT:
       return absl::StrCat(rule, " ", named(op.kernel(), "_kernel"));
     case Op::SCALAR_OVERLOAD:
@@ -69,16 +75,17 @@ std::string constants_text(const Op& op) {
   return absl::StrJoin(numbers, " ");
 }
 
-const char* numbers_text(const Op& op) {
+// OpInfo::floats.
+const char* numbers_of(const Op& op) {
   switch (op.numbers()) {
     case Op::BOTH:
-      return "both";
+      return "OpNumbers::kBoth";
     case Op::REAL:
-      return "real";
+      return "OpNumbers::kReal";
     case Op::COMPLEX:
-      return "complex";
+      return "OpNumbers::kComplex";
   }
-  return "both";
+  return "OpNumbers::kBoth";
 }
 
 constexpr size_t kNumOpTexts = 11;  // of tensor/dispatch/registry.h, whose OpText says in which order
@@ -134,8 +141,7 @@ std::string info(const OpForm& f, const Family& family, const Library& library, 
   std::vector<size_t> offsets;  // in the order of OpText
   for (const std::string& text : std::initializer_list<std::string>{
            s.str(), absl::StrJoin(tags, " "), f.python_name, e.op.python_module(), first_line(e.op.doc()), rule_text(e),
-           absl::StrCat(e.path, ":", e.line), gradients_text(e, computing), constants_text(computing.op),
-           forward_text(e), numbers_text(computing.op)})
+           e.path, absl::StrCat(e.line), gradients_text(e, computing), constants_text(computing.op), forward_text(e)})
     offsets.push_back(pool->offset(text));
   if (const std::string names = absl::StrJoin(e.op.documented(), " "); !names.empty() && !variants.empty()) {
     offsets[2] = pool->offset(f.python_name, names);
@@ -143,7 +149,8 @@ std::string info(const OpForm& f, const Family& family, const Library& library, 
   }
   return absl::StrCat("extern const OpInfo ", f.id, ";\nconstinit const OpInfo ", f.id, " = {&op::", f.id, ", &",
                       is_called_often(f, library) ? "kAdapter" : "kCompactAdapter", "<decltype(op::", f.id,
-                      ")::Signature>, kTexts, ", variants.empty() ? "0" : absl::StrJoin(variants, " | "), ", {",
+                      ")::Signature>, kTexts, ", variants.empty() ? "0" : absl::StrJoin(variants, " | "), ", ",
+                      numbers_of(computing.op), ", {",
                       absl::StrJoin(offsets, ", "), "}};\n");
 }
 
@@ -203,7 +210,7 @@ std::string generate_operators(const std::vector<Family>& families, const std::v
         std::vector<size_t> offsets(kNumOpTexts, nothing);
         offsets[0] = pool.offset(s.str());
         absl::StrAppend(&infos, "    {&op::", f.id, ", &kCompactAdapter<decltype(op::", f.id,
-                        ")::Signature>, kTexts, 0, {", absl::StrJoin(offsets, ", "), "}},\n");
+                        ")::Signature>, kTexts, 0, OpNumbers::kBoth, {", absl::StrJoin(offsets, ", "), "}},\n");
         absl::StrAppend(&list, "    &kInfos[", count++, "],\n");
       }
   for (const std::string& name : missing)

@@ -150,7 +150,7 @@ Plan make_plan(const OpHeader& op) {
                 (name == "aten::repeat_interleave" && std::string_view(op.overload) != "self_int") ||
                 tags.find("dynamic_output_shape") != std::string_view::npos ||
                 tags.find("data_dependent_output") != std::string_view::npos ||
-                op.info->source() == std::string_view("torch.library");
+                op.info->table() == std::string_view("torch.library");
   p.sized_by_values =
       name == "aten::bincount" || (name == "aten::repeat_interleave" && std::string_view(op.overload) != "self_int");
   return p;
