@@ -797,4 +797,29 @@ Value call(Function& f, std::vector<Value> args) {
   return run(f, args.data(), args.size());
 }
 
+Value call(Function& f, std::vector<Value> args, const std::vector<std::pair<std::string, Value>>& named) {
+  f.ensure_schema();
+  const size_t hidden = f.owner && !f.is_static ? 1 : 0;  // the instance, which nobody counts
+  TESSERA_CHECK(args.size() <= f.args.size(), f.name, "() expected at most ", f.args.size() - hidden,
+                " argument(s) but received ", args.size() - hidden, " argument(s). Declaration: ", f.schema());
+  size_t used = 0;
+  for (size_t k = args.size(); k < f.args.size() && used < named.size(); ++k) {
+    const auto it = std::find_if(named.begin(), named.end(), [&](const auto& n) { return n.first == f.args[k].name; });
+    TESSERA_CHECK(it != named.end() || f.args[k].has_default, f.name, "() is missing value for argument '",
+                  f.args[k].name, "'. Declaration: ", f.schema());
+    args.push_back(it != named.end() ? it->second : f.args[k].default_value);
+    used += it != named.end();
+  }
+  for (const auto& [name, value] : named) {
+    const bool known = std::any_of(f.args.begin(), f.args.end(), [&](const Param& p) { return p.name == name; });
+    TESSERA_CHECK(known, "Unknown keyword argument '", name, "' for operator '", f.name, "'. Schema: ", f.schema());
+  }
+  TESSERA_CHECK(used == named.size(), f.name, "() got an argument by position and by name. Declaration: ", f.schema());
+  for (size_t k = hidden; k < args.size(); ++k)
+    TESSERA_CHECK(is_instance(args[k], f.args[k].type), f.name, "() Expected a value of type '",
+                  f.args[k].type->annotation(), "' for argument '", f.args[k].name, "' but instead found type '",
+                  type_of(args[k])->annotation(), "'.\nPosition: ", k, "\nDeclaration: ", f.schema());
+  return call(f, std::move(args));
+}
+
 }  // namespace tessera::jit
