@@ -139,8 +139,8 @@ TEST(Values, Futures) {
   int seen = 0;
   later->addCallback([&](c10::ivalue::Future& f) { seen = static_cast<int>(f.value().toInt()); });
   auto next = later->then([](c10::ivalue::Future& f) { return f.value().toInt() + 1; }, c10::IntType::get());
-  auto failed = later->then([](c10::ivalue::Future&) -> c10::IValue { throw std::runtime_error("no"); },
-                            c10::NoneType::get());
+  auto failed =
+      later->then([](c10::ivalue::Future&) -> c10::IValue { throw std::runtime_error("no"); }, c10::NoneType::get());
   EXPECT_THROW(later->value(), c10::Error);
   std::thread([&] { later->markCompleted(4); }).join();
   later->wait();

@@ -28,9 +28,8 @@ struct SourceResolver final : Resolver {
   static bool of_torch(const std::string& name, Sugar* out) {
     if (name.starts_with("ops.")) {
       const size_t dot = name.find('.', 4);
-      *out = dot == std::string::npos
-                 ? Sugar(Sugar::kNamespace, "torch." + name)
-                 : Sugar(Sugar::kOp, str_cat(name.substr(4, dot - 4), "::", name.substr(dot + 1)));
+      *out = dot == std::string::npos ? Sugar(Sugar::kNamespace, "torch." + name)
+                                      : Sugar(Sugar::kOp, str_cat(name.substr(4, dot - 4), "::", name.substr(dot + 1)));
       return true;
     }
     for (std::string_view special : {"device", "wait", "fork", "annotate", "Tensor"})
@@ -135,7 +134,8 @@ std::string function_graph(RefCounted& held, const std::string& name) { return g
 Value new_module(const std::string& class_name) {
   TESSERA_CHECK(!class_name.empty(), "the class of a module needs a name");
   auto unit = make_intrusive<Unit>();
-  ClassDef* d = unit->new_class(K::kClass, class_name.starts_with("__torch__.") ? class_name : "__torch__." + class_name);
+  ClassDef* d =
+      unit->new_class(K::kClass, class_name.starts_with("__torch__.") ? class_name : "__torch__." + class_name);
   d->is_module = true;
   d->attributes.push_back({"training", bool_type(), false, false});
   Value v = make_value<Instance>(d);
@@ -157,8 +157,7 @@ void add_member(const Value& module, const std::string& name, DataArchive::Role 
   }
   TESSERA_CHECK_TYPE(t && is_instance(value, t), "the attribute '", name, "' is of type ", t ? t->annotation() : type,
                      ", but the value is of type ", type_of(value)->annotation());
-  d.attributes.push_back(
-      {name, t, role == DataArchive::Role::kParameter, role == DataArchive::Role::kBuffer});
+  d.attributes.push_back({name, t, role == DataArchive::Role::kParameter, role == DataArchive::Role::kBuffer});
   m.slots.push_back(std::move(value));
 }
 void add_methods(const Value& module, const std::string& source) {

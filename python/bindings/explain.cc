@@ -89,9 +89,9 @@ PyObject* py_operator_table(PyObject*, PyObject*) {
   return guarded([&] {
     Ref list = Ref::steal(check(PyList_New(0)));
     for (const OpInfo* i : all_ops()) {
-      Ref row = Ref::steal(
-          check(Py_BuildValue("(ssssssssss)", i->schema(), i->python_module(), i->python_name(), i->rule(), i->source().c_str(),
-                              i->gradients(), i->constants(), i->numbers(), i->tags(), i->forward())));
+      Ref row = Ref::steal(check(Py_BuildValue("(ssssssssss)", i->schema(), i->python_module(), i->python_name(),
+                                               i->rule(), i->source().c_str(), i->gradients(), i->constants(),
+                                               i->numbers(), i->tags(), i->forward())));
       check(PyList_Append(list.get(), row.get()));
     }
     return list.release();

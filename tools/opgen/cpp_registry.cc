@@ -150,8 +150,7 @@ std::string info(const OpForm& f, const Family& family, const Library& library, 
   return absl::StrCat("extern const OpInfo ", f.id, ";\nconstinit const OpInfo ", f.id, " = {&op::", f.id, ", &",
                       is_called_often(f, library) ? "kAdapter" : "kCompactAdapter", "<decltype(op::", f.id,
                       ")::Signature>, kTexts, ", variants.empty() ? "0" : absl::StrJoin(variants, " | "), ", ",
-                      numbers_of(computing.op), ", {",
-                      absl::StrJoin(offsets, ", "), "}};\n");
+                      numbers_of(computing.op), ", {", absl::StrJoin(offsets, ", "), "}};\n");
 }
 
 }  // namespace

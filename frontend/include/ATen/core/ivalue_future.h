@@ -52,9 +52,7 @@ class Future final : public intrusive_ptr_target {
       std::exception_ptr error;
       try {
         made = make(f);
-      } catch (...) {
-        error = std::current_exception();
-      }
+      } catch (...) { error = std::current_exception(); }
       next->complete(std::move(made), error);
     });
     return next;

@@ -72,13 +72,13 @@ class Registerer {
 
 }  // namespace c10
 
-#define TESSERA_DECLARE_REGISTRY(name, Object, Pointer, ...)                                 \
-  ::c10::Registry<std::string, Pointer<Object> __VA_OPT__(, ) __VA_ARGS__>* name();          \
+#define TESSERA_DECLARE_REGISTRY(name, Object, Pointer, ...)                        \
+  ::c10::Registry<std::string, Pointer<Object> __VA_OPT__(, ) __VA_ARGS__>* name(); \
   using Registerer##name = ::c10::Registerer<std::string, Pointer<Object> __VA_OPT__(, ) __VA_ARGS__>
-#define TESSERA_DEFINE_REGISTRY(name, Object, Pointer, ...)                                                      \
-  ::c10::Registry<std::string, Pointer<Object> __VA_OPT__(, ) __VA_ARGS__>* name() {                             \
-    static auto* registry = new ::c10::Registry<std::string, Pointer<Object> __VA_OPT__(, ) __VA_ARGS__>();      \
-    return registry;                                                                                             \
+#define TESSERA_DEFINE_REGISTRY(name, Object, Pointer, ...)                                                 \
+  ::c10::Registry<std::string, Pointer<Object> __VA_OPT__(, ) __VA_ARGS__>* name() {                        \
+    static auto* registry = new ::c10::Registry<std::string, Pointer<Object> __VA_OPT__(, ) __VA_ARGS__>(); \
+    return registry;                                                                                        \
   }
 #define C10_DECLARE_REGISTRY(name, Object, ...) \
   TESSERA_DECLARE_REGISTRY(name, Object, std::unique_ptr __VA_OPT__(, ) __VA_ARGS__)
@@ -90,6 +90,6 @@ class Registerer {
   TESSERA_DEFINE_REGISTRY(name, Object, std::shared_ptr __VA_OPT__(, ) __VA_ARGS__)
 #define C10_REGISTER_CREATOR(name, key, ...) \
   static const Registerer##name C10_ANONYMOUS_VARIABLE(registered_##name)(#key, name(), __VA_ARGS__)
-#define C10_REGISTER_CLASS(name, key, ...)                                             \
-  static const Registerer##name C10_ANONYMOUS_VARIABLE(registered_##name)(             \
+#define C10_REGISTER_CLASS(name, key, ...)                                 \
+  static const Registerer##name C10_ANONYMOUS_VARIABLE(registered_##name)( \
       #key, name(), Registerer##name::DefaultCreator<__VA_ARGS__>)
