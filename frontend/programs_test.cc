@@ -116,6 +116,8 @@ TEST(Values, KnowTheirTypes) {
   EXPECT_EQ(IValue(d).type()->str(), "Dict(str, int)");
   EXPECT_EQ(c10::DictType::create(c10::StringType::get(), c10::ListType::ofInts())->str(), "Dict(str, int[])");
   EXPECT_EQ(c10::OptionalType::ofTensor()->str(), "Tensor?");
+  EXPECT_EQ(c10::ListType::create(c10::OptionalType::ofTensor())->annotation_str(), "List[Optional[Tensor]]");
+  EXPECT_EQ(c10::str(IValue(std::complex<double>(1, -2.5))), "1.-2.5j");
   EXPECT_EQ(c10::TupleType::create({c10::IntType::get(), c10::FloatType::get()})->str(), "(int, float)");
 }
 

@@ -78,27 +78,6 @@ struct Method {
 };
 
 namespace detail {
-// A type of a schema as programs write it: "List[int]" for "int[]".
-inline std::string annotation_of(const tessera::SchemaType& t) {
-  using K = tessera::TypeKind;
-  const auto inside = [&] {
-    std::string all;
-    for (const tessera::SchemaType& e : t.elements) all += (all.empty() ? "" : ", ") + annotation_of(e);
-    return all;
-  };
-  switch (t.kind) {
-    case K::kList:
-      return "List[" + inside() + "]";
-    case K::kOptional:
-      return "Optional[" + inside() + "]";
-    case K::kDict:
-      return "Dict[" + inside() + "]";
-    case K::kTuple:
-      return "Tuple[" + inside() + "]";
-    default:
-      return t.str_without_alias();
-  }
-}
 inline std::vector<tessera::Value> values_of(const std::vector<IValue>& stack) {
   std::vector<tessera::Value> values;
   for (const IValue& v : stack) values.push_back(tessera::jit::value_of(serialize::detail::to_datum(v)));
@@ -179,7 +158,7 @@ class Module {
                                        is_param    ? Role::kParameter
                                        : is_buffer ? Role::kBuffer
                                                    : Role::kAttribute,
-                                       std::move(value), detail::annotation_of(type->schema_type()));
+                                       std::move(value), type->annotation_str());
   }
   void register_module(const std::string& name, const Module& child) { add(name, Role::kAttribute, child.value_); }
   // Methods of a source, compiled; `self` is this module. Error with the line for a source that does not compile.

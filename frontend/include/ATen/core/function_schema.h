@@ -31,13 +31,27 @@ class Type {
     return std::make_shared<Type>(tessera::parse_schema("f(" + text + " x) -> ()").arguments.at(0).type);
   }
   std::string str() const { return type_.str_without_alias(); }
-  std::string repr_str() const { return str(); }
-  std::string annotation_str() const { return str(); }
+  std::string repr_str() const { return annotation_str(); }
+  // As programs write it: "List[int]" for "int[]".
+  std::string annotation_str() const { return annotation_of(type_); }
   const tessera::SchemaType& schema_type() const { return type_; }
   friend bool operator==(const Type& a, const Type& b) { return a.str() == b.str(); }
   friend std::ostream& operator<<(std::ostream& out, const Type& t) { return out << t.str(); }
 
  private:
+  static std::string annotation_of(const tessera::SchemaType& t) {
+    using K = tessera::TypeKind;
+    const char* outer = t.kind == K::kList       ? "List["
+                        : t.kind == K::kOptional ? "Optional["
+                        : t.kind == K::kDict     ? "Dict["
+                        : t.kind == K::kTuple    ? "Tuple["
+                                                 : nullptr;
+    if (!outer) return t.str_without_alias();
+    std::string text = outer;
+    for (size_t i = 0; i < t.elements.size(); ++i) text += (i ? ", " : "") + annotation_of(t.elements[i]);
+    return text + "]";
+  }
+
   tessera::SchemaType type_;
 };
 using TypePtr = std::shared_ptr<Type>;

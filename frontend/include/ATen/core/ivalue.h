@@ -276,7 +276,7 @@ class IValue {
   template <class T>
   const T& get(const char* wanted) const {
     const T* p = std::get_if<T>(&v_);
-    TORCH_CHECK(p, "Expected IValue of kind ", wanted, ", but it is ", tagKind());
+    TORCH_CHECK(p, "Expected ", wanted, " but got ", tagKind());
     return *p;
   }
 
@@ -523,7 +523,10 @@ inline std::ostream& operator<<(std::ostream& out, const IValue& v) {
   }
   if (v.isInt()) return out << v.toInt();
   if (v.isBool()) return out << (v.toBool() ? "True" : "False");
-  if (v.isComplexDouble()) return out << v.toScalar();
+  if (v.isComplexDouble()) {
+    const std::complex<double> z = v.toComplexDouble();
+    return out << IValue(z.real()) << (std::signbit(z.imag()) ? "" : "+") << IValue(z.imag()) << 'j';
+  }
   if (v.isString()) return out << v.toStringRef();
   if (v.isDevice()) return out << v.toDevice();
   if (v.isTuple())
