@@ -4,13 +4,14 @@
 #include <cmath>
 #include <cstdint>
 
+#include "tensor/ops/plain.h"
+
 namespace tessera::kernels {
 namespace {
 
 // Plain memory of one dtype on one device, nothing that a layer between this and the memory has to see.
 bool is_plain(const Tensor& t, DType dtype, Device device) {
-  constexpr DispatchKeySet kSeen = kBackendKeys | kAutogradKeys | DispatchKeySet(DispatchKey::kADInplaceOrView);
-  return t.defined() && t.dtype() == dtype && t.device() == device && t.is_contiguous() && (t.keys() - kSeen).empty();
+  return tessera::is_plain(t) && t.dtype() == dtype && t.device() == device && t.is_contiguous();
 }
 bool needs_history(const Tensor& t) { return grad_mode_enabled() && t.requires_grad(); }
 
@@ -86,9 +87,26 @@ void check_lists(std::initializer_list<TensorList> lists, const ListNumbers& num
                 " dimensions and ", numbers.tensor ? numbers.tensor->numel() : 0, " elements.");
 }
 
-bool run_list(ListOp op, std::initializer_list<TensorList> lists, const ListNumbers& numbers,
+namespace {
+// The function of a tensor and a number where the second operands are tensors of one element for larger ones; else op.
+ListOp with_numbers(ListOp op, std::initializer_list<TensorList> lists, const ListNumbers& numbers) {
+  if (lists.size() != 2) return op;
+  // A product with another number would be rounded on its way to the sum.
+  if (op == ListOp::kAdd && !numbers.one.equals(1) && !numbers.one.equals(-1)) return op;
+  const TensorList self = *lists.begin(), other = *(lists.begin() + 1);
+  for (size_t i = 0; i < self.size(); ++i)
+    if (!other[i].defined() || other[i].dim() != 0 || self[i].dim() == 0) return op;
+  return op == ListOp::kAdd   ? ListOp::kAddNumber
+         : op == ListOp::kMul ? ListOp::kMulNumber
+         : op == ListOp::kDiv ? ListOp::kDivNumber
+                              : op;
+}
+}  // namespace
+
+bool run_list(ListOp given, std::initializer_list<TensorList> lists, const ListNumbers& numbers,
               std::vector<Tensor>* results) {
   const TensorList self = *lists.begin();
+  const ListOp op = with_numbers(given, lists, numbers);
   if (!is_listed_device(self)) return false;
   const DType t = self[0].dtype();
   const Device d = self[0].device();
@@ -100,13 +118,23 @@ bool run_list(ListOp op, std::initializer_list<TensorList> lists, const ListNumb
   std::vector<int64_t> sizes(n);
   std::vector<void*> operands[3], out(n);
   size_t k = 0;
+  std::vector<const void*> each_on_device;
   for (const TensorList& list : lists) {
+    const bool are_numbers = op != given && k > 0;
     for (size_t i = 0; i < n; ++i) {
-      if (!is_plain(list[i], t, d) || needs_history(list[i]) || !std::ranges::equal(list[i].sizes(), self[i].sizes()))
+      if (!is_plain(list[i], t, d) || needs_history(list[i]) ||
+          !(are_numbers || std::ranges::equal(list[i].sizes(), self[i].sizes())))
         return false;
-      operands[k].push_back(list[i].data_ptr());
+      if (are_numbers)
+        each_on_device.push_back(list[i].data_ptr());
+      else
+        operands[k].push_back(list[i].data_ptr());
     }
-    ++k;
+    k += !are_numbers;
+  }
+  if (!each_on_device.empty()) {
+    call.numbers_on_device = each_on_device.data();
+    if (given != ListOp::kAdd) call.number = 1;  // there it is what the other one is multiplied by
   }
   for (size_t i = 0; i < n; ++i) sizes[i] = self[i].numel();
   if (!results) {
@@ -119,6 +147,8 @@ bool run_list(ListOp op, std::initializer_list<TensorList> lists, const ListNumb
       for (size_t i = 0; i < n; ++i)
         if (operands[j][i] != out[i] && written.touches(operands[j][i], bytes[i])) return false;
     if (call.number_on_device && written.touches(call.number_on_device, item_size(t))) return false;
+    for (const void* at : each_on_device)
+      if (written.touches(at, item_size(t))) return false;
     for (const Tensor& x : self)
       if (x.is_inference() && !thread_state.inference_mode) return false;
   } else {

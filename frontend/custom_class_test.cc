@@ -4,7 +4,7 @@
 #include <torch/torch.h>
 
 #include "jit/interpreter.h"
-#include "jit/sugar.h"
+#include "jit/source/sugar.h"
 #include "tensor/ops/ops_registry.h"
 
 namespace {

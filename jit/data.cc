@@ -8,7 +8,7 @@
 #include "jit/classes/custom_class.h"
 #include "jit/interpreter.h"
 #include "jit/object.h"
-#include "jit/sugar.h"
+#include "jit/source/sugar.h"
 #include "jit/unpickler.h"
 #include "serialization/zip.h"
 
@@ -251,28 +251,8 @@ Value call_method(const Value& module, const std::string& method, std::vector<Va
   Instance& instance = instance_of(module);
   Function* f = instance.def->method(method);
   TESSERA_CHECK(f, "Method '", method, "' is not defined.");
-  f->ensure_schema();
   args.insert(args.begin(), module);
-  TESSERA_CHECK(args.size() <= f->args.size(), method, "() expected at most ", f->args.size() - 1,
-                " argument(s) but received ", args.size() - 1, " argument(s). Declaration: ", f->schema());
-  size_t used = 0;
-  for (size_t k = args.size(); k < f->args.size() && used < named.size(); ++k) {
-    const auto it = std::find_if(named.begin(), named.end(), [&](const auto& n) { return n.first == f->args[k].name; });
-    TESSERA_CHECK(it != named.end() || f->args[k].has_default, method, "() is missing value for argument '",
-                  f->args[k].name, "'. Declaration: ", f->schema());
-    args.push_back(it != named.end() ? it->second : f->args[k].default_value);
-    used += it != named.end();
-  }
-  for (const auto& [name, value] : named) {
-    const bool known = std::any_of(f->args.begin(), f->args.end(), [&](const Param& p) { return p.name == name; });
-    TESSERA_CHECK(known, "Unknown keyword argument '", name, "' for operator '", method, "'. Schema: ", f->schema());
-  }
-  TESSERA_CHECK(used == named.size(), method, "() got an argument by position and by name. Declaration: ", f->schema());
-  for (size_t k = 1; k < args.size(); ++k)
-    TESSERA_CHECK(is_instance(args[k], f->args[k].type), method, "() Expected a value of type '",
-                  f->args[k].type->annotation(), "' for argument '", f->args[k].name, "' but instead found type '",
-                  type_of(args[k])->annotation(), "'.\nPosition: ", k, "\nDeclaration: ", f->schema());
-  return call(*f, std::move(args));
+  return call(*f, std::move(args), named);
 }
 
 void save(const DataArchive& data, serialization::Sink& sink, const std::string& name) {

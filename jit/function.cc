@@ -3,7 +3,7 @@
 #include <mutex>
 
 #include "jit/classes/custom_class.h"
-#include "jit/emitter.h"
+#include "jit/source/emitter.h"
 #include "jit/interpreter.h"
 #include "jit/passes.h"
 
@@ -279,10 +279,12 @@ std::string Function::schema() const {
     if (i) s += ", ";
     if (args[i].keyword_only && !only) s += "*, ", only = true;
     s += str_cat(args[i].type->str(), " ", args[i].name);
-    if (args[i].has_default) s += "=" + to_text(args[i].default_value, true);
+    if (!args[i].has_default) continue;
+    const Value& v = args[i].default_value;
+    s += "=" + (v.tag() == Value::Tag::kString ? quote(v.string()) : to_text(v, true));
   }
   // One tuple, not several results.
-  return s + ") -> " + (!ret ? "?" : ret->is(K::kTuple) ? str_cat("(", ret->str(), ")") : ret->str());
+  return s + ") -> " + (!ret ? "?" : ret->str().starts_with("(") ? str_cat("(", ret->str(), ")") : ret->str());
 }
 
 Function* define(Unit& unit, const Ast& def, const std::string& qualified, IntrusivePtr<Resolver> resolver,
@@ -310,12 +312,12 @@ ClassDef* define_class(Unit& unit, const Ast& source, const std::string& qualifi
     named_tuple(unit, qualified, std::move(fields), std::move(types));
     return nullptr;
   }
-  ClassDef* def = unit.new_class(base == "Interface" ? K::kInterface
-                                 : base == "Enum"    ? K::kEnum
-                                                     : K::kClass,
+  ClassDef* def = unit.new_class(base.ends_with("Interface") ? K::kInterface
+                                 : base == "Enum"            ? K::kEnum
+                                                             : K::kClass,
                                  qualified);
   def->is_module = base == "Module";
-  std::vector<std::string> parameters, buffers;
+  std::vector<std::string> parameters, buffers, hooks, pre_hooks;
   const auto strings = [](const Ast& list) {
     std::vector<std::string> all;
     for (const Ast* k : list.kids)
@@ -345,6 +347,10 @@ ClassDef* define_class(Unit& unit, const Ast& source, const std::string& qualifi
         parameters = strings((*s)[0]);
       else if (name == "__buffers__")
         buffers = strings((*s)[0]);
+      else if (name == "__forward_hooks__")
+        hooks = strings((*s)[0]);
+      else if (name == "__forward_pre_hooks__")
+        pre_hooks = strings((*s)[0]);
       else if (name == "__constants__" || name == "__annotations__" || name == "__slots__") {
       } else if (def->type->is(K::kEnum)) {
         auto [v, t] = evaluate((*s)[0], nullptr);
@@ -392,8 +398,29 @@ ClassDef* define_class(Unit& unit, const Ast& source, const std::string& qualifi
       has_init = has_init || f->is_init;
     }
   }
+  for (const std::string& h : hooks)
+    if (Function* f = def->method(h)) def->hooks.push_back(f);
+  for (const std::string& h : pre_hooks)
+    if (Function* f = def->method(h)) def->pre_hooks.push_back(f);
   if (has_init && !def->is_module) def->building = def->attributes.empty();
   return def;
+}
+
+std::string called_method(ClassDef& def) {
+  constexpr char kName[] = "__hooked__";
+  if (def.hooks.empty() && def.pre_hooks.empty()) return "forward";
+  Function* forward = def.method("forward");
+  if (!forward || !forward->source) return "forward";
+  if (!def.method(kName)) {
+    const Ast& params = (*forward->source)[0];
+    std::string text(params.source->text().substr(params.begin, params.end - params.begin)), given;
+    for (size_t i = 1; i < params.kids.size(); ++i)
+      given += str_cat(i > 1 ? ", " : "", params[i].number ? params[i].text + "=" : "", params[i].text);
+    text = str_cat("def ", kName, text, ":\n  return ", params[0].text, "(", given, ")\n");
+    const Ast& made = *parse_source(forward->unit->add_source(std::move(text), "<hooks>", 1));
+    def.methods.push_back(define(*forward->unit, made[0], str_cat(def.name, ".", kName), forward->resolver, &def));
+  }
+  return kName;
 }
 
 }  // namespace tessera::jit

@@ -1,6 +1,7 @@
 // A function or method of a program: declared with its source, compiled when it is first needed.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -74,6 +75,7 @@ struct Function {
   void read_signature();
   bool signature_read_ = false, compiling_ = false;
   std::unique_ptr<Code> code_;
+  std::atomic<const Code*> ready_{nullptr};  // code_, for threads that run it without the lock
 };
 
 // A function or method of a source.
@@ -81,5 +83,7 @@ Function* define(Unit& unit, const Ast& def, const std::string& qualified, Intru
                  ClassDef* owner = nullptr);
 // The class of a source: attributes from __init__ or from annotations.
 ClassDef* define_class(Unit& unit, const Ast& source, const std::string& qualified, IntrusivePtr<Resolver> resolver);
+// The name of the method that a call of a module runs: forward, or one made here that runs it between its hooks.
+std::string called_method(ClassDef& def);
 
 }  // namespace tessera::jit

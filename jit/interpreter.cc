@@ -1,13 +1,17 @@
 #include "jit/interpreter.h"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 
+#include "jit/block_runs.h"
 #include "jit/builtins/builtins.h"
 #include "jit/operator.h"
 #include "jit/passes.h"
 #include "jit/print.h"
+#include "jit/tasks.h"
 
 namespace tessera::jit {
 namespace {
@@ -29,6 +33,7 @@ enum class I : uint8_t {
   kMove,  // dst = src
   kTake,  // the same, src is not needed any more
   kDrop,
+  kBlocks,  // runs[dst]; where it does what the instructions up to the target do, they are left out
   kJump,
   kJumpIfNot,
   kLoopTest,  // dst = trip < trips && condition; operands: trip, trips, condition
@@ -68,9 +73,14 @@ struct Instruction {
 
 // Operands are registers, or constants: ~index.
 struct Code {
+  struct Run {
+    std::unique_ptr<BlockRun> run;
+    std::vector<int32_t> inputs, outputs;
+  };
   std::vector<Instruction> instructions;
   std::vector<int32_t> operands;
   std::vector<Value> constants;
+  std::vector<Run> runs;
   std::unique_ptr<Graph> graph;  // what it was made of
   int registers = 0;
   int result = 0;
@@ -181,15 +191,49 @@ class Generator {
       for (Val* v : b->params)
         if (holds_memory(v->type))
           if (const auto it = last.find(v); it != last.end()) ends[it->second].push_back(v);
-    for (Node* n : b->nodes) {
-      node(*n);
+    // `which`: of the values that end here, those that it says
+    const auto drop = [&](const Node* n, auto&& which) {
       if (const auto it = ends.find(n); it != ends.end())
         for (Val* v : it->second)
-          if (v->reg >= 0) emit(I::kDrop, n).dst = v->reg;
+          if (v->reg >= 0 && which(v)) emit(I::kDrop, n).dst = v->reg;
       if (n->kind == N::kOp)  // results that nobody reads
         for (Val* v : n->out)
           if (!v->uses && v->reg >= 0 && holds_memory(v->type)) emit(I::kDrop, n).dst = v->reg;
+    };
+    std::vector<std::unique_ptr<BlockRun>> runs = find_runs(*b);
+    size_t next = 0;
+    for (size_t i = 0; i < b->nodes.size(); ++i) {
+      if (next < runs.size() && runs[next]->first == i) {
+        i = runs[next]->last - 1;
+        blocks(b, std::move(runs[next++]), drop);
+        continue;
+      }
+      node(*b->nodes[i]);
+      drop(b->nodes[i], [](const Val*) { return true; });
     }
+  }
+
+  // A run: what does not belong to it, its program, and its operators for tensors that the program does not take.
+  template <class Drop>
+  void blocks(Block* b, std::unique_ptr<BlockRun> run, const Drop& drop) {
+    const std::span<Node* const> nodes(b->nodes.data() + run->first, run->last - run->first);
+    for (size_t k = 0; k < nodes.size(); ++k)
+      if (!run->member[k]) node(*nodes[k]);
+    Code::Run made;
+    for (Val* v : run->inputs) made.inputs.push_back(operand(v));
+    const size_t at = code_.instructions.size();
+    emit(I::kBlocks, nodes[0]).dst = static_cast<int32_t>(code_.runs.size());
+    const auto inside = [&](const Val* v) {
+      const auto found = std::ranges::find(nodes, v->node);
+      return found != nodes.end() && run->member[static_cast<size_t>(found - nodes.begin())];
+    };
+    for (size_t k = 0; k < nodes.size(); ++k)
+      if (run->member[k]) node(*nodes[k]), drop(nodes[k], inside);
+    code_.instructions[at].target = here();
+    for (const Node* n : nodes) drop(n, [&](const Val* v) { return !inside(v); });
+    for (const Val* v : run->outputs) made.outputs.push_back(v->reg);
+    made.run = std::move(run);
+    code_.runs.push_back(std::move(made));
   }
 
   // Values into registers, all at once: a source that is also a target is saved first.
@@ -410,12 +454,16 @@ class Raised : public Error {
   std::string cls;
 };
 
+// What a thread runs as a task: its lines in messages have no other name, since the caller went on.
+thread_local const Function* task_function = nullptr;
+
+std::string name_of(const Function* f) { return !f ? "" : f == task_function ? "<forked function>" : f->name; }
 std::string trace_of(const Node* n) {
   std::vector<const Node*> chain;
   for (; n; n = n->caller) chain.push_back(n);
   std::string s;
   for (size_t k = chain.size(); k-- > 0;)
-    if (chain[k]->range.source) s += chain[k]->range.excerpt(chain[k]->function_of ? chain[k]->function_of->name : "");
+    if (chain[k]->range.source) s += chain[k]->range.excerpt(name_of(chain[k]->function_of));
   return s;
 }
 constexpr const char* kHeading =
@@ -464,11 +512,33 @@ void unpack(const Instruction& i, Frame& f) {
   TESSERA_CHECK(items.size() == i.rets, "Expected ", i.rets, " elements in a list but found ", items.size());
   for (size_t k = 0; k < i.rets; ++k) f.r[static_cast<size_t>(i.dst) + k] = items[k];
 }
-Value call_of(Function& fn, const Instruction& i, Frame& f) {
+std::vector<Value> arguments_of(const Instruction& i, Frame& f) {
   std::vector<Value> args;
   args.reserve(i.n);
   for (size_t k = 0; k < i.n; ++k) args.push_back(f.operand(i, k));
+  return args;
+}
+Value call_of(Function& fn, const Instruction& i, Frame& f) {
+  const std::vector<Value> args = arguments_of(i, f);
   return run(fn, args.data(), args.size());
+}
+
+IntrusivePtr<Task> launch_call(Function& fn, const Instruction& i, Frame& f) {
+  if (!fn.is_native) fn.code();  // compiled here: tasks need no lock for it
+  return launch([&fn, args = arguments_of(i, f)] {
+    struct Restore {
+      const Function* outer = task_function;
+      ~Restore() { task_function = outer; }
+    } restore;
+    task_function = &fn;
+    return run(fn, args.data(), args.size());
+  });
+}
+// The message of a task stands whole behind the line that waited for it.
+Value wait_for(const FutureObject& future) {
+  try {
+    return future.wait();
+  } catch (const RunError& e) { throw Error(e.what()); }
 }
 
 void rare(const Instruction& i, Frame& f) {
@@ -520,12 +590,15 @@ void rare(const Instruction& i, Frame& f) {
     case I::kFork: {
       TypePtr elem = i.node->out[0]->type->elem();
       auto future = make_intrusive<FutureObject>(elem);
-      future->result = i.node->function ? call_of(*i.node->function, i, f) : f.operand(i, 0);
+      if (i.node->function)
+        future->task = launch_call(*i.node->function, i, f);
+      else
+        future->value = f.operand(i, 0);
       f.r[i.dst] = wrap(std::move(future));
       return;
     }
     case I::kWait:
-      f.r[i.dst] = as<FutureObject>(f.operand(i, 0)).result;
+      f.r[i.dst] = wait_for(as<FutureObject>(f.operand(i, 0)));
       return;
     case I::kHostCall: {
       std::vector<Value> args;
@@ -541,7 +614,7 @@ void rare(const Instruction& i, Frame& f) {
       return;
     case I::kPrint: {
       std::string s;
-      for (size_t k = 0; k < i.n; ++k) s += (k ? " " : "") + print_text(f.operand(i, k));
+      for (size_t k = 0; k < i.n; ++k) s += (k ? " " : "") + shown(f.operand(i, k));
       print_line(s + "\n");
       return;
     }
@@ -570,6 +643,18 @@ void call_op(const Instruction& i, Frame& f) {
     return;
   }
   call_operator(o, args, rets);
+}
+
+bool run_blocks(const Code::Run& r, Frame& f) {
+  const Tensor* in[24];
+  Tensor out[4];
+  for (size_t k = 0; k < r.inputs.size(); ++k) {
+    const int32_t o = r.inputs[k];
+    in[k] = &(o >= 0 ? f.r[o] : f.code.constants[static_cast<size_t>(~o)]).tensor();
+  }
+  if (!r.run->is_current() || !r.run->program.run({in, r.inputs.size()}, out)) return false;
+  for (size_t k = 0; k < r.outputs.size(); ++k) f.r[r.outputs[k]] = Value::of(std::move(out[k]));
+  return true;
 }
 
 Value execute(const Code& code, const Value* args) {
@@ -626,6 +711,9 @@ Value execute(const Code& code, const Value* args) {
           break;
         case I::kDrop:
           f.r[i.dst] = Value();
+          break;
+        case I::kBlocks:
+          if (run_blocks(code.runs[static_cast<size_t>(i.dst)], f)) pc = first + i.target;
           break;
         case I::kJump:
           pc = first + i.target;
@@ -684,15 +772,19 @@ Value run_graph(const Graph& g, const Value* args, size_t) { return execute(*gen
 Function::Function() = default;
 Function::~Function() = default;
 const Code& Function::code() {
-  if (code_) return *code_;
+  if (const Code* c = ready_.load(std::memory_order_acquire)) return *c;
   const std::lock_guard lock(compile_lock());
   if (!code_) {
     ensure_graph();
     code_ = compile_code(*this);
+    ready_.store(code_.get(), std::memory_order_release);
   }
   return *code_;
 }
-void Function::drop_code() { code_.reset(); }
+void Function::drop_code() {
+  ready_.store(nullptr, std::memory_order_release);
+  code_.reset();
+}
 
 Value call(Function& f, std::vector<Value> args) {
   f.ensure_schema();
@@ -703,6 +795,31 @@ Value call(Function& f, std::vector<Value> args) {
   }
   const RestoreGrad restore;
   return run(f, args.data(), args.size());
+}
+
+Value call(Function& f, std::vector<Value> args, const std::vector<std::pair<std::string, Value>>& named) {
+  f.ensure_schema();
+  const size_t hidden = f.owner && !f.is_static ? 1 : 0;  // the instance, which nobody counts
+  TESSERA_CHECK(args.size() <= f.args.size(), f.name, "() expected at most ", f.args.size() - hidden,
+                " argument(s) but received ", args.size() - hidden, " argument(s). Declaration: ", f.schema());
+  size_t used = 0;
+  for (size_t k = args.size(); k < f.args.size() && used < named.size(); ++k) {
+    const auto it = std::find_if(named.begin(), named.end(), [&](const auto& n) { return n.first == f.args[k].name; });
+    TESSERA_CHECK(it != named.end() || f.args[k].has_default, f.name, "() is missing value for argument '",
+                  f.args[k].name, "'. Declaration: ", f.schema());
+    args.push_back(it != named.end() ? it->second : f.args[k].default_value);
+    used += it != named.end();
+  }
+  for (const auto& [name, value] : named) {
+    const bool known = std::any_of(f.args.begin(), f.args.end(), [&](const Param& p) { return p.name == name; });
+    TESSERA_CHECK(known, "Unknown keyword argument '", name, "' for operator '", f.name, "'. Schema: ", f.schema());
+  }
+  TESSERA_CHECK(used == named.size(), f.name, "() got an argument by position and by name. Declaration: ", f.schema());
+  for (size_t k = hidden; k < args.size(); ++k)
+    TESSERA_CHECK(is_instance(args[k], f.args[k].type), f.name, "() Expected a value of type '",
+                  f.args[k].type->annotation(), "' for argument '", f.args[k].name, "' but instead found type '",
+                  type_of(args[k])->annotation(), "'.\nPosition: ", k, "\nDeclaration: ", f.schema());
+  return call(f, std::move(args));
 }
 
 }  // namespace tessera::jit

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "jit/function.h"
@@ -29,5 +31,7 @@ Value run_graph(const Graph& g, const Value* args, size_t n);
 
 // A call as a program outside writes it: positional arguments, then defaults. Error where they do not fit.
 Value call(Function& f, std::vector<Value> args);
+// The same with arguments by name; the first one of a method is its instance.
+Value call(Function& f, std::vector<Value> args, const std::vector<std::pair<std::string, Value>>& named);
 
 }  // namespace tessera::jit

@@ -214,13 +214,6 @@ std::string to_text(const Value& v, bool quoted) {
       const Tensor& t = v.tensor();
       if (!t.defined()) return "None";
       std::string s = "[ ";
-      if (t.numel() == 1 && t.dim() == 0) {
-        Value one = Value::of(t.item_scalar());
-        s = to_text(one) + "\n";
-      } else {
-        s = "";
-      }
-      s += "[ ";
       s += t.is_cpu() ? "CPU" : "CUDA";
       s += type_name_of(t.dtype());
       s += "Type{";

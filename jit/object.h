@@ -55,10 +55,15 @@ struct EnumItem : Object {
   EnumItem(ClassDef* d, size_t i) : Object(ObjectKind::kEnumItem), def(d), index(i) {}
   const ConstantAttribute& item() const { return def->items[index]; }
 };
+class Task;
+// A value that is there already, or the task that gives it (tasks.h).
 struct FutureObject : Object {
   TypePtr elem;
-  Value result;
-  explicit FutureObject(TypePtr e) : Object(ObjectKind::kFuture), elem(e) {}
+  Value value;
+  IntrusivePtr<Task> task;
+  explicit FutureObject(TypePtr e);
+  ~FutureObject() override;
+  Value wait() const;
 };
 
 struct Sugar;

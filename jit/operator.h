@@ -64,6 +64,9 @@ BuiltinTable container_builtins();
 BuiltinTable tensor_builtins();
 BuiltinTable string_builtins();
 // Operators written in TorchScript.
-extern const char kLibrarySource[];
+// An operator that is TorchScript itself: "aten::lstm", or what archives hold instead of one that only this library
+// has: kPortable and the operator's name. Null: none.
+Function* library_function(std::string_view name);
+inline constexpr char kPortable[] = "__torch__.tessera_ops.";
 
 }  // namespace tessera::jit

@@ -121,13 +121,18 @@ class Dead {
   std::vector<Node*> work_;
 };
 
-void inline_block(Block* b, int depth) {
+bool is_straight(Function& f) {
+  const std::vector<Node*>& nodes = f.ensure_graph().top->nodes;
+  return nodes.size() <= 64 && std::ranges::all_of(nodes, [](const Node* n) { return n->blocks.empty(); });
+}
+void inline_block(Block* b, int depth, bool library) {
   std::vector<Node*> old = std::move(b->nodes);
   b->nodes.clear();
   for (Node* n : old) {
-    for (Block* inner : n->blocks) inline_block(inner, depth);
+    for (Block* inner : n->blocks) inline_block(inner, depth, library);
     const bool call = (n->kind == N::kCallFunction || n->kind == N::kCallMethod) && n->function && depth < 64 &&
-                      !n->function->is_native && !n->function->qualified.starts_with("aten::");
+                      !n->function->is_native &&
+                      (!n->function->qualified.starts_with("aten::") || (library && is_straight(*n->function)));
     if (!call) {
       b->nodes.push_back(n);
       continue;
@@ -143,7 +148,7 @@ void inline_block(Block* b, int depth) {
     part.owner = b->owner;
     copy_block(*g.top, &part, map, n);
     for (Node* c : part.nodes) c->owner = b;
-    inline_block(&part, depth + 1);
+    inline_block(&part, depth + 1, library);
     for (Node* c : part.nodes) {
       c->owner = b;
       b->nodes.push_back(c);
@@ -228,6 +233,79 @@ void fold_block(Graph& g, Block* b) {
     while (v->same) v = v->same;
 }
 
+// A condition with a tuple for a result has its items for results; what makes the tuple stands behind it. It goes where
+// the tuple is taken apart again.
+void lower_tuples(Graph& g, Block* b) {
+  const auto items_of = [](const Val* v, size_t n) {
+    return v->node && ((v->node->kind == N::kTuple && v->node->in.size() == n) || v->node->kind == N::kUninitialized);
+  };
+  std::vector<Node*> all;
+  for (Node* n : b->nodes) {
+    all.push_back(n);
+    for (Block* inner : n->blocks) lower_tuples(g, inner);
+    if (n->kind != N::kIf) continue;
+    const size_t behind = all.size();
+    for (size_t k = 0; k < n->out.size(); ++k) {
+      Val* whole = n->out[k];
+      if (!whole->type->is(K::kTuple) || !whole->type->name.empty()) continue;
+      const std::vector<TypePtr>& types = whole->type->elems;
+      Val *first = n->blocks[0]->returns[k], *second = n->blocks[1]->returns[k];
+      if (types.empty() || !items_of(first, types.size()) || !items_of(second, types.size())) continue;
+      Node* made = g.new_node(N::kTuple);
+      made->owner = b, made->range = n->range, made->caller = n->caller, made->function_of = n->function_of;
+      for (size_t i = 0; i < types.size(); ++i) {
+        made->in.push_back(g.add_out(n, types[i]));
+        for (Block* inner : n->blocks) {
+          const Val* from = inner->returns[k];
+          if (from->node->kind == N::kTuple) {
+            inner->returns.push_back(from->node->in[i]);
+          } else {
+            Node* nothing = g.append(inner, N::kUninitialized);
+            inner->returns.push_back(g.add_out(nothing, types[i]));
+          }
+        }
+      }
+      n->out.erase(n->out.begin() + static_cast<int64_t>(k));
+      for (Block* inner : n->blocks) inner->returns.erase(inner->returns.begin() + static_cast<int64_t>(k));
+      --k;
+      whole->node = made;
+      made->out.push_back(whole);
+      all.insert(all.begin() + static_cast<int64_t>(behind), made);  // a tuple in a tuple is made first
+    }
+  }
+  b->nodes = std::move(all);
+}
+
+// Lists that are made of given items and only read: nobody can change them.
+bool reads_items(const Node& n) {
+  return n.kind == N::kListUnpack ||
+         (n.kind == N::kOp && (n.op->name == "aten::__getitem__" || n.op->name == "aten::len"));
+}
+void find_read_lists(const Block* b, std::unordered_map<const Val*, bool>& read) {
+  for (const Node* n : b->nodes) {
+    if (n->kind == N::kList) read.try_emplace(n->out[0], true);
+    if (!reads_items(*n))
+      for (const Val* v : n->in)
+        if (const auto it = read.find(v); it != read.end()) it->second = false;
+    for (const Block* inner : n->blocks) find_read_lists(inner, read);
+  }
+  for (const Val* v : b->returns)
+    if (const auto it = read.find(v); it != read.end()) it->second = false;
+}
+void lower_lists(Block* b, const std::unordered_map<const Val*, bool>& read) {
+  std::erase_if(b->nodes, [&](Node* n) {
+    for (Block* inner : n->blocks) lower_lists(inner, read);
+    const auto it = n->in.empty() ? read.end() : read.find(n->in[0]);
+    if (it == read.end() || !it->second || n->kind != N::kOp || n->op->name != "aten::__getitem__") return false;
+    const std::vector<Val*>& items = n->in[0]->node->in;
+    const Value* k = constant_of(n->in[1]);
+    const int64_t at = !k ? -1 : k->integer() < 0 ? k->integer() + static_cast<int64_t>(items.size()) : k->integer();
+    if (at < 0 || at >= static_cast<int64_t>(items.size())) return false;
+    n->out[0]->same = items[static_cast<size_t>(at)];
+    return true;
+  });
+}
+
 // Whether anything in here may change a list, dict or attribute that others see.
 struct Share {
   std::vector<Node*> scope;
@@ -289,8 +367,8 @@ struct Share {
 }  // namespace
 
 void remove_dead_code(Graph& g) { Dead().run(g); }
-void inline_calls(Graph& g) {
-  inline_block(g.top, 0);
+void inline_calls(Graph& g, bool library) {
+  inline_block(g.top, 0, library);
   apply_replacements(g.top);
 }
 void fold_constants(Graph& g) {
@@ -301,8 +379,17 @@ void share_common(Graph& g) {
   Share().run(g.top);
   apply_replacements(g.top);
 }
+void lower_containers(Graph& g) {
+  lower_tuples(g, g.top);
+  std::unordered_map<const Val*, bool> read;
+  find_read_lists(g.top, read);
+  lower_lists(g.top, read);
+  apply_replacements(g.top);
+}
 void optimize(Graph& g) {
-  inline_calls(g);
+  inline_calls(g, true);
+  fold_constants(g);
+  lower_containers(g);
   fold_constants(g);
   share_common(g);
   remove_dead_code(g);

@@ -11,9 +11,7 @@ namespace tessera::jit {
 using PrintHandler = void (*)(const std::string& line);
 void set_print_handler(PrintHandler handler);
 void print_line(const std::string& line);
-// How print() shows a value; hosts know how tensors look.
-using TensorText = std::string (*)(const Tensor& t);
-void set_tensor_text(TensorText f);
-std::string print_text(const Value& v);
+// How print(), str() and formats show a value: floats with all digits, strings as they are, tensors whole.
+std::string shown(const Value& v);
 
 }  // namespace tessera::jit

@@ -100,6 +100,7 @@ void Tracer::bind(const Value& v, Val* val) {
     if (!v.tensor().defined()) return;
     known_[v.tensor().impl()] = val;
     alive_.push_back(v);
+    if (val->type->is(K::kTensor) && v.tensor().layout() == Layout::kStrided) val->type = tensor_like(v.tensor());
     return;
   }
   const Object* o = v.tag() == Value::Tag::kObject ? object_of(v) : nullptr;

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "jit/ast.h"
+#include "jit/source/ast.h"
 #include "tensor/dispatch/schema.h"
 #include "tensor/dispatch/value.h"
 

@@ -131,9 +131,18 @@ class Unpickler {
     if (a[4].boolean()) t.requires_grad_();
     return Value::of(t);
   }
+  Value enum_item(ClassDef& def, const Value& value) {
+    for (size_t i = 0; i < def.items.size(); ++i)
+      if (equal(def.items[i].value, value)) return make_value<EnumItem>(&def, i);
+    broken("an enum has no such value");
+  }
   Value call(const Value& callee, const Value& args) {
     auto* g = dynamic_cast<Global*>(callee.object());
     if (!g) broken("something is called that is no class");
+    if (g->type && g->type->is(K::kEnum)) {
+      auto* in_tuple = as_kind<Tuple>(args, ObjectKind::kTuple);
+      return enum_item(*g->type->def, in_tuple && in_tuple->items.size() == 1 ? in_tuple->items[0] : args);
+    }
     const Items& a = items_of(args);
     const std::string& n = g->name;
     if (n == "torch._utils _rebuild_tensor_v2") return rebuild(a);
@@ -155,11 +164,6 @@ class Unpickler {
         settle(v, list_of(simple_type(kind)), 0);
         return v;
       }
-    if (g->type && g->type->is(K::kEnum) && a.size() == 1) {
-      for (size_t i = 0; i < g->type->def->items.size(); ++i)
-        if (equal(g->type->def->items[i].value, a[0])) return make_value<EnumItem>(g->type->def, i);
-      broken("an enum has no such value");
-    }
     if (g->type && g->type->is(K::kTuple)) {
       if (a.size() != g->type->elems.size()) broken("a named tuple has another number of fields");
       Value v = make_value<Tuple>(g->type, a);
@@ -518,7 +522,7 @@ class Pickler {
       case ObjectKind::kEnumItem:
         global(static_cast<const EnumItem*>(o)->def->name);
         put(static_cast<const EnumItem*>(o)->item().value, depth + 1);
-        out_ += "\x85R";
+        out_ += 'R';  // of the value itself, not of a tuple of arguments
         break;
       case ObjectKind::kInstance: {
         const auto* i = static_cast<const Instance*>(o);

@@ -1,6 +1,5 @@
 // Embedding tables.
 #include <algorithm>
-#include <limits>
 
 #include "nn/embedding_kernels.h"
 #include "nn/nn_ops.h"
@@ -163,47 +162,6 @@ IntVector bag_limits(const Tensor& offsets, int64_t bags, int64_t n) {
 }
 Tensor int64_array(IntList sizes, Device device) { return empty_tensor(sizes, {}, DType::kInt64, device); }
 
-// For devices without an engine: the bags as rows of one padded index.
-void bags_by_padding(const Tensor& weight, const Tensor& index, const IntVector& limits, int64_t mode,
-                     const Tensor& scale, int64_t padding, const Tensor& out, const Tensor& sizes,
-                     const Tensor& places) {
-  const int64_t bags = out.sizes()[0], last = std::max<int64_t>(index.numel() - 1, 0);
-  int64_t width = 1;
-  for (int64_t b = 0; b < bags; ++b) width = std::max(width, limits[b + 1] - limits[b]);
-  // Positions that are in no bag point anywhere.
-  const IntVector shape{bags, width};
-  const Tensor at_host = int64_array(shape, Device()), inside_host = empty_tensor(shape, {}, DType::kBool, Device());
-  for (int64_t b = 0, i = 0; b < bags; ++b) {
-    for (int64_t k = 0; k < width; ++k, ++i) {
-      const bool in = limits[b] + k < limits[b + 1];
-      at_host.data<int64_t>()[i] = std::min(limits[b] + k, last);
-      inside_host.data<bool>()[i] = in;
-    }
-  }
-  const Tensor at = reshape(to(at_host, index.device(), DType::kInt64), {-1});
-  Tensor inside = to(inside_host, index.device(), DType::kBool);
-  const Tensor flat_rows = index_select(index, 0, at), rows = view(flat_rows, IntList(shape));
-  if (padding >= 0) inside = logical_and(inside, ne(rows, Scalar(padding)));
-  const DType t = is_reduced_float(weight.dtype()) ? DType::kFloat32 : weight.dtype();
-  Tensor values = to(view(index_select(weight, 0, flat_rows), IntList(IntVector{bags, width, weight.sizes()[1]})), t);
-  const Tensor outside = unsqueeze(logical_not(inside), 2),
-               none = unsqueeze(logical_not(any(inside, int64_t{1}, false)), 1);
-  const int64_t dims[1] = {1};
-  copy__kernel(sizes, sum(inside, IntList(dims), false, DType::kInt64), false);
-  if (mode == 2) {
-    const auto [best, where_at] =
-        max(masked_fill(values, outside, Scalar(-std::numeric_limits<double>::infinity())), int64_t{1}, false);
-    copy__kernel(out, masked_fill(best, none, Scalar(0)), false);
-    copy__kernel(places, masked_fill(gather(rows, 1, where_at), none, Scalar(0)), false);
-    return;
-  }
-  if (scale.defined()) values = mul(values, unsqueeze(view(to(index_select(scale, 0, at), t), IntList(shape)), 2));
-  Tensor total = sum(masked_fill(values, outside, Scalar(0)), IntList(dims));
-  if (mode == 1) total = div(total, to(clamp_min(unsqueeze(sizes, 1), Scalar(1)), t));
-  copy__kernel(out, total, false);
-  copy__kernel(places, zeros_like(places), false);
-}
-
 }  // namespace
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_meta(const Tensor& weight, const Tensor& indices,
@@ -228,25 +186,25 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_kernel(const Tensor& w
                                            per_sample_weights, include_last_offset, padding_idx);
   const auto& [out, bag_of, sizes, places] = results;
   const int64_t bags = out.sizes()[0], n = indices.numel();
-  const IntVector limits = bag_limits(offsets, bags, n);
-  const Tensor index = contiguous(to(indices, DType::kInt64));
-  // The bag of each index; -1 for those behind the last bag.
-  const Tensor numbers = weight.is_cpu() ? bag_of : int64_array(indices.sizes(), Device());
-  int64_t* number = numbers.data<int64_t>();
-  for (int64_t b = 0; b < bags; ++b) std::fill(number + limits[b], number + limits[b + 1], b);
-  std::fill(number + limits[bags], number + n, int64_t{-1});
+  const Tensor index = contiguous(to(indices, DType::kInt64)), table = contiguous(weight),
+               scale = per_sample_weights.defined() ? contiguous(per_sample_weights) : Tensor();
   if (!weight.is_cpu()) {
-    copy__kernel(bag_of, numbers, false);
-    if (n > 0) {
-      bags_by_padding(weight, index, limits, mode, per_sample_weights, padding_idx, out, sizes, places);
-    } else {
-      for (const Tensor& t : {out, sizes, places}) copy__kernel(t, zeros_like(t), false);
-    }
+    const Tensor begin = contiguous(to(offsets, weight.device(), DType::kInt64));
+    const auto engine = nn::EmbeddingEngines::of(internal::select_device(weight.device(), "embedding_bag"));
+    TESSERA_CHECK_NOT_IMPLEMENTED(engine.embedding_bag, "_embedding_bag: there is no kernel for ",
+                                  weight.device().str());
+    engine.embedding_bag({table.dtype(), static_cast<cpu::BagMode>(mode), bags, n, table.sizes()[1], table.sizes()[0],
+                          padding_idx, begin.numel() > bags, index.data_ptr<int64_t>(), begin.data_ptr<int64_t>(),
+                          table.data_ptr(), scale.defined() ? scale.data_ptr() : nullptr, out.data_ptr(),
+                          bag_of.data_ptr<int64_t>(), sizes.data_ptr<int64_t>(), places.data_ptr<int64_t>()});
     return results;
   }
+  const IntVector limits = bag_limits(offsets, bags, n);
+  // The bag of each index; -1 for those behind the last bag.
+  int64_t* number = bag_of.data<int64_t>();
+  for (int64_t b = 0; b < bags; ++b) std::fill(number + limits[b], number + limits[b + 1], b);
+  std::fill(number + limits[bags], number + n, int64_t{-1});
   TESSERA_CHECK_INDEX(cpu::indices_within(index.data<int64_t>(), n, weight.sizes()[0]), "index out of range in self");
-  const Tensor table = contiguous(weight),
-               scale = per_sample_weights.defined() ? contiguous(per_sample_weights) : Tensor();
   if (mode != 2) std::fill(places.data<int64_t>(), places.data<int64_t>() + bags, int64_t{0});
   cpu::embedding_bag_forward(table.dtype(), static_cast<cpu::BagMode>(mode),
                              {bags, index.data<int64_t>(), limits.data(), padding_idx}, table.sizes()[1],
@@ -265,7 +223,8 @@ Tensor one_hot_composite(const Tensor& self, int64_t num_classes) {
     return zeros(IntList(sizes), DType::kInt64, std::nullopt, self.device());
   }
   TESSERA_CHECK(num_classes == -1 || num_classes >= 1, "num_classes should be positive, got ", num_classes);
-  if (!self.is_meta() && (num_classes == -1 || !values_unknown(self))) {
+  // Where the number is given, a device needs no wait: what writes the ones looks at the classes.
+  if (!self.is_meta() && (num_classes == -1 || (self.is_cpu() && !values_unknown(self)))) {
     TESSERA_CHECK(item(min(self)).to_int() >= 0, "Class values must be non-negative.");
     const int64_t largest = item(max(self)).to_int();
     if (num_classes == -1) num_classes = largest + 1;

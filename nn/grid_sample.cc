@@ -1,8 +1,9 @@
-// Reading images at given places: checks and memory; the arithmetic is in nn/cpu/resample/grid_sample.cc.
+// Reading images at given places: checks and memory; the arithmetic is the engines'.
 #include "nn/cpu/resample/grid_sample.h"
 
 #include <algorithm>
 
+#include "nn/engine/resample.h"
 #include "nn/nn_ops.h"
 #include "nn/resample_extra.h"
 #include "nn/resample_kernels.h"
@@ -90,12 +91,12 @@ OutputSpec _grid_sample_meta(const Tensor& input, const Tensor& grid, int64_t in
 }
 void _grid_sample_kernel(const Tensor& input, const Tensor& grid, int64_t interpolation_mode, int64_t padding_mode,
                          bool align_corners, IntList order, const Tensor& out) {
-  TESSERA_CHECK_NOT_IMPLEMENTED(input.is_cpu(), "_grid_sample: there is no kernel for ", input.device().str());
   if (out.numel() == 0) return;
   const Tensor x = contiguous(input), places = contiguous(grid);
   const ResultMemory y(out);
-  cpu::grid_sample_forward(x.dtype(), sample_of(x, places, interpolation_mode, padding_mode, align_corners, order),
-                           x.data_ptr(), places.data_ptr(), y.data());
+  TESSERA_ON(x.device(), grid_sample_forward)
+  (x.dtype(), sample_of(x, places, interpolation_mode, padding_mode, align_corners, order), x.data_ptr(),
+   places.data_ptr(), y.data());
   y.finish();
 }
 
@@ -119,12 +120,12 @@ std::tuple<Tensor, Tensor> _grid_sample_backward_kernel(const Tensor& grad_outpu
                                                         std::span<const bool> mask) {
   auto results = _grid_sample_backward_meta(grad_output, input, grid, interpolation_mode, padding_mode, align_corners,
                                             order, mask);
-  TESSERA_CHECK_NOT_IMPLEMENTED(input.is_cpu(), "_grid_sample_backward: there is no kernel for ", input.device().str());
   auto& [dx, dgrid] = results;
   const Tensor dy = contiguous(grad_output), x = contiguous(input), places = contiguous(grid);
   const auto memory = [](const Tensor& t) { return t.defined() && t.numel() ? t.data_ptr() : nullptr; };
-  cpu::grid_sample_backward(x.dtype(), sample_of(x, places, interpolation_mode, padding_mode, align_corners, order),
-                            address(dy), address(x), address(places), memory(dx), memory(dgrid));
+  TESSERA_ON(x.device(), grid_sample_backward)
+  (x.dtype(), sample_of(x, places, interpolation_mode, padding_mode, align_corners, order), address(dy), address(x),
+   address(places), memory(dx), memory(dgrid));
   return results;
 }
 

@@ -7,7 +7,9 @@
 #include "nn/loss_kernels.h"
 #include "nn/nn_ops.h"
 #include "tensor/core/transforms.h"
+#include "tensor/engine/pointwise.h"
 #include "tensor/ops/api.h"
+#include "tensor/ops/plain.h"
 #include "tensor/ops/promotion.h"
 
 namespace tessera::kernels {
@@ -49,10 +51,22 @@ Tensor kl_div_composite(const Tensor& self, const Tensor& target, int64_t reduct
 
 // --- binary cross entropy ---
 
+namespace {
+void check_probabilities(const Tensor& self) {
+  if (values_unknown(self) || self.numel() == 0) return;
+  const auto check = PointwiseEngines::of(self.device().type).check_elements;
+  if (check && plain_on_device({&self}) && is_floating_point(self.dtype()) && item_size(self.dtype()) > 1) {
+    const Tensor x = contiguous(self);
+    internal::select_device(x.device(), "check_elements");
+    return check(x.dtype(), x.numel(), x.data_ptr(), ElementCheck::kProbabilities);
+  }
+  TESSERA_CHECK(item(all(logical_and(ge(self, 0), le(self, 1)))).to_bool(),
+                "all elements of input should be between 0 and 1");
+}
+}  // namespace
 Tensor binary_cross_entropy_composite(const Tensor& self, const Tensor& target, const Tensor& weight,
                                       int64_t reduction) {
-  TESSERA_CHECK(values_unknown(self) || self.numel() == 0 || item(all(logical_and(ge(self, 0), le(self, 1)))).to_bool(),
-                "all elements of input should be between 0 and 1");
+  check_probabilities(self);
   return reduced(weighted(_bce_elements(self, target), weight), reduction);
 }
 Tensor bce_with_logits_composite(const Tensor& self, const Tensor& target, const Tensor& weight,

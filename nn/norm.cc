@@ -11,6 +11,7 @@
 #include "nn/cpu/norm.h"
 #include "nn/engine/norm.h"
 #include "tensor/ops/api.h"
+#include "tensor/ops/plain.h"
 
 namespace tessera::kernels {
 namespace {
@@ -105,6 +106,36 @@ void check_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& b
 
 OutputSpec stat_spec(const Tensor& input, int64_t n) {
   return OutputSpec(IntList(&n, 1), stat_dtype(input.dtype()), input.device());
+}
+
+// For devices that do all in one call: numbers of the channels where they lie. Undefined: none.
+nn::ChannelNumbers channel_numbers(const Tensor& t) {
+  return t.defined() ? nn::ChannelNumbers{t.data_ptr(), t.dtype()} : nn::ChannelNumbers{};
+}
+bool lie_dense(std::initializer_list<const Tensor*> tensors) {
+  return std::ranges::all_of(tensors, [](const Tensor* t) { return !t->defined() || t->is_contiguous(); });
+}
+const nn::NormEngines& norm_engines(const Tensor& t) { return nn::NormEngines::of(t.device().type); }
+
+// False: there is no such call, nothing was done.
+bool normalize_whole(nn::BatchNormCall call, const BatchImage& b, const Tensor& x, const Tensor& weight,
+                     const Tensor& bias, const Tensor& running_mean, const Tensor& running_var) {
+  if (!norm_engines(x).batch_norm || !lie_dense({&weight, &bias, &running_mean, &running_var})) return false;
+  internal::select_device(x.device(), "batch_norm");
+  call.dtype = x.dtype();
+  call.batch = b.batch;
+  call.channels = b.channels;
+  call.inner = b.inner;
+  call.x = x.data_ptr();
+  call.weight = channel_numbers(weight);
+  call.bias = channel_numbers(bias);
+  call.running_mean = channel_numbers(running_mean);
+  call.running_var = channel_numbers(running_var);
+  norm_engines(x).batch_norm(call);
+  if (call.training)
+    for (const Tensor* t : {&running_mean, &running_var})
+      if (t->defined()) t->bump_version();
+  return true;
 }
 
 struct Statistics {
@@ -202,6 +233,17 @@ std::tuple<Tensor, Tensor, Tensor> _batch_norm_kernel(const Tensor& input, const
   }
   const BatchImage b(input);
   const Tensor x = b.dense(input);
+  nn::BatchNormCall call{};
+  call.training = training;
+  call.momentum = momentum;
+  call.eps = eps;
+  call.y = y.data_ptr();
+  if (training) {
+    call.save_mean = channel_numbers(save_mean);
+    call.save_invstd = channel_numbers(save_invstd);
+  }
+  if (normalize_whole(call, b, x, weight, bias, training ? running_mean : mean, training ? running_var : var))
+    return {y, save_mean, save_invstd};
   Statistics stats;
   if (training) {
     stats = batch_statistics(b, x, running_mean, running_var, momentum, eps);
@@ -249,6 +291,15 @@ std::tuple<Tensor, Tensor, Tensor> native_batch_norm_backward_kernel(const Tenso
   }
   const BatchImage b(input);
   const Tensor x = b.dense(input), g = b.dense(to(grad_out, input.dtype()));
+  const Tensor &mean = train ? save_mean : running_mean, &spread = train ? save_invstd : running_var;
+  if (norm_engines(x).batch_norm_gradient && lie_dense({&weight, &mean, &spread})) {
+    internal::select_device(x.device(), "batch_norm_backward");
+    norm_engines(x).batch_norm_gradient({x.dtype(), b.batch, b.channels, b.inner, train, eps, g.data_ptr(),
+                                         x.data_ptr(), dx.defined() ? dx.data_ptr() : nullptr, channel_numbers(weight),
+                                         channel_numbers(mean), channel_numbers(spread), channel_numbers(dw),
+                                         channel_numbers(db)});
+    return {dx, dw, db};
+  }
   const Tensor m = wide(train ? save_mean : running_mean),
                invstd = train ? wide(save_invstd) : inverse_root(wide(running_var), eps);
   const DType t = weight.defined() ? weight.dtype() : stat_dtype(input.dtype());
@@ -403,6 +454,21 @@ std::tuple<Tensor, Tensor, Tensor> native_layer_norm_backward_kernel(const Tenso
   return {dx, dw, db};
 }
 
+namespace {
+// Rows as one call, where a device has that and nobody will ask for a gradient. Undefined elsewhere.
+Tensor rms_norm_at_once(const Tensor& input, int64_t size, const Tensor& weight, double eps) {
+  const bool history = grad_mode_enabled() && (input.requires_grad() || (weight.defined() && weight.requires_grad()));
+  if (history || input.numel() == 0 || !plain_on_device({&input, &weight}) || !is_floating_point(input.dtype()) ||
+      item_size(input.dtype()) == 1 || size > norm_engines(input).rms_norm_longest ||
+      (weight.defined() && weight.dtype() != input.dtype()))
+    return {};
+  const Tensor x = contiguous(input), w = dense_as(weight, input.dtype()), y = empty_from(OutputSpec(x, x.sizes()));
+  internal::select_device(x.device(), "rms_norm");
+  norm_engines(x).rms_norm_forward(x.dtype(), x.numel() / size, size, eps, x.data_ptr(), data_or_null(w), y.data_ptr());
+  return y;
+}
+}  // namespace
+
 Tensor rms_norm_composite(const Tensor& input, SymIntList normalized_shape, const Tensor& weight,
                           std::optional<double> eps) {
   check_normalized(input, normalized_shape.ints(), weight, Tensor());
@@ -413,8 +479,10 @@ Tensor rms_norm_composite(const Tensor& input, SymIntList normalized_shape, cons
       t == DType::kFloat64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
   IntVector dims;
   for (size_t i = 0; i < normalized_shape.size(); ++i) dims.push_back(-1 - static_cast<int64_t>(i));
+  const double e = eps.value_or(machine);
+  if (Tensor y = rms_norm_at_once(input, checked_numel(normalized_shape.ints()), weight, e); y.defined()) return y;
   const Tensor x = is_reduced_float(input.dtype()) ? to(input, DType::kFloat32) : input;
-  Tensor y = x * rsqrt(mean(x * x, dims, true) + eps.value_or(machine));
+  Tensor y = x * rsqrt(mean(x * x, dims, true) + e);
   if (weight.defined()) y = y * weight;
   return y.dtype() == input.dtype() ? y : to(y, input.dtype());
 }

@@ -177,7 +177,7 @@ OutputSpec max_pool_backward_spec(int64_t n, const Tensor& grad, const Tensor& s
   return spec_like(self, to_vector(self.sizes()));
 }
 void max_pool_backward_into(int64_t n, const Tensor& grad, const Tensor& self, const Tensor& indices,
-                            const Tensor& out) {
+                            const PoolWindows* w, const Tensor& out) {
   if (out.numel() == 0) return;
   const ChannelImages images(self, n);
   if (images.taken) {
@@ -190,6 +190,14 @@ void max_pool_backward_into(int64_t n, const Tensor& grad, const Tensor& self, c
   }
   const Tensor g = contiguous(grad), i = contiguous(indices);
   const ResultMemory x(out);
+  if (const auto by_windows = nn::PoolEngines::of(g.device().type).max_pool_backward_windows; by_windows && w) {
+    internal::select_device(g.device(), "max_pool_backward");
+    if (by_windows(g.dtype(), pool_geometry(make_pool("max_pool", n, self, *w), self, n), g.data_ptr(),
+                   i.data_ptr<int64_t>(), x.data())) {
+      x.finish();
+      return;
+    }
+  }
   TESSERA_ON(g.device(), max_pool_backward)
   (g.dtype(), planes_of(self, n), volume_of(image_of(self, n)), volume_of(image_of(g, n)), g.data_ptr(),
    i.data_ptr<int64_t>(), x.data());
@@ -211,8 +219,9 @@ Tensor max_unpool(const Tensor& self, const Tensor& indices, IntList output_size
   sizes.insert(sizes.end(), output_size.begin(), output_size.end());
   flat.push_back(volume_of(image_of(self, n)));
   target.push_back(checked_numel(output_size));
-  // Inside of function transforms there may be no one number to look at; scatter checks, too.
-  if (indices.numel() > 0 && !values_unknown(indices) && !is_transformed(indices)) {
+  // Inside of function transforms there may be no one number to look at, and devices would have to be waited for;
+  // scatter checks, too.
+  if (indices.numel() > 0 && indices.is_cpu() && !values_unknown(indices) && !is_transformed(indices)) {
     const int64_t low = min(indices).item<int64_t>(), high = max(indices).item<int64_t>();
     TESSERA_CHECK(low >= 0 && high < target.back(), "Found an invalid max index: ", low < 0 ? low : high,
                   " (output volumes are of size ", times_string(output_size), ")");

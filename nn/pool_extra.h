@@ -18,8 +18,9 @@ void max_pool_into(int64_t n, const Tensor& self, const PoolWindows& w, const Te
 OutputSpec max_pool_backward_spec(int64_t n, const Tensor& grad, const Tensor& self, const PoolWindows& w,
                                   const Tensor& indices);
 // For adaptive pooling, too: gradients go to where the indices say.
+// w: the windows that gave the indices, where they are known.
 void max_pool_backward_into(int64_t n, const Tensor& grad, const Tensor& self, const Tensor& indices,
-                            const Tensor& out);
+                            const PoolWindows* w, const Tensor& out);
 OutputSpec avg_pool_spec(int64_t n, const Tensor& self, const PoolWindows& w, std::optional<int64_t> divisor);
 void avg_pool_into(int64_t n, const Tensor& self, const PoolWindows& w, bool include_pad,
                    std::optional<int64_t> divisor, const Tensor& out);
@@ -54,9 +55,10 @@ OutputSpec max_pool_backward_meta(const Tensor& grad, const Tensor& self, IntLis
   return max_pool_backward_spec(N, grad, self, {kernel, stride, padding, dilation, ceil_mode}, indices);
 }
 template <int N>
-void max_pool_backward_kernel(const Tensor& grad, const Tensor& self, IntList, IntList, IntList, IntList, bool,
-                              const Tensor& indices, const Tensor& out) {
-  max_pool_backward_into(N, grad, self, indices, out);
+void max_pool_backward_kernel(const Tensor& grad, const Tensor& self, IntList kernel, IntList stride, IntList padding,
+                              IntList dilation, bool ceil_mode, const Tensor& indices, const Tensor& out) {
+  const PoolWindows w{kernel, stride, padding, dilation, ceil_mode};
+  max_pool_backward_into(N, grad, self, indices, &w, out);
 }
 
 inline constexpr int64_t kNoDilation = 1;
@@ -118,7 +120,7 @@ OutputSpec adaptive_max_pool_backward_meta(const Tensor& grad, const Tensor& sel
 template <int N>
 void adaptive_max_pool_backward_kernel(const Tensor& grad, const Tensor& self, const Tensor& indices,
                                        const Tensor& out) {
-  max_pool_backward_into(N, grad, self, indices, out);
+  max_pool_backward_into(N, grad, self, indices, nullptr, out);
 }
 
 }  // namespace tessera::kernels

@@ -129,6 +129,22 @@ Tensor _scaled_mm_kernel(const Tensor& self, const Tensor& mat2, const Tensor& s
   return out;
 }
 
+Tensor product_operand(const Tensor& t, const Tensor& other, DType out_dtype) {
+  TESSERA_CHECK(t.dtype() == other.dtype(), "expected matrices of the same dtype, but got ", name_of(t.dtype()),
+                " and ", name_of(other.dtype()));
+  const bool half = t.dtype() == DType::kFloat16 || t.dtype() == DType::kBFloat16;
+  TESSERA_CHECK(out_dtype == t.dtype() || (half && out_dtype == DType::kFloat32),
+                "out_dtype must be the dtype of the matrices, or float32 for float16 and bfloat16, but got ",
+                name_of(out_dtype), " for ", name_of(t.dtype()));
+  return to(t, out_dtype);
+}
+
+Tensor product_addend(const Tensor& t, const Tensor& operand, DType out_dtype) {
+  TESSERA_CHECK(t.dtype() == operand.dtype() || t.dtype() == out_dtype,
+                "expected what is added to have the dtype of the matrices or out_dtype, but got ", name_of(t.dtype()));
+  return to(t, out_dtype);
+}
+
 Tensor scaled_mm_by_recipe(const Tensor& self, const Tensor& mat2, TensorList scale_a, IntList recipe_a,
                            IntList swizzle_a, TensorList scale_b, IntList recipe_b, IntList swizzle_b,
                            const Tensor& bias, std::optional<DType> out_dtype, IntList contraction_dim,

@@ -7,6 +7,11 @@
 
 namespace tessera::kernels {
 
+// An operand, and what is added, of a product whose result is to have out_dtype, in that dtype. Throws RuntimeError
+// unless it is the operands' own, or float32 for those of half types.
+Tensor product_operand(const Tensor& t, const Tensor& other, DType out_dtype);
+Tensor product_addend(const Tensor& t, const Tensor& operand, DType out_dtype);
+
 Tensor scaled_mm_by_recipe(const Tensor& self, const Tensor& mat2, TensorList scale_a, IntList recipe_a,
                            IntList swizzle_a, TensorList scale_b, IntList recipe_b, IntList swizzle_b,
                            const Tensor& bias, std::optional<DType> out_dtype, IntList contraction_dim,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "nn/engine/resample.h"
 #include "nn/nn_ops.h"
 #include "nn/resample_kernels.h"
 #include "nn/spatial.h"
@@ -63,7 +64,8 @@ void _resample_kernel(const Tensor& self, IntList, std::span<const double> steps
   if (out.numel() == 0) return;
   const Tensor x = contiguous(self);
   const ResultMemory y(out);
-  cpu::resample_forward(x.dtype(), geometry(x, out, steps, mode, align_corners), x.data_ptr(), y.data());
+  TESSERA_ON(x.device(), resample_forward)
+  (x.dtype(), geometry(x, out, steps, mode, align_corners), x.data_ptr(), y.data());
   y.finish();
 }
 
@@ -88,7 +90,8 @@ void _resample_backward_kernel(const Tensor& grad, IntList, std::span<const doub
   if (out.numel() == 0) return;
   const Tensor dy = contiguous(grad);
   const ResultMemory dx(out);
-  cpu::resample_backward(dy.dtype(), geometry(out, dy, steps, mode, align_corners), dy.data_ptr(), dx.data());
+  TESSERA_ON(dy.device(), resample_backward)
+  (dy.dtype(), geometry(out, dy, steps, mode, align_corners), dy.data_ptr(), dx.data());
   dx.finish();
 }
 

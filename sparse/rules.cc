@@ -629,7 +629,9 @@ void fallback(void*, const OpHeader& op, DispatchKeySet, const Value* args, size
   if (core) name.remove_prefix(6);
   if (writes_self(op) && name.ends_with("_") && !name.starts_with("__")) name.remove_suffix(1);
   const bool ours = op.info && std::string_view(op.info->source()).starts_with("sparse/");
-  const Rule* rule = core && !ours ? rule_of(name) : nullptr;
+  // Products with out_dtype are made of the ones without.
+  const bool converts = name.ends_with("mm") && std::string_view(op.overload).starts_with("dtype");
+  const Rule* rule = core && !ours && !converts ? rule_of(name) : nullptr;
   if (rule && rule->run != refused && has_kernel(op, DispatchKey::kCompositeImplicitAutograd) && is_recorded(args, n))
     rule = nullptr;
   if (!rule) {

@@ -5,7 +5,7 @@
 
 A page has the comment at the top of each header, with its examples, and every public declaration with the comment above
 it. Names are those of the sources; what stands in namespaces `internal` and `detail`, and private members, are left
-out. Needs the standard library alone. tests/build/test_cpp_reference.py compiles and runs the examples.
+out. Needs the standard library alone. tests/reference compiles and runs the examples.
 """
 
 import argparse
@@ -161,7 +161,7 @@ def declaration(whole):
 
 def page(name, trees):
     top = (trees[0] / f"include/tessera/{name}.h").read_text()
-    lines = [f"# tessera/{name}.h", "", top.split("\n")[0].removeprefix("// "), ""]
+    lines = [f"# tessera/{name}.h", "", *comment_of(top.partition("#")[0].rstrip("\n").split("\n")), ""]
     lines += [f'`#include "tessera/{name}.h"`, `deps = ["@tessera//{name}"]`', ""]
     for path in headers_of(name, trees):
         header = Header(next((tree / path).read_text() for tree in trees if (tree / path).is_file()))

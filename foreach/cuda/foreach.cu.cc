@@ -23,6 +23,7 @@ struct Batch {
   const void* operands[3][kTensors];
   int64_t size[kTensors];
   double number[kTensors];
+  const void* number_at[kTensors];  // on the device, a factor of it; null: none
   int first[kTensors + 1];
   int count;
 
@@ -254,7 +255,8 @@ __global__ void list_kernel(Batch batch, ListOp op, int operands, const T* numbe
     in[k] = batch.operands[k][t];
     bits |= reinterpret_cast<uintptr_t>(in[k]);
   }
-  const Compute<T> s = number_on_device ? load(number_on_device) : static_cast<Compute<T>>(batch.number[t]);
+  Compute<T> s = number_on_device ? load(number_on_device) : static_cast<Compute<T>>(batch.number[t]);
+  if (batch.number_at[t]) s *= load(static_cast<const T*>(batch.number_at[t]));
   const int64_t begin = (piece - batch.first[t]) * kPiece,
                 end = begin + kPiece < batch.size[t] ? begin + kPiece : batch.size[t];
   constexpr int kCount = 16 / sizeof(T);
@@ -313,6 +315,7 @@ void add_tensor(Batch& batch, const ListCall& call, int64_t i, int64_t done, int
     batch.operands[k][b] = static_cast<const T*>(call.operands[k][i]) + done;
   batch.size[b] = size;
   batch.number[b] = call.numbers ? call.numbers[i] : call.number;
+  batch.number_at[b] = call.numbers_on_device ? call.numbers_on_device[i] : nullptr;
   batch.first[b + 1] = batch.first[b] + static_cast<int>((size + kPiece - 1) / kPiece);
 }
 

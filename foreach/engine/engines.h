@@ -78,6 +78,8 @@ struct ListCall {
   double number = 0;
   const double* numbers = nullptr;         // one for each tensor (host memory), instead
   const void* number_on_device = nullptr;  // one element of the dtype, instead
+  // An element of the dtype for each tensor (host memory holds where they lie), times `number`.
+  const void* const* numbers_on_device = nullptr;
 };
 using ListCalls = void(const ListCall& call);
 

@@ -142,15 +142,16 @@ void attention_rule(const BatchCall& c) {
 // --- recurrent layers ---
 
 // Where all share the weights, the batch joins the sequences. Where they don't, each has products of its own at every
-// step anyway: one layer after the other. The other tensors have the sequences in dimension 1 behind the steps, or in
-// dimension 0; empty ones (a cell that there is not) are 1-dimensional.
+// step anyway: one layer after the other; so are sequences of different lengths. The other tensors have the sequences
+// in the dimension before the last; empty ones (a cell that there is not) are 1-dimensional.
 void recurrent_rule(const BatchCall& c) {
   std::vector<Value> args = copy_args(c);
   for (size_t i = 0; i < args.size(); ++i) {
+    const std::string_view name = c.plan.schema.arguments[i].name;
+    if (name == "batch_sizes" && !args[i].int_list().empty()) return run_loop(c);
     if (!args[i].is_tensor() || !args[i].tensor().defined()) continue;
     const Part p = part(c, i);
-    const std::string_view name = c.plan.schema.arguments[i].name;
-    if (name == "w_hh" || name == "b_hh") {
+    if (name == "w_hh" || name == "b_hh" || name == "w_hr") {
       if (p.batched()) return run_loop(c);
     } else if (p.rank() > 1) {
       args[i] = Value::of(folded(p, c.batch, p.rank() - 2));

@@ -75,7 +75,7 @@ Family derived_family(const Plan& p, const OpInfo& info) {
   if (starts_with(rule, "POINTWISE")) return Family::kPointwise;
   if (starts_with(rule, "COMPOSITE") || starts_with(rule, "SCALAR_OVERLOAD"))
     return has_role(p, Role::kGenerator) ? Family::kRandom : Family::kDecompose;
-  if (std::strstr(info.source(), "/random.textproto") || has_role(p, Role::kGenerator)) return Family::kRandom;
+  if (std::strstr(info.table(), "/random.textproto") || has_role(p, Role::kGenerator)) return Family::kRandom;
   if (num_tensors(p) == 0) return Family::kFactory;
   const std::string_view name = p.schema.base_name();
   if (ends_with(name, "_like") || starts_with(name, "new_")) return Family::kLike;

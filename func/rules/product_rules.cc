@@ -86,18 +86,19 @@ void addr_rule(const BatchCall& c) {
   add_product(c, [](const Tensor& x, const Tensor& y) { return mul(unsqueeze(x, 1), unsqueeze(y, 0)); });
 }
 
+// With out_dtype ("mm.dtype") they are made of the ones without.
 constexpr WrittenRule kRules[] = {
     {"cholesky_inverse", Family::kFront},
     {"cholesky_solve", Family::kFront},
     {"lu_unpack", Family::kFront},
-    {"mm", Family::kWritten, mm_rule},
-    {"bmm", Family::kWritten, bmm_rule},
+    {"mm.", Family::kWritten, mm_rule},
+    {"bmm.", Family::kWritten, bmm_rule},
     {"mv", Family::kWritten, mv_rule},
     {"dot", Family::kWritten, dot_rule},
     {"vdot", Family::kWritten, vdot_rule},
-    {"addmm", Family::kWritten, addmm_rule, true},
+    {"addmm.", Family::kWritten, addmm_rule, true},
     {"addmv", Family::kWritten, addmv_rule, true},
-    {"baddbmm", Family::kWritten, baddbmm_rule, true},
+    {"baddbmm.", Family::kWritten, baddbmm_rule, true},
     {"addr", Family::kWritten, addr_rule, true},
 };
 

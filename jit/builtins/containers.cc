@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "jit/builtins/builtins.h"
+#include "jit/interpreter.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::jit {
@@ -26,6 +27,14 @@ bool less(const Value& a, const Value& b) {
   if (a.tag() == Tag::kString) return a.string() < b.string();
   if (a.is_tensor()) return a.tensor().lt(b.tensor()).item_scalar().to_bool();
   if (const Object* o = object_of(a)) {
+    if (o->kind == ObjectKind::kInstance) {
+      Function* f = as<Instance>(a).def->method("__lt__");
+      TESSERA_CHECK(f,
+                    "Only list of Tensors, ints, floats, bools, strs, a User Defined Class that defines the __lt__ "
+                    "compare method or Tuples of aforementioned types can be sorted");
+      const Value both[] = {a, b};
+      return run(*f, both, 2).boolean();
+    }
     const Items& x = o->kind == ObjectKind::kTuple ? as<Tuple>(a).items : items(a);
     const Items& y = o->kind == ObjectKind::kTuple ? as<Tuple>(b).items : items(b);
     return std::lexicographical_compare(x.begin(), x.end(), y.begin(), y.end(), less);
@@ -238,7 +247,7 @@ constexpr BuiltinEntry kContainers[] = {
      TESSERA_BUILTIN(r[0] = popped(a, a[2], false))},
     {"aten::popitem.k(Dict(k, t)(a!) self) -> (k, t)",
      TESSERA_BUILTIN(Dict& d = dict(a[0]); TESSERA_CHECK_INDEX(!d.items.empty(), "popitem(): dictionary is empty");
-                     r[0] = d.items.back().first; r[1] = d.items.back().second; d.erase(Value(r[0])))},
+                     r[0] = d.items.front().first; r[1] = d.items.front().second; d.erase(Value(r[0])))},
     {"aten::clear.k(Dict(k, t)(a!) self) -> ()", TESSERA_BUILTIN(dict(a[0]).clear())},
     {"aten::update.k(Dict(k, t)(a!) self, Dict(k, t) to_add) -> ()", TESSERA_BUILTIN(update(a[0], a[1]))},
     {"aten::copy.Dict_k(Dict(k, t) self) -> Dict(k, t)",

@@ -46,7 +46,6 @@ int64_t floor_mod(int64_t a, int64_t b) {
   return m + (m != 0 && (m < 0) != (b < 0) ? b : 0);
 }
 double floor_mod(double a, double b) {
-  check_divisor(b != 0);
   const double m = std::fmod(a, b);
   return m != 0 && (m < 0) != (b < 0) ? m + b : m;
 }
@@ -121,14 +120,12 @@ void arithmetic(const Value* a, size_t, Value* r, const Operator&) {
       r[0] = Value::of(x * y);
       return;
     case '/':
-      check_divisor(y != 0);
       r[0] = Value::of(x / y);
       return;
     case '^':
       r[0] = Value::of(std::pow(x, y));
       return;
     case 'd':
-      check_divisor(y != 0);
       r[0] = Value::of(std::floor(x / y));
       return;
     case '%':
@@ -217,29 +214,32 @@ constexpr Unary kUnary[] = {
     {"aten::degrees", [](double x) { return x * (180.0 / 3.14159265358979323846); }},
     {"aten::radians", [](double x) { return x * (3.14159265358979323846 / 180.0); }},
 };
+struct ComplexUnary {
+  const char* name;
+  C (*f)(const C&);
+};
+constexpr ComplexUnary kComplexUnary[] = {
+    {"aten::sqrt", std::sqrt}, {"aten::exp", std::exp},     {"aten::log", std::log},     {"aten::log10", std::log10},
+    {"aten::sin", std::sin},   {"aten::cos", std::cos},     {"aten::tan", std::tan},     {"aten::asin", std::asin},
+    {"aten::acos", std::acos}, {"aten::atan", std::atan},   {"aten::sinh", std::sinh},   {"aten::cosh", std::cosh},
+    {"aten::tanh", std::tanh}, {"aten::asinh", std::asinh}, {"aten::acosh", std::acosh}, {"aten::atanh", std::atanh},
+};
 void unary(const Value* a, size_t, Value* r, const Operator& op) {
   for (const Unary& e : kUnary) {
     if (op.name != e.name) continue;
     if (a[0].tag() == Tag::kComplex) break;
-    const double x = a[0].number(), y = e.f(x);
-    TESSERA_CHECK_VALUE(!(std::isnan(y) && !std::isnan(x)), "math domain error");
-    r[0] = Value::of(y);
+    r[0] = Value::of(e.f(a[0].number()));
     return;
   }
   const C z = a[0].scalar().to_complex();
-  r[0] = Value::of(op.name == "aten::sqrt"  ? std::sqrt(z)
-                   : op.name == "aten::exp" ? std::exp(z)
-                   : op.name == "aten::log" ? std::log(z)
-                   : op.name == "aten::sin" ? std::sin(z)
-                   : op.name == "aten::cos" ? std::cos(z)
-                                            : std::tan(z));
+  for (const auto& [name, f] : kComplexUnary)
+    if (op.name == name) r[0] = Value::of(f(z));
 }
 #define TESSERA_UNARY(NAME)                                                                           \
   {"aten::" NAME ".int(int a) -> float", unary}, {"aten::" NAME ".float(float a) -> float", unary}, { \
     "aten::" NAME ".Scalar(Scalar a) -> Scalar", unary                                                \
   }
-#define TESSERA_UNARY_C(NAME) \
-  TESSERA_UNARY(NAME), { "aten::" NAME ".complex(complex a) -> complex", unary }
+#define TESSERA_UNARY_C(NAME) {"aten::" NAME ".complex(complex a) -> complex", unary}, TESSERA_UNARY(NAME)
 
 int64_t to_int(double d) {
   TESSERA_CHECK(!std::isnan(d) && !std::isinf(d), "cannot convert float ", std::isnan(d) ? "NaN" : "infinity",
@@ -277,20 +277,20 @@ constexpr BuiltinEntry kNumbers[] = {
     TESSERA_UNARY_C("exp"),
     TESSERA_UNARY_C("log"),
     TESSERA_UNARY("log2"),
-    TESSERA_UNARY("log10"),
+    TESSERA_UNARY_C("log10"),
     TESSERA_UNARY("log1p"),
     TESSERA_UNARY_C("sin"),
     TESSERA_UNARY_C("cos"),
     TESSERA_UNARY_C("tan"),
-    TESSERA_UNARY("asin"),
-    TESSERA_UNARY("acos"),
-    TESSERA_UNARY("atan"),
-    TESSERA_UNARY("sinh"),
-    TESSERA_UNARY("cosh"),
-    TESSERA_UNARY("tanh"),
-    TESSERA_UNARY("asinh"),
-    TESSERA_UNARY("acosh"),
-    TESSERA_UNARY("atanh"),
+    TESSERA_UNARY_C("asin"),
+    TESSERA_UNARY_C("acos"),
+    TESSERA_UNARY_C("atan"),
+    TESSERA_UNARY_C("sinh"),
+    TESSERA_UNARY_C("cosh"),
+    TESSERA_UNARY_C("tanh"),
+    TESSERA_UNARY_C("asinh"),
+    TESSERA_UNARY_C("acosh"),
+    TESSERA_UNARY_C("atanh"),
     TESSERA_UNARY("erf"),
     TESSERA_UNARY("erfc"),
     TESSERA_UNARY("expm1"),
@@ -299,6 +299,23 @@ constexpr BuiltinEntry kNumbers[] = {
     TESSERA_UNARY("lgamma"),
     TESSERA_UNARY("degrees"),
     TESSERA_UNARY("radians"),
+    {"aten::log.float_float(float a, float b) -> float",
+     TESSERA_BUILTIN(r[0] = Value::of(std::log(a[0].number()) / std::log(a[1].number())))},
+    {"aten::log.int_int(int a, int b) -> float",
+     TESSERA_BUILTIN(r[0] = Value::of(std::log(a[0].number()) / std::log(a[1].number())))},
+    {"aten::log.int_float(int a, float b) -> float",
+     TESSERA_BUILTIN(r[0] = Value::of(std::log(a[0].number()) / std::log(a[1].number())))},
+    {"aten::log.float_int(float a, int b) -> float",
+     TESSERA_BUILTIN(r[0] = Value::of(std::log(a[0].number()) / std::log(a[1].number())))},
+    {"aten::isnan.complex(complex a) -> bool",
+     TESSERA_BUILTIN(const C z = a[0].scalar().to_complex();
+                     r[0] = Value::of(std::isnan(z.real()) || std::isnan(z.imag())))},
+    {"aten::isinf.complex(complex a) -> bool",
+     TESSERA_BUILTIN(const C z = a[0].scalar().to_complex();
+                     r[0] = Value::of(std::isinf(z.real()) || std::isinf(z.imag())))},
+    {"aten::isfinite.complex(complex a) -> bool",
+     TESSERA_BUILTIN(const C z = a[0].scalar().to_complex();
+                     r[0] = Value::of(std::isfinite(z.real()) && std::isfinite(z.imag())))},
     {"aten::eq.bool(bool a, bool b) -> bool", arithmetic<'='>},
     {"aten::ne.bool(bool a, bool b) -> bool", arithmetic<'!'>},
     {"aten::eq.device(Device a, Device b) -> bool", TESSERA_BUILTIN(r[0] = Value::of(a[0].device() == a[1].device()))},
@@ -345,8 +362,8 @@ constexpr BuiltinEntry kNumbers[] = {
      TESSERA_BUILTIN(r[0] = Value::of(floor_div(a[0].integer(), a[1].integer()));
                      r[1] = Value::of(floor_mod(a[0].integer(), a[1].integer())))},
     {"aten::divmod.float(float x, float y) -> (float q, float m)",
-     TESSERA_BUILTIN(const double x = a[0].number(), y = a[1].number(); check_divisor(y != 0);
-                     r[0] = Value::of(std::floor(x / y)); r[1] = Value::of(floor_mod(x, y)))},
+     TESSERA_BUILTIN(const double x = a[0].number(), y = a[1].number(); r[0] = Value::of(std::floor(x / y));
+                     r[1] = Value::of(floor_mod(x, y)))},
     {"aten::__and__.int(int a, int b) -> int", TESSERA_BUILTIN(bits(a, r, '&'))},
     {"aten::__and__.bool(bool a, bool b) -> bool", TESSERA_BUILTIN(bits(a, r, '&'))},
     {"aten::__or__.int(int a, int b) -> int", TESSERA_BUILTIN(bits(a, r, '|'))},

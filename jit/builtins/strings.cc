@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "jit/builtins/builtins.h"
+#include "jit/print.h"
 
 namespace tessera::jit {
 namespace {
@@ -133,14 +134,16 @@ std::string expand_tabs(S s, int64_t size) {
 }
 std::string slice_of(S s, const Value* a) {
   const int64_t n = static_cast<int64_t>(s.size()), step = a[3].integer();
-  TESSERA_CHECK_VALUE(step > 0, "slice step must be positive");
+  TESSERA_CHECK_VALUE(step != 0, "slice step cannot be zero");
   const auto clip = [&](const Value& v, int64_t otherwise) {
-    int64_t i = v.is_none() ? otherwise : v.integer();
-    if (i < 0) i += n;
-    return std::clamp<int64_t>(i, 0, n);
+    if (v.is_none()) return otherwise;
+    const int64_t i = v.integer() < 0 ? v.integer() + n : v.integer();
+    return step > 0 ? std::clamp<int64_t>(i, 0, n) : std::clamp<int64_t>(i, -1, n - 1);
   };
   std::string out;
-  for (int64_t i = clip(a[1], 0), e = clip(a[2], n); i < e; i += step) out += s[static_cast<size_t>(i)];
+  int64_t i = clip(a[1], step > 0 ? 0 : n - 1);
+  for (const int64_t e = clip(a[2], step > 0 ? n : -1); step > 0 ? i < e : i > e; i += step)
+    out += s[static_cast<size_t>(i)];
   return out;
 }
 // From the first such character on.
@@ -249,7 +252,7 @@ std::string digits_of(const Value& v, const Form& f) {
 }
 std::string formatted(const Value& given, bool repr, S spec) {
   if (repr || spec.empty()) {
-    if (spec.empty()) return to_text(given, repr);
+    if (spec.empty()) return repr ? to_text(given, true) : shown(given);
     return formatted(Value::of(to_text(given, true)), false, spec);
   }
   const Form f = read_form(spec);
@@ -264,7 +267,7 @@ std::string formatted(const Value& given, bool repr, S spec) {
   } else {
     TESSERA_CHECK_VALUE((!f.type || f.type == 's') && f.align != '=', "Unknown format code '", spec,
                         "' for a value of type ", type_of(v)->annotation());
-    body = to_text(v);
+    body = shown(v);
     if (f.precision >= 0) body.resize(std::min(body.size(), static_cast<size_t>(f.precision)));
   }
   const int64_t size = static_cast<int64_t>(sign.size() + body.size()), lack = std::max<int64_t>(f.width - size, 0);
@@ -329,7 +332,7 @@ void percent(const Value* a, size_t n, Value* r, const Operator&) {
     std::string spec(f.substr(at, e - at));
     char buffer[128];
     if (c == 's' || c == 'r') {
-      out += to_text(v, c == 'r');
+      out += c == 'r' ? to_text(v, true) : shown(v);
     } else if (c == 'c') {
       out += v.tag() == Tag::kInt ? std::string(1, static_cast<char>(v.integer())) : std::string(v.string());
     } else if (std::strchr("diuxXo", c)) {
@@ -417,7 +420,7 @@ constexpr BuiltinEntry kStrings[] = {
      TESSERA_BUILTIN(std::vector<Value> v; for (char c
                                                 : a[0].string()) v.push_back(str(S(&c, 1)));
                      r[0] = strings(std::move(v)))},
-    {"aten::str(t elem) -> str", TESSERA_BUILTIN(r[0] = Value::of(to_text(a[0])))},
+    {"aten::str(t elem) -> str", TESSERA_BUILTIN(r[0] = Value::of(shown(a[0])))},
     {"aten::format(str self, ...) -> str", format},
     {"aten::percentFormat(str self, ...) -> str", percent},
     {"aten::ord(str string) -> int",

@@ -52,6 +52,41 @@ struct Gather {
   }
 };
 
+// What tolist() gives for annotations: lists as deep as the tensor; the last type is the elements'.
+template <class T>
+Value nested(const T* at, IntList sizes, IntList strides, TypePtr elem) {
+  if (sizes.empty()) return Value::of(*at);
+  TypePtr t = elem;
+  for (size_t k = 1; k < sizes.size(); ++k) t = list_of(t);
+  std::vector<Value> items;
+  for (int64_t i = 0; i < sizes[0]; ++i)
+    items.push_back(nested(at + i * strides[0], sizes.subspan(1), strides.subspan(1), elem));
+  return make_value<List>(t, std::move(items));
+}
+Value to_list(const Tensor& given, int64_t dim, int64_t kind) {
+  const struct {
+    const char* name;
+    bool fits;
+    DType dtype;
+  } kinds[] = {{"int", is_integral(given.dtype(), false), DType::kInt64},
+               {"float", is_floating_point(given.dtype()), DType::kFloat64},
+               {"bool", given.dtype() == DType::kBool, DType::kBool},
+               {"complex", given.is_complex(), DType::kComplex128}};
+  TESSERA_CHECK(kind >= 0 && kind < 4, "tolist(): there is no type of elements ", kind);
+  TESSERA_CHECK(given.dim() == dim, "tolist(): the annotation has lists of depth ", dim,
+                ", but the tensor has dimension ", given.dim());
+  TESSERA_CHECK(kinds[kind].fits, "tolist(): the annotation has elements of type ", kinds[kind].name,
+                ", but the tensor is of dtype ", name_of(given.dtype()));
+  const Tensor t = given.detach().to(Device(), kinds[kind].dtype).contiguous();
+  const auto walk = [&](auto* at, TypePtr elem) { return nested(at, t.sizes(), t.strides(), elem); };
+  const void* p = t.data_ptr();
+  return kind == 0   ? walk(static_cast<const int64_t*>(p), int_type())
+         : kind == 1 ? walk(static_cast<const double*>(p), float_type())
+         : kind == 2 ? walk(static_cast<const bool*>(p), bool_type())
+                     : walk(static_cast<const std::complex<double>*>(p), simple_type(K::kComplex));
+}
+
+bool is_included(DispatchKey k) { return DispatchKeySet::from_bits(thread_state.included).has(k); }
 int64_t sub_dim(const Value& v) { return v.integer(); }
 Value device_of(const Value& v) { return Value::of(v.tensor().device()); }
 
@@ -105,6 +140,8 @@ constexpr BuiltinEntry kTensors[] = {
     {"prim::is_meta(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().device().is_meta()))},
     {"prim::is_sparse(Tensor a) -> bool",
      TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().layout() == Layout::kSparseCoo))},
+    {"prim::is_mkldnn(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
+    {"prim::is_nested(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
     {"prim::is_quantized(Tensor a) -> bool",
      TESSERA_BUILTIN(r[0] = Value::of(category_of(a[0].tensor().dtype()) == Category::kQuantized))},
     {"prim::requires_grad(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().requires_grad()))},
@@ -143,6 +180,12 @@ constexpr BuiltinEntry kTensors[] = {
     {"aten::requires_grad_(Tensor(a!) self, bool requires_grad=True) -> Tensor(a!)",
      TESSERA_BUILTIN(a[0].tensor().requires_grad_(a[1].boolean()); r[0] = a[0])},
     {"aten::is_grad_enabled() -> bool", TESSERA_BUILTIN(r[0] = Value::of(thread_state.grad_enabled)), false},
+    {"prim::tolist(Tensor self, int dim, int ty) -> Any",
+     TESSERA_BUILTIN(r[0] = to_list(a[0].tensor(), a[1].integer(), a[2].integer()))},
+    {"aten::is_autocast_enabled() -> bool", TESSERA_BUILTIN(r[0] = Value::of(is_included(DispatchKey::kAutocastCUDA))),
+     false},
+    {"aten::is_autocast_cpu_enabled() -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(is_included(DispatchKey::kAutocastCPU))), false},
     {"aten::set_grad_enabled(bool val) -> ()", TESSERA_BUILTIN(thread_state.grad_enabled = a[0].boolean()), false},
     {"aten::is_scripting() -> bool", TESSERA_BUILTIN(r[0] = Value::of(true))},
     {"aten::get_default_dtype() -> int", TESSERA_BUILTIN(r[0] = Value::of(dtype_number(default_dtype()))), false},

@@ -7,7 +7,7 @@
 #include "jit/interpreter.h"
 #include "jit/operator.h"
 #include "jit/passes.h"
-#include "jit/sugar.h"
+#include "jit/source/sugar.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/ops_registry.h"
 

@@ -124,27 +124,27 @@ HWY_NOINLINE void Tile(int64_t depth, const T* HWY_RESTRICT a, int64_t a_row, co
       hn::StoreU(add ? hn::Add(hn::LoadU(d, out + v * kLanes), sum[r][v]) : sum[r][v], d, out + v * kLanes);
 }
 
-// c (+)= a panel, `columns` of it; rows of a lie depth apart.
+// c (+)= a panel, `columns` of it.
 template <class T>
-void multiply_panel(int64_t rows, int64_t columns, int64_t depth, const T* a, const T* panel, bool add, T* c,
-                    int64_t c_row) {
+void multiply_panel(int64_t rows, int64_t columns, int64_t depth, const T* a, int64_t a_row, const T* panel, bool add,
+                    T* c, int64_t c_row) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kWidth = kTileVecs * (HWY_MAX_BYTES / sizeof(T));
   HWY_ALIGN T room[kTileRows * kWidth];
   const bool whole = columns == kWidth;
   for (int64_t i = 0; i < rows;) {
     const int64_t rest = rows - i, n = rest >= kTileRows && rest != 8 ? kTileRows : rest >= 4 ? 4 : rest >= 2 ? 2 : 1;
-    const T* const from = a + i * depth;
+    const T* const from = a + i * a_row;
     T *const to = c + i * c_row, *const out = whole ? to : room;
     const int64_t out_row = whole ? c_row : kWidth;
     if (n == kTileRows)
-      Tile<kTileRows>(depth, from, depth, panel, add && whole, out, out_row);
+      Tile<kTileRows>(depth, from, a_row, panel, add && whole, out, out_row);
     else if (n == 4)
-      Tile<4>(depth, from, depth, panel, add && whole, out, out_row);
+      Tile<4>(depth, from, a_row, panel, add && whole, out, out_row);
     else if (n == 2)
-      Tile<2>(depth, from, depth, panel, add && whole, out, out_row);
+      Tile<2>(depth, from, a_row, panel, add && whole, out, out_row);
     else
-      Tile<1>(depth, from, depth, panel, add && whole, out, out_row);
+      Tile<1>(depth, from, a_row, panel, add && whole, out, out_row);
     for (int64_t r = 0; r < n && !whole; ++r)
       over_row(d, columns, [&](int64_t j, auto m) HWY_ATTR {
         const auto x = m.load(d, room + r * kWidth + j);
@@ -197,7 +197,7 @@ void LstmRow(const Rows<T>& r) {
   const hn::ScalableTag<T> d;
   const int64_t n = r.hidden;
   over_row(d, n, [&](int64_t j, auto m) HWY_ATTR {
-    RequestGates<4>(m, r.projected + r.gates, n, j);
+    RequestGates<4>(m, r.projected + r.projected_row, n, j);
     RequestGates<4>(m, r.values + r.values_row, n, j);
     const auto in = Logistic(d, Gate(d, m, r, j)), forget = Logistic(d, Gate(d, m, r, n + j));
     const auto candidate = math::Tanh(d, Gate(d, m, r, 2 * n + j)), out = Logistic(d, Gate(d, m, r, 3 * n + j));
@@ -215,7 +215,7 @@ void GruRow(const Rows<T>& r) {
   const hn::ScalableTag<T> d;
   const int64_t n = r.hidden;
   over_row(d, n, [&](int64_t j, auto m) HWY_ATTR {
-    RequestGates<3>(m, r.projected + r.gates, n, j);
+    RequestGates<3>(m, r.projected + r.projected_row, n, j);
     RequestGates<3>(m, r.values + r.values_row, n, j);
     const auto reset = Logistic(d, Gate(d, m, r, j)), update = Logistic(d, Gate(d, m, r, n + j)),
                recurrent = FromState(d, m, r, 2 * n + j);
@@ -231,7 +231,7 @@ template <class T, bool kTanh>
 void PlainRow(const Rows<T>& r) {
   const hn::ScalableTag<T> d;
   over_row(d, r.hidden, [&](int64_t j, auto m) HWY_ATTR {
-    RequestGates<1>(m, r.projected + r.gates, r.hidden, j);
+    RequestGates<1>(m, r.projected + r.projected_row, r.hidden, j);
     RequestGates<1>(m, r.values + r.values_row, r.hidden, j);
     const auto x = Gate(d, m, r, j);
     m.store(d, x, r.values + j);
@@ -253,7 +253,7 @@ void LstmBackRow(const BackRows<T>& r) {
   const int64_t n = r.hidden;
   over_row(d, r.hidden, [&](int64_t j, auto m) HWY_ATTR {
     RequestGates<4>(m, r.values + r.gates, n, j);
-    RequestGates<4>(m, r.grad_gates + r.gates, n, j);
+    RequestGates<4>(m, r.grad_gates + r.gates_row, n, j);
     const auto in = m.load(d, r.values + j), forget = m.load(d, r.values + n + j),
                candidate = m.load(d, r.values + 2 * n + j), out = m.load(d, r.values + 3 * n + j);
     const auto squashed = math::Tanh(d, m.load(d, r.extra + j)), grad_h = GradState(d, m, r, j);
@@ -271,7 +271,7 @@ void GruBackRow(const BackRows<T>& r) {
   const int64_t n = r.hidden;
   over_row(d, r.hidden, [&](int64_t j, auto m) HWY_ATTR {
     RequestGates<3>(m, r.values + r.gates, n, j);
-    RequestGates<3>(m, r.grad_gates + r.gates, n, j);
+    RequestGates<3>(m, r.grad_gates + r.gates_row, n, j);
     RequestGates<3>(m, r.grad_hidden + r.gates, n, j);
     const auto reset = m.load(d, r.values + j), update = m.load(d, r.values + n + j),
                candidate = m.load(d, r.values + 2 * n + j), grad_h = GradState(d, m, r, j);
@@ -292,7 +292,7 @@ template <class T, bool kTanh>
 void PlainBackRow(const BackRows<T>& r) {
   const hn::ScalableTag<T> d;
   over_row(d, r.hidden, [&](int64_t j, auto m) HWY_ATTR {
-    RequestGates<1>(m, r.grad_gates + r.gates, r.hidden, j);
+    RequestGates<1>(m, r.grad_gates + r.gates_row, r.hidden, j);
     const auto h = m.load(d, r.h + j), grad_h = GradState(d, m, r, j);
     if constexpr (kTanh)
       m.store(d, hn::Mul(grad_h, TanhSlope(d, h)), r.grad_gates + j);
@@ -323,11 +323,11 @@ void rows_of(RnnKind kind, Rows<T> r) {
         break;
     }
     advance(r.from_state, r.state_row);
-    advance(r.projected, r.gates);
+    advance(r.projected, r.projected_row);
     advance(r.values, r.values_row);
-    advance(r.h_before, r.hidden);
+    advance(r.h_before, r.before_row);
     advance(r.c_before, r.hidden);
-    advance(r.h, r.hidden);
+    advance(r.h, r.h_row);
     advance(r.extra, r.hidden);
   }
 }
@@ -348,10 +348,11 @@ void back_rows_of(RnnKind kind, BackRows<T> r) {
         PlainBackRow<T, false>(r);
         break;
     }
-    for (const T** p : {&r.values, const_cast<const T**>(&r.grad_gates), const_cast<const T**>(&r.grad_hidden)})
-      advance(*p, r.gates);
-    for (const T** p : {&r.h_before, &r.c_before, &r.h, &r.extra, &r.grad_output, const_cast<const T**>(&r.grad_h),
-                        const_cast<const T**>(&r.grad_c)})
+    advance(r.grad_gates, r.gates_row);
+    advance(r.h_before, r.before_row);
+    for (const T** p : {&r.values, const_cast<const T**>(&r.grad_hidden)}) advance(*p, r.gates);
+    for (const T** p : {&r.h, &r.grad_output}) advance(*p, r.h_row);
+    for (const T** p : {&r.c_before, &r.extra, const_cast<const T**>(&r.grad_h), const_cast<const T**>(&r.grad_c)})
       advance(*p, r.hidden);
   }
 }
@@ -359,13 +360,13 @@ void back_rows_of(RnnKind kind, BackRows<T> r) {
 }  // namespace
 
 int64_t PanelBytes() { return kTileVecs * HWY_MAX_BYTES; }
-void MultiplyF32(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* panel, bool add, float* c,
-                 int64_t c_row) {
-  multiply_panel(rows, columns, depth, a, panel, add, c, c_row);
+void MultiplyF32(int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t a_row, const float* panel,
+                 bool add, float* c, int64_t c_row) {
+  multiply_panel(rows, columns, depth, a, a_row, panel, add, c, c_row);
 }
-void MultiplyF64(int64_t rows, int64_t columns, int64_t depth, const double* a, const double* panel, bool add,
-                 double* c, int64_t c_row) {
-  multiply_panel(rows, columns, depth, a, panel, add, c, c_row);
+void MultiplyF64(int64_t rows, int64_t columns, int64_t depth, const double* a, int64_t a_row, const double* panel,
+                 bool add, double* c, int64_t c_row) {
+  multiply_panel(rows, columns, depth, a, a_row, panel, add, c, c_row);
 }
 void RowsF32(RnnKind kind, const Rows<float>& r) { rows_of(kind, r); }
 void RowsF64(RnnKind kind, const Rows<double>& r) { rows_of(kind, r); }
@@ -395,229 +396,301 @@ void run_rows(RnnKind kind, const Rows<double>& r) { TESSERA_SIMD(RowsF64)(kind,
 void run_rows(RnnKind kind, const BackRows<float>& r) { TESSERA_SIMD(BackRowsF32)(kind, r); }
 void run_rows(RnnKind kind, const BackRows<double>& r) { TESSERA_SIMD(BackRowsF64)(kind, r); }
 
-template <class T>
-void multiply(int64_t rows, int64_t columns, int64_t depth, const T* a, const T* panel, bool add, T* c, int64_t c_row) {
-  if constexpr (sizeof(T) == 4)
-    TESSERA_SIMD(MultiplyF32)(rows, columns, depth, a, panel, add, c, c_row);
-  else
-    TESSERA_SIMD(MultiplyF64)(rows, columns, depth, a, panel, add, c, c_row);
-}
-
 KernelParam number(double x) {
   KernelParam p;
   p.f = x;
   return p;
-}
-// c = beta c + a b, dense row-major matrices: a is m x k, b is k x n.
-template <class T>
-void product(int64_t m, int64_t n, int64_t k, const T* a, const T* b, double beta, T* c) {
-  gemm(sizeof(T) == 8 ? DType::kFloat64 : DType::kFloat32, m, n, k, number(1), {const_cast<T*>(a), k, 1},
-       {const_cast<T*>(b), n, 1}, number(beta), {c, n, 1});
 }
 
 constexpr int64_t kPieceWork = int64_t{1} << 18;   // multiplications worth a piece of their own
 constexpr int64_t kGroupBytes = int64_t{3} << 19;  // of weights that L2 holds while groups of sequences pass by
 constexpr int64_t kRowWork = 64;                   // of a gate, in multiplications
 int64_t grain_for(int64_t work) { return std::max<int64_t>(1, kPieceWork / std::max<int64_t>(1, work)); }
+// Few rows, or few steps, are not worth a copy of the weights.
+bool packs(const RnnLayer& l) { return l.batch >= 4 && l.steps >= 4; }
+bool fits_cache(const RnnLayer& l) { return l.outputs * l.gates() * item_size(l.dtype) <= kGroupBytes; }
 
-// A weight of depth x width that is used at every step, in panels of some columns, the last one filled up with zeros.
+// A matrix that lies as rows, or as columns.
 template <class T>
-class Panels {
+struct Weight {
+  const T* data;
+  int64_t depth, width;
+  bool columns;  // element (k, j) is data[j * depth + k]
+};
+
+// A product with a weight that is used at every step: in panels of some columns, the last one filled up with zeros, or,
+// where that is not worth it, as it lies and in one piece. A weight without data has no pieces.
+template <class T>
+class Product {
  public:
-  // Few rows, or few steps, are not worth the copy.
-  static bool suit(const RnnLayer& l) { return l.batch >= 4 && l.steps >= 4; }
-  Panels(int64_t depth, int64_t width, const T* w)
-      : depth_(depth),
-        width_(width),
-        slice_(TESSERA_SIMD(PanelBytes)() / static_cast<int64_t>(sizeof(T))),
-        data_((slices() * depth + kRequested) * slice_) {
-    parallel_for(slices(), grain_for(depth * slice_), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i)
-        for (int64_t k = 0; k < depth_; ++k)
-          std::fill(std::copy_n(w + k * width_ + i * slice_, columns(i), panel(i) + k * slice_),
-                    panel(i) + (k + 1) * slice_, T{0});
+  Product(const Weight<T>& w, bool packed)
+      : w_(w),
+        slice_(packed ? TESSERA_SIMD(PanelBytes)() / static_cast<int64_t>(sizeof(T)) : std::max<int64_t>(1, w.width)),
+        packed_(packed),
+        data_(packed && w.data ? (slices() * w.depth + kRequested) * slice_ : 0) {
+    if (!packed_ || !w_.data) return;
+    parallel_for(slices(), grain_for(w_.depth * slice_), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) pack(i);
     });
   }
-  int64_t slices() const { return ceil_div(width_, slice_); }
+  int64_t slices() const { return w_.data ? ceil_div(w_.width, slice_) : 0; }
+  bool packed() const { return packed_; }
   // Multiplications of a row with a slice.
-  int64_t work() const { return depth_ * slice_; }
+  int64_t work() const { return w_.depth * slice_; }
   // Elements from row to row of a result that is kept apart: not a power of two, whose lines would share few sets of a
   // cache.
   int64_t row() const { return slices() * slice_ + 64 / static_cast<int64_t>(sizeof(T)); }
-  // c (+)= a b for `rows` rows of a and a slice of b; c: the whole of a result.
-  void multiply(int64_t rows, const T* a, int64_t slice, bool add, T* c, int64_t c_row) const {
-    cpu::multiply(rows, columns(slice), depth_, a, panel(slice), add, c + slice * slice_, c_row);
+  // c (+)= a w for `rows` rows of a and slices [first, last) of w; c: the whole of a result.
+  void multiply(int64_t rows, const T* a, int64_t a_row, int64_t first, int64_t last, bool add, T* c,
+                int64_t c_row) const {
+    if (!packed_) {
+      const int64_t depth = w_.depth;
+      if (first < last)
+        gemm(sizeof(T) == 8 ? DType::kFloat64 : DType::kFloat32, rows, w_.width, depth, number(1),
+             {const_cast<T*>(a), a_row, 1},
+             {const_cast<T*>(w_.data), w_.columns ? 1 : w_.width, w_.columns ? depth : 1}, number(add ? 1 : 0),
+             {c, c_row, 1});
+      return;
+    }
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t n = std::min(slice_, w_.width - i * slice_);
+      if constexpr (sizeof(T) == 4)
+        TESSERA_SIMD(MultiplyF32)(rows, n, w_.depth, a, a_row, panel(i), add, c + i * slice_, c_row);
+      else
+        TESSERA_SIMD(MultiplyF64)(rows, n, w_.depth, a, a_row, panel(i), add, c + i * slice_, c_row);
+    }
   }
 
  private:
   static constexpr int64_t kRequested = 8;  // rows behind the last that may be requested
-  int64_t columns(int64_t slice) const { return std::min(slice_, width_ - slice * slice_); }
-  T* panel(int64_t slice) const { return data_.get() + slice * depth_ * slice_; }
-  int64_t depth_, width_, slice_;
+  T* panel(int64_t i) const { return data_.get() + i * w_.depth * slice_; }
+  void pack(int64_t i) const {
+    const int64_t n = std::min(slice_, w_.width - i * slice_), j = w_.columns ? w_.depth : 1;
+    const T* from = w_.data + i * slice_ * j;
+    T* to = panel(i);
+    for (int64_t k = 0; k < w_.depth; ++k, to += slice_, from += w_.columns ? 1 : w_.width) {
+      if (w_.columns)
+        for (int64_t v = 0; v < n; ++v) to[v] = from[v * j];
+      else
+        std::copy_n(from, n, to);
+      std::fill(to + n, to + slice_, T{0});
+    }
+  }
+  Weight<T> w_;
+  int64_t slice_;
+  bool packed_;
   ScratchArray<T> data_;
 };
 
-// Sequences do not depend on each other: groups of them are taken through all steps where the weights stay in cache
-// meanwhile.
-int64_t rows_of_group(const RnnLayer& l) {
-  if (l.batch < 16 || l.hidden * l.gates() * item_size(l.dtype) > kGroupBytes) return l.batch;
-  return l.batch <= 32 ? ceil_div(l.batch, 2) : 16;
+template <class T>
+T* moved(const void* p, int64_t n) {
+  return p ? static_cast<T*>(const_cast<void*>(p)) + n : nullptr;
 }
 
-// The steps in the order of computation: at(0) is the first.
-struct Order {
-  int64_t steps;
+// One direction of a layer; step s is the s-th in the order of computation.
+template <class T>
+struct Direction {
+  using Number = T;
+  const RnnLayer& l;
   bool reverse;
-  int64_t at(int64_t s) const { return reverse ? steps - 1 - s : s; }
-};
+  const T *h0, *c0;
+  T *values, *output, *extra;
+  const int64_t gates = l.gates(), out_row = l.directions * l.outputs;
 
-template <class T>
-struct Forward {
-  const RnnLayer& l;
-  const RnnTrace& trace;
-  const T *projected, *h0, *c0, *w, *b;
-  const Order order{l.steps, l.reverse};
-  const int64_t gates = l.gates(), state = l.batch * l.hidden;
+  Direction(const RnnLayer& layer, int64_t d, const RnnInputs& in, const RnnTrace& trace)
+      : l(layer),
+        reverse(d == 1 || layer.reverse),
+        h0(moved<T>(in.h0, d * l.batch * l.outputs)),
+        c0(moved<T>(in.c0, d * l.batch * l.hidden)),
+        values(moved<T>(trace.gates, d * l.rows() * l.gates())),
+        output(moved<T>(trace.output, d * l.outputs)),
+        extra(moved<T>(trace.extra, d * l.rows() * l.hidden)) {}
+  int64_t at(int64_t s) const { return reverse ? l.steps - 1 - s : s; }
 
-  // Where the state before step s begins.
-  const T* before(int64_t s, const T* first, void* all) const {
-    return s == 0 ? first : static_cast<const T*>(all) + order.at(s - 1) * state;
-  }
-  // Rows [begin, end) at step s; from_state: of row `begin`.
-  void rows(int64_t s, int64_t begin, int64_t end, const T* from_state, int64_t state_row) const {
-    const int64_t t = order.at(s), at = begin * l.hidden;
-    const ScratchArray<T> unkept(trace.gates ? 0 : gates);
-    T* const values = trace.gates ? static_cast<T*>(trace.gates) + (t * l.batch + begin) * gates : unkept.get();
-    auto *output = static_cast<T*>(trace.output), *extra = static_cast<T*>(trace.extra);
-    run_rows(l.kind, Rows<T>{end - begin, l.hidden, gates, from_state, state_row, b,
-                             projected + (t * l.batch + begin) * gates, values, trace.gates ? gates : 0,
-                             before(s, h0, output) + at, c0 ? before(s, c0, extra) + at : nullptr,
-                             output + t * state + at, extra ? extra + t * state + at : nullptr});
-  }
-  void slices(const Panels<T>& panels, int64_t s, int64_t begin, int64_t end, int64_t first, int64_t last,
-              T* sums) const {
-    for (int64_t i = first; i < last; ++i)
-      panels.multiply(end - begin, before(s, h0, trace.output) + begin * l.hidden, i, false, sums, panels.row());
-  }
-  void run_packed() const {
-    const Panels<T> panels(l.hidden, gates, w);
-    const int64_t group = rows_of_group(l);
-    if (group < l.batch)
-      return parallel_for(ceil_div(l.batch, group), 1, [&](int64_t first, int64_t last) {
-        const int64_t begin = first * group, end = std::min(l.batch, last * group);
-        const ScratchArray<T> sums((end - begin) * panels.row());
-        for (int64_t s = 0; s < l.steps; ++s) {
-          slices(panels, s, begin, end, 0, panels.slices(), sums.get());
-          rows(s, begin, end, sums.get(), panels.row());
-        }
-      });
-    const ScratchArray<T> sums(l.batch * panels.row());
-    for (int64_t s = 0; s < l.steps; ++s) {
-      parallel_for(panels.slices(), grain_for(l.batch * panels.work()),
-                   [&](int64_t first, int64_t last) { slices(panels, s, 0, l.batch, first, last, sums.get()); });
-      parallel_for(l.batch, grain_for(kRowWork * gates), [&](int64_t begin, int64_t end) {
-        rows(s, begin, end, sums.get() + begin * panels.row(), panels.row());
-      });
+  // The rows in [begin, end) that step s has: f(begin, end, state before, its row, cell before) for those that come
+  // from a step and for those that begin here.
+  template <class F>
+  void parts(int64_t s, int64_t begin, int64_t end, F f) const {
+    end = std::min(end, l.size(at(s)));
+    const int64_t from = s == 0 ? 0 : at(s - 1), known = s == 0 ? 0 : std::min(end, l.size(from));
+    if (begin < known) {
+      const int64_t row = l.row(from) + begin;
+      f(begin, known, output + row * out_row, out_row, c0 ? extra + row * l.hidden : nullptr);
+      begin = known;
     }
-  }
-  void run() const {
-    if (Panels<T>::suit(l)) return run_packed();
-    const ScratchArray<T> sums(l.batch * gates);
-    for (int64_t s = 0; s < l.steps; ++s) {
-      product(l.batch, gates, l.hidden, before(s, h0, trace.output), w, 0, sums.get());
-      parallel_for(l.batch, grain_for(kRowWork * gates),
-                   [&](int64_t begin, int64_t end) { rows(s, begin, end, sums.get() + begin * gates, gates); });
-    }
+    if (begin < end) f(begin, end, h0 + begin * l.outputs, l.outputs, c0 ? c0 + begin * l.hidden : nullptr);
   }
 };
 
+// A step is a number of stages, one after the other, each over rows or over slices of a product.
 template <class T>
-struct Backward {
-  const RnnLayer& l;
-  const RnnTrace& trace;
-  const T *h0, *c0, *w, *grad_output;
+struct Forward : Direction<T> {
+  using Direction<T>::l, Direction<T>::gates, Direction<T>::out_row;
+  static constexpr int64_t kStages = 3;
+  static constexpr bool kBackwards = false;
+  const T *projected, *b;
+  const Product<T> recurrent, projection;
+
+  Forward(const RnnLayer& layer, int64_t d, const void* x, const RnnInputs& in, const RnnTrace& trace)
+      : Direction<T>(layer, d, in, trace),
+        projected(moved<T>(x, d * gates)),
+        b(moved<T>(in.b_hh, d * gates)),
+        recurrent({moved<T>(in.w_hh, d * gates * l.outputs), l.outputs, gates, true}, packs(l)),
+        projection({moved<T>(in.w_hr, d * l.outputs * l.hidden), l.hidden, l.outputs, true}, packs(l)) {}
+  const Product<T>* product(int64_t stage) const {
+    return stage == 0 ? &recurrent : stage == 1 ? nullptr : &projection;
+  }
+  // Elements of temporary memory for a row: the product, and the states before they are projected.
+  int64_t room() const { return recurrent.row() + unprojected(); }
+  int64_t unprojected() const { return l.projects() ? l.hidden : 0; }
+
+  // A stage of step s for rows [begin, end), slices [first, last); room: of row `begin`.
+  void run(int64_t stage, int64_t s, int64_t begin, int64_t end, int64_t first, int64_t last, T* room) const {
+    const int64_t t = this->at(s), row = this->room(), raw = recurrent.row();
+    this->parts(s, begin, end, [&](int64_t from, int64_t to, const T* h, int64_t h_row, const T* c) {
+      const int64_t at = l.row(t) + from;
+      T *const sums = room + (from - begin) * row, *const out = this->output + at * out_row;
+      if (stage == 0) return recurrent.multiply(to - from, h, h_row, first, last, false, sums, row);
+      if (stage == 2) return projection.multiply(to - from, sums + raw, row, first, last, false, out, out_row);
+      const ScratchArray<T> unkept(this->values ? 0 : gates);
+      run_rows(l.kind, Rows<T>{to - from, l.hidden, gates, sums, row, b, projected + at * l.directions * gates,
+                               l.directions * gates, this->values ? this->values + at * gates : unkept.get(),
+                               this->values ? gates : 0, h, h_row, c, l.projects() ? sums + raw : out,
+                               l.projects() ? row : out_row, this->extra ? this->extra + at * l.hidden : nullptr});
+    });
+  }
+};
+
+template <class T>
+struct Backward : Direction<T> {
+  using Direction<T>::l, Direction<T>::gates, Direction<T>::out_row;
+  static constexpr int64_t kStages = 4;
+  static constexpr bool kBackwards = true;
+  const bool gru = l.kind == RnnKind::kGru;
+  const T* grad_output;
   T *grad_h, *grad_c, *grad_gates, *grad_hidden;
-  const Order order{l.steps, l.reverse};
-  const int64_t gates = l.gates(), state = l.batch * l.hidden;
-  const bool adds = l.kind == RnnKind::kGru;
+  const Product<T> projection, recurrent;
 
-  void rows(int64_t s, int64_t begin, int64_t end) const {
-    const int64_t t = order.at(s), at = begin * l.hidden, row = (t * l.batch + begin) * gates;
-    const auto *output = static_cast<const T*>(trace.output), *extra = static_cast<const T*>(trace.extra);
-    const T *h = s == 0 ? h0 : output + order.at(s - 1) * state, *c = s == 0 ? c0 : extra + order.at(s - 1) * state;
-    run_rows(l.kind,
-             BackRows<T>{end - begin, l.hidden, gates, static_cast<const T*>(trace.gates) + row, h + at,
-                         c0 ? c + at : nullptr, output + t * state + at, extra ? extra + t * state + at : nullptr,
-                         grad_output ? grad_output + t * state + at : nullptr, grad_h + at,
-                         grad_c ? grad_c + at : nullptr, grad_gates + row, grad_hidden ? grad_hidden + row : nullptr});
+  Backward(const RnnLayer& layer, int64_t d, const RnnInputs& in, const RnnTrace& trace, const void* grad,
+           const RnnGradients& out)
+      : Direction<T>(layer, d, in, trace),
+        grad_output(moved<T>(grad, d * l.outputs)),
+        grad_h(moved<T>(out.grad_state, d * l.batch * l.outputs)),
+        grad_c(moved<T>(out.grad_cell, d * l.batch * l.hidden)),
+        grad_gates(moved<T>(out.grad_gates, d * gates)),
+        grad_hidden(moved<T>(out.grad_hidden, d * l.rows() * (gru ? gates : l.outputs))),
+        projection({moved<T>(in.w_hr, d * l.outputs * l.hidden), l.outputs, l.hidden, false}, packs(l)),
+        recurrent({moved<T>(in.w_hh, d * gates * l.outputs), gates, l.outputs, false}, packs(l)) {}
+  const Product<T>* product(int64_t stage) const {
+    return stage == 1 ? &projection : stage == 3 ? &recurrent : nullptr;
   }
-  // What the product of step s takes.
-  const T* factor(int64_t s) const { return (grad_hidden ? grad_hidden : grad_gates) + order.at(s) * l.batch * gates; }
-  void slices(const Panels<T>& panels, int64_t s, int64_t begin, int64_t end, int64_t first, int64_t last) const {
-    for (int64_t i = first; i < last; ++i)
-      panels.multiply(end - begin, factor(s) + begin * gates, i, adds, grad_h + begin * l.hidden, l.hidden);
+  int64_t room() const { return l.projects() ? l.hidden : 0; }  // for a row: the gradient before the projection
+
+  void run(int64_t stage, int64_t s, int64_t begin, int64_t end, int64_t first, int64_t last, T* room) const {
+    const int64_t t = this->at(s), width = l.directions * gates;
+    this->parts(s, begin, end, [&](int64_t from, int64_t to, const T* h, int64_t h_row, const T* c) {
+      const int64_t n = to - from, at = l.row(t) + from;
+      T *const grad = grad_h + from * l.outputs, *const raw = room + (from - begin) * l.hidden;
+      T* const hidden = grad_hidden ? grad_hidden + at * (gru ? gates : l.outputs) : nullptr;
+      const T* const given = grad_output ? grad_output + at * out_row : nullptr;
+      T* const to_gates = grad_gates + at * width;
+      if (stage == 0) return l.projects() ? add_rows(n, grad, given, hidden) : void();
+      if (stage == 1) return projection.multiply(n, hidden, l.outputs, first, last, false, raw, l.hidden);
+      if (stage == 3)
+        return recurrent.multiply(n, gru ? hidden : to_gates, gru ? gates : width, first, last, gru, grad, l.outputs);
+      run_rows(l.kind,
+               BackRows<T>{n, l.hidden, gates, this->values + at * gates, h, h_row, c, this->output + at * out_row,
+                           out_row, this->extra ? this->extra + at * l.hidden : nullptr, l.projects() ? nullptr : given,
+                           l.projects() ? raw : grad, grad_c ? grad_c + from * l.hidden : nullptr, to_gates, width,
+                           gru ? hidden : nullptr});
+    });
   }
-  void run_packed() const {
-    const Panels<T> panels(gates, l.hidden, w);
-    const int64_t group = rows_of_group(l);
-    if (group < l.batch)
-      return parallel_for(ceil_div(l.batch, group), 1, [&](int64_t first, int64_t last) {
-        const int64_t begin = first * group, end = std::min(l.batch, last * group);
-        for (int64_t s = l.steps - 1; s >= 0; --s) {
-          rows(s, begin, end);
-          slices(panels, s, begin, end, 0, panels.slices());
-        }
-      });
-    for (int64_t s = l.steps - 1; s >= 0; --s) {
-      parallel_for(l.batch, grain_for(kRowWork * gates), [&](int64_t begin, int64_t end) { rows(s, begin, end); });
-      parallel_for(panels.slices(), grain_for(l.batch * panels.work()),
-                   [&](int64_t first, int64_t last) { slices(panels, s, 0, l.batch, first, last); });
-    }
-  }
-  void run() const {
-    if (Panels<T>::suit(l)) return run_packed();
-    for (int64_t s = l.steps - 1; s >= 0; --s) {
-      parallel_for(l.batch, grain_for(kRowWork * gates), [&](int64_t begin, int64_t end) { rows(s, begin, end); });
-      product(l.batch, l.hidden, gates, factor(s), w, adds, grad_h);
-    }
+
+ private:
+  void add_rows(int64_t n, const T* a, const T* b, T* to) const {
+    for (int64_t i = 0; i < n; ++i, a += l.outputs, to += l.outputs)
+      for (int64_t j = 0; j < l.outputs; ++j) to[j] = a[j] + (b ? b[i * out_row + j] : T{0});
   }
 };
+
+// Sequences, and directions, do not depend on each other: groups of them are taken through all steps where the weights
+// stay in cache meanwhile. 0: each step is taken by all threads.
+int64_t rows_of_group(const RnnLayer& l) {
+  const bool packed = packs(l);
+  if (fits_cache(l) && packed && l.batch >= 16) return l.batch <= 32 ? ceil_div(l.batch, 2) : 16;
+  return l.directions == 2 && fits_cache(l) && (packed || l.batch * l.gates() * l.outputs <= kPieceWork) ? l.batch : 0;
+}
+
+// All steps of all directions.
+template <class T, class D>
+void run_steps(const RnnLayer& l, const D* const* directions) {
+  const D& first = *directions[0];
+  const int64_t room = first.room(), group = rows_of_group(l);
+  const auto step = [&](int64_t i) { return D::kBackwards ? l.steps - 1 - i : i; };
+  if (group > 0) {
+    const int64_t groups = ceil_div(l.batch, group);
+    return parallel_for(groups * l.directions, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p) {
+        const D& d = *directions[p / groups];
+        const int64_t from = p % groups * group, to = std::min(l.batch, from + group);
+        const ScratchArray<T> memory((to - from) * room);
+        for (int64_t i = 0; i < l.steps; ++i)
+          for (int64_t k = 0; k < D::kStages; ++k)
+            d.run(k, step(i), from, to, 0, d.product(k) ? d.product(k)->slices() : 0, memory.get());
+      }
+    });
+  }
+  const ScratchArray<T> memory(l.directions * l.batch * room);
+  // Pieces of all directions, which may begin in one and end in the other.
+  const auto spread = [&](int64_t n, int64_t grain, auto f) {
+    parallel_for(n * l.directions, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t next; begin < end; begin = next) {
+        const int64_t d = begin / n;
+        next = std::min(end, (d + 1) * n);
+        f(*directions[d], begin - d * n, next - d * n, memory.get() + d * l.batch * room);
+      }
+    });
+  };
+  for (int64_t i = 0; i < l.steps; ++i)
+    for (int64_t k = 0; k < D::kStages; ++k) {
+      const Product<T>* product = first.product(k);
+      if (!product)
+        spread(l.batch, grain_for(kRowWork * l.gates()), [&](const D& d, int64_t begin, int64_t end, T* own) {
+          d.run(k, step(i), begin, end, 0, 0, own + begin * room);
+        });
+      else if (product->packed())
+        spread(product->slices(), grain_for(l.batch * product->work()),
+               [&](const D& d, int64_t begin, int64_t end, T* own) { d.run(k, step(i), 0, l.batch, begin, end, own); });
+      else  // shared by the threads itself
+        for (int64_t d = 0; d < l.directions; ++d)
+          directions[d]->run(k, step(i), 0, l.batch, 0, product->slices(), memory.get() + d * l.batch * room);
+    }
+}
+
+template <class D, class... A>
+void run_directions(const RnnLayer& l, const A&... args) {
+  using T = typename D::Number;
+  const D first(l, 0, args...);
+  if (l.directions == 1) {
+    const D* const one[] = {&first};
+    return run_steps<T>(l, one);
+  }
+  const D second(l, 1, args...);
+  const D* const both[] = {&first, &second};
+  run_steps<T>(l, both);
+}
 
 }  // namespace
 
-void rnn_forward(const RnnLayer& layer, const void* projected, const RnnTrace& trace, const void* h0, const void* c0,
-                 const void* w_hh_t, const void* b_hh) {
-  auto run = [&](auto tag) {
-    using T = decltype(tag);
-    Forward<T>{layer,
-               trace,
-               static_cast<const T*>(projected),
-               static_cast<const T*>(h0),
-               static_cast<const T*>(c0),
-               static_cast<const T*>(w_hh_t),
-               static_cast<const T*>(b_hh)}
-        .run();
-  };
-  layer.dtype == DType::kFloat64 ? run(double()) : run(float());
+void rnn_forward(const RnnLayer& l, const void* projected, const RnnInputs& inputs, const RnnTrace& trace) {
+  l.dtype == DType::kFloat64 ? run_directions<Forward<double>>(l, projected, inputs, trace)
+                             : run_directions<Forward<float>>(l, projected, inputs, trace);
 }
 
-void rnn_backward(const RnnLayer& layer, const RnnTrace& trace, const void* h0, const void* c0, const void* w_hh,
-                  const void* grad_output, void* grad_state, void* grad_cell, void* grad_gates, void* grad_hidden) {
-  auto run = [&](auto tag) {
-    using T = decltype(tag);
-    Backward<T>{layer,
-                trace,
-                static_cast<const T*>(h0),
-                static_cast<const T*>(c0),
-                static_cast<const T*>(w_hh),
-                static_cast<const T*>(grad_output),
-                static_cast<T*>(grad_state),
-                static_cast<T*>(grad_cell),
-                static_cast<T*>(grad_gates),
-                static_cast<T*>(grad_hidden)}
-        .run();
-  };
-  layer.dtype == DType::kFloat64 ? run(double()) : run(float());
+void rnn_backward(const RnnLayer& l, const RnnInputs& inputs, const RnnTrace& trace, const void* grad_output,
+                  const RnnGradients& gradients) {
+  l.dtype == DType::kFloat64 ? run_directions<Backward<double>>(l, inputs, trace, grad_output, gradients)
+                             : run_directions<Backward<float>>(l, inputs, trace, grad_output, gradients);
 }
 
 }  // namespace tessera::cpu

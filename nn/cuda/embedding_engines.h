@@ -8,7 +8,12 @@ namespace tessera::cuda {
 
 TESSERA_NN_EMBEDDING_ENGINES(TESSERA_ENGINE_DECLARATION)
 
+void embedding_bag(const nn::BagCall& call);
+
 // Fills the table of DeviceType::kCUDA.
-inline void connect(nn::EmbeddingEngines& engines) { TESSERA_NN_EMBEDDING_ENGINES(TESSERA_ENGINE_CONNECTION) }
+inline void connect(nn::EmbeddingEngines& engines) {
+  TESSERA_NN_EMBEDDING_ENGINES(TESSERA_ENGINE_CONNECTION)
+  engines.embedding_bag = &embedding_bag;
+}
 
 }  // namespace tessera::cuda

@@ -35,15 +35,13 @@ void map_elements(const F& f, const Layout& l, bool vectors) {
     launch(map_kernel<F, 1>, blocks_for(l.total), dim3(kThreads), f, l);
 }
 
-// y = (x - mean[c]) invstd[c] weight[c] + bias[c]; mean may be null: 0.
+// y = (x - mean[c]) invstd[c] weight[c] + bias[c]; mean without data: 0.
 template <class T>
 struct BatchAffine {
   using Element = T;
   const T* x;
   T* y;
-  const double *mean, *invstd;
-  const void *weight, *bias;
-  DType param_dtype;
+  ChannelValues mean, invstd, weight, bias;
   template <int V>
   __device__ void apply(int64_t i, int64_t, int64_t c, int next) const {
     Compute<T> v[V];
@@ -51,9 +49,9 @@ struct BatchAffine {
     double m = 0, scale = 0, shift = 0;
     for (int k = 0; k < V; ++k, c += next) {
       if (k == 0 || next) {
-        m = mean ? mean[c] : 0;
-        scale = load_real(weight, param_dtype, c, 1) * invstd[c];
-        shift = load_real(bias, param_dtype, c, 0);
+        m = mean[c];
+        scale = load_real(weight.data, weight.dtype, c, 1) * invstd[c];
+        shift = bias[c];
       }
       v[k] = static_cast<Compute<T>>((static_cast<double>(v[k]) - m) * scale + shift);
     }
@@ -67,7 +65,8 @@ struct BatchGradient {
   using Element = T;
   const T *dy, *x;
   T* dx;
-  const double *mean, *a, *b, *shift;
+  ChannelValues mean;
+  const double *a, *b, *shift;
   template <int V>
   __device__ void apply(int64_t i, int64_t, int64_t c, int next) const {
     Compute<T> g[V], v[V];
@@ -177,6 +176,30 @@ struct StoreStats {
   double *mean, *var;
   __device__ void operator()(int64_t c, const Pair& sum) const { spread.get(c, sum, mean[c], var[c]); }
 };
+// What a batch normalisation in training does with them.
+template <class T>
+struct StoreBatchStats {
+  Spread<T> spread;
+  double momentum, eps;
+  nn::ChannelNumbers running_mean, running_var, save_mean, save_invstd;
+  double *exact_mean, *exact_invstd;
+
+  __device__ void update(const nn::ChannelNumbers& running, int64_t c, double now) const {
+    const double before = load_real(running.data, running.dtype, c, 0);
+    store_real(running.data, running.dtype, c, before * (1 - momentum) + now * momentum);
+  }
+  __device__ void operator()(int64_t c, const Pair& sum) const {
+    const double n = static_cast<double>(spread.count);
+    double mean, var;
+    spread.get(c, sum, mean, var);
+    exact_mean[c] = mean;
+    exact_invstd[c] = 1 / sqrt(var + eps);
+    store_real(save_mean.data, save_mean.dtype, c, mean);
+    store_real(save_invstd.data, save_invstd.dtype, c, exact_invstd[c]);
+    update(running_mean, c, mean);
+    update(running_var, c, var * (n / (n - 1)));
+  }
+};
 template <class T>
 struct StoreGroupStats {
   Spread<T> spread;
@@ -200,7 +223,7 @@ struct MomentSums : SumFunctor<MomentSums<T>> {
   using Element = T;
   using State = double;
   const T *dy, *x;
-  const double* mean;
+  ChannelValues mean;
   __device__ State at(int64_t, int64_t c) const { return mean[c]; }
   template <int V>
   __device__ void add_each(const State (&m)[V], int64_t index, Pair (&sums)[V]) const {
@@ -217,20 +240,19 @@ struct MomentSums : SumFunctor<MomentSums<T>> {
 // constant.
 struct StoreBatchGradient {
   double count;
-  const double* invstd;
-  const void* weight;
-  void *dweight, *dbias;
-  DType param_dtype;
+  ChannelValues invstd, weight;
+  nn::ChannelNumbers dweight, dbias;
   double *a, *b, *shift;  // null: not wanted
   __device__ void operator()(int64_t c, const Pair& sum) const {
+    const double s = invstd[c];
     if (a) {
-      const double scale = load_real(weight, param_dtype, c, 1) * invstd[c];
+      const double scale = load_real(weight.data, weight.dtype, c, 1) * s;
       a[c] = scale;
-      b[c] = -scale * invstd[c] * invstd[c] * sum.b / count;
+      b[c] = -scale * s * s * sum.b / count;
       shift[c] = -scale * sum.a / count;
     }
-    store_real(dweight, param_dtype, c, sum.b * invstd[c]);
-    store_real(dbias, param_dtype, c, sum.a);
+    store_real(dweight.data, dweight.dtype, c, sum.b * s);
+    store_real(dbias.data, dbias.dtype, c, sum.a);
   }
 };
 
@@ -305,30 +327,60 @@ void group_backward(int64_t batch, int64_t channels, int64_t inner, int64_t grou
   parameter_gradients<T>(batch, channels, inner, groups, dy, x, mean, rstd, dweight, dbias);
 }
 
+ChannelValues values(const nn::ChannelNumbers& n, double eps = -1) { return {n.data, n.dtype, eps}; }
+
 template <class T>
-void batch_backward(DType param_dtype, int64_t batch, int64_t channels, int64_t inner, bool train, const T* dy,
-                    const T* x, const double* mean, const double* invstd, const void* weight, T* dx, void* dweight,
-                    void* dbias) {
-  const Layout layout{batch * channels * inner, channels, inner, channels * inner};
-  Buffer factors(train && dx ? static_cast<size_t>(3 * channels) * sizeof(double) : 0);
-  double *const a = factors.as<double>(), *const b = a ? a + channels : nullptr,
-                *const shift = a ? b + channels : nullptr;
-  if (train || dweight || dbias) {
+void batch_forward(const nn::BatchNormCall& call) {
+  const T* const x = static_cast<const T*>(call.x);
+  T* const y = static_cast<T*>(call.y);
+  const int64_t c = call.channels;
+  const Layout layout{call.batch * c * call.inner, c, call.inner, c * call.inner};
+  const bool vectors = aligned({x, y}, kVector<T> * sizeof(T));
+  const ChannelValues weight = values(call.weight), bias = values(call.bias);
+  if (!call.training) {
+    const ChannelValues mean = values(call.running_mean), invstd = values(call.running_var, call.eps);
+    return map_elements(BatchAffine<T>{x, y, mean, invstd, weight, bias}, layout, vectors);
+  }
+  const Buffer exact(static_cast<size_t>(2 * c) * sizeof(double));
+  double *const mean = exact.as<double>(), *const invstd = mean + c;
+  sum_spread(x, call.batch, c, call.inner,
+             StoreBatchStats<T>{{x, call.inner, call.batch * call.inner},
+                                call.momentum,
+                                call.eps,
+                                call.running_mean,
+                                call.running_var,
+                                call.save_mean,
+                                call.save_invstd,
+                                mean,
+                                invstd});
+  map_elements(BatchAffine<T>{x, y, doubles(mean), doubles(invstd), weight, bias}, layout, vectors);
+}
+
+template <class T>
+void batch_backward(const nn::BatchNormGradientCall& call) {
+  const int64_t c = call.channels;
+  const T *const dy = static_cast<const T*>(call.dy), *const x = static_cast<const T*>(call.x);
+  T* const dx = static_cast<T*>(call.dx);
+  const Layout layout{call.batch * c * call.inner, c, call.inner, c * call.inner};
+  const ChannelValues mean = values(call.mean), weight = values(call.weight),
+                      invstd = values(call.invstd_or_var, call.training ? -1 : call.eps);
+  const Buffer factors(call.training && dx ? static_cast<size_t>(3 * c) * sizeof(double) : 0);
+  double *const a = factors.as<double>(), *const b = a ? a + c : nullptr, *const shift = a ? b + c : nullptr;
+  if (call.training || call.dweight.data || call.dbias.data) {
     MomentSums<T> f;
     f.dy = dy;
     f.x = x;
     f.mean = mean;
     sum_channels(f,
-                 StoreBatchGradient{static_cast<double>(batch * inner), invstd, weight, dweight, dbias, param_dtype, a,
-                                    b, shift},
-                 batch, channels, inner, aligned({dy, x}, kVector<T> * sizeof(T)));
+                 StoreBatchGradient{static_cast<double>(call.batch * call.inner), invstd, weight, call.dweight,
+                                    call.dbias, a, b, shift},
+                 call.batch, c, call.inner, aligned({dy, x}, kVector<T> * sizeof(T)));
   }
   if (!dx) return;
   const bool vectors = aligned({dy, x, dx}, kVector<T> * sizeof(T));
-  if (train) map_elements(BatchGradient<T>{dy, x, dx, mean, a, b, shift}, layout, vectors);
+  if (call.training) return map_elements(BatchGradient<T>{dy, x, dx, mean, a, b, shift}, layout, vectors);
   // Infinities and NaN of x must not reach dx: it does not depend on x.
-  else
-    map_elements(BatchAffine<T>{dy, dx, nullptr, invstd, weight, nullptr, param_dtype}, layout, vectors);
+  map_elements(BatchAffine<T>{dy, dx, doubles(nullptr), invstd, weight, doubles(nullptr)}, layout, vectors);
 }
 
 }  // namespace
@@ -349,20 +401,34 @@ void batch_norm_apply(DType dtype, DType param_dtype, int64_t batch, int64_t cha
                       const double* mean, const double* invstd, const void* weight, const void* bias, void* y) {
   visit<kAllFloats>(dtype, "batch_norm", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    map_elements(BatchAffine<T>{static_cast<const T*>(x), static_cast<T*>(y), mean, invstd, weight, bias, param_dtype},
+    map_elements(BatchAffine<T>{static_cast<const T*>(x),
+                                static_cast<T*>(y),
+                                doubles(mean),
+                                doubles(invstd),
+                                {weight, param_dtype},
+                                {bias, param_dtype}},
                  Layout{batch * channels * inner, channels, inner, channels * inner},
                  aligned({x, y}, kVector<T> * sizeof(T)));
   });
 }
 
+void batch_norm(const nn::BatchNormCall& call) {
+  visit<kAllFloats>(call.dtype, "batch_norm", [&](auto tag) { batch_forward<typename decltype(tag)::type>(call); });
+}
+
+void batch_norm_gradient(const nn::BatchNormGradientCall& call) {
+  visit<kAllFloats>(call.dtype, "batch_norm_backward",
+                    [&](auto tag) { batch_backward<typename decltype(tag)::type>(call); });
+}
+
 void batch_norm_backward(DType dtype, DType param_dtype, int64_t batch, int64_t channels, int64_t inner, bool train,
                          const void* dy, const void* x, const double* mean, const double* invstd, const void* weight,
                          void* dx, void* dweight, void* dbias) {
-  visit<kAllFloats>(dtype, "batch_norm_backward", [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    batch_backward<T>(param_dtype, batch, channels, inner, train, static_cast<const T*>(dy), static_cast<const T*>(x),
-                      mean, invstd, weight, static_cast<T*>(dx), dweight, dbias);
-  });
+  const auto given = [](const void* p, DType t) { return nn::ChannelNumbers{const_cast<void*>(p), t}; };
+  batch_norm_gradient({dtype, batch, channels, inner, train,
+                       -1,  // what is given is 1 / sqrt(variance) already
+                       dy, x, dx, given(weight, param_dtype), given(mean, DType::kFloat64),
+                       given(invstd, DType::kFloat64), given(dweight, param_dtype), given(dbias, param_dtype)});
 }
 
 void group_norm_forward(DType dtype, int64_t batch, int64_t channels, int64_t inner, int64_t groups, double eps,

@@ -37,6 +37,19 @@ __device__ inline void store_real(void* p, DType t, int64_t i, double value) {
   }
 }
 
+// Numbers of the channels as the kernels read them; eps >= 0: they are variances, and 1 / sqrt(variance + eps) is
+// meant.
+struct ChannelValues {
+  const void* data;
+  DType dtype;
+  double eps = -1;
+  __device__ double operator[](int64_t c) const {
+    const double v = load_real(data, dtype, c, 0);
+    return eps < 0 ? v : 1 / sqrt(v + eps);
+  }
+};
+inline ChannelValues doubles(const double* p) { return {p, DType::kFloat64}; }
+
 // ---- Sums for each channel ----
 
 struct Pair {

@@ -1,5 +1,5 @@
-// Layer normalisation. A row of up to 16384 elements (8192 in the gradient) stays in the registers of its threads;
-// longer rows are group normalisations of one group.
+// Layer normalisation, and the one by root mean squares, which is the same around 0. A row of up to 16384 elements
+// (8192 in the gradient) stays in the registers of its threads; longer rows are group normalisations of one group.
 #include "nn/cuda/norm_engines.h"
 #include "nn/cuda/norm.h"
 
@@ -23,7 +23,7 @@ struct LayerForward {
   double eps;
   const T *x, *weight, *bias;
   T* y;
-  Compute<T>*mean, *rstd;
+  Compute<T>*mean, *rstd;  // null: around 0, and not wanted
 };
 
 template <class T, int V>
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kForwardLanes) layer_forward_kernel(LayerForwa
       load_elements<V>(a.x + row * a.n + at, v[j]);
       for (int k = 0; k < V; ++k) sum += v[j][k];
     }
-    const double count = a.n, mean = group_reduce(static_cast<double>(sum), AddDoubles(), a.lanes) / count;
+    const double count = a.n, mean = a.mean ? group_reduce(static_cast<double>(sum), AddDoubles(), a.lanes) / count : 0;
     const C m = static_cast<C>(mean);
     sum = 0;
 #pragma unroll
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kForwardLanes) layer_forward_kernel(LayerForwa
       for (int k = 0; k < V; ++k) v[j][k] = (v[j][k] - m) * r * w[k] + b[k];
       store_elements<V>(a.y + row * a.n + at, v[j]);
     }
-    if (lane == 0 && row < a.rows) {
+    if (lane == 0 && row < a.rows && a.mean) {
       a.mean[row] = m;
       a.rstd[row] = r;
     }
@@ -184,6 +184,16 @@ void layer_norm_backward(DType dtype, int64_t rows, int64_t n, const void* dy, c
                           static_cast<const Compute<T>*>(mean), static_cast<const Compute<T>*>(rstd),
                           static_cast<const T*>(weight), static_cast<T*>(dx), static_cast<T*>(dweight),
                           static_cast<T*>(dbias));
+  });
+}
+
+void rms_norm_forward(DType dtype, int64_t rows, int64_t n, double eps, const void* x, const void* weight, void* y) {
+  static_assert(kLongestRmsNorm <= internal::kLongestForward);
+  if (rows == 0) return;
+  visit<kAllFloats>(dtype, "rms_norm", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    internal::forward<T>(rows, n, eps, static_cast<const T*>(x), static_cast<const T*>(weight), nullptr,
+                         static_cast<T*>(y), nullptr, nullptr);
   });
 }
 

@@ -79,6 +79,87 @@ TEST_P(NormTest, Batch) {
   }
 }
 
+// The whole in one call: statistics, running ones, results.
+TEST_P(NormTest, WholeBatch) {
+  const DType t = GetParam(), st = stat_type(t);
+  for (const auto& [batch, channels, inner] : {BatchCase{4, 3, 49}, {33, 8, 1}, {7, 4, 4}, {2, 3, 33}, {300, 2, 40}})
+    for (const DType pt : {t, st}) {
+      const std::string what = str_cat("batch norm ", batch, " ", channels, " ", inner);
+      const int64_t n = batch * channels * inner;
+      Data x = shifted_data(t, n, 1), w = random_data(pt, channels, 3), b = random_data(pt, channels, 4),
+           mean(DType::kFloat64, channels), var(DType::kFloat64, channels), y(t, n),
+           running_mean = random_data(pt, channels, 5), running_var = random_data(pt, channels, 6),
+           save_mean(st, channels), save_invstd(st, channels);
+      for (int64_t c = 0; c < channels; ++c) running_var.set(c, running_var.value(c) + 2);
+      const OnDevice dx(x), dw(w), db(b), dy(y), dmean(running_mean), dvar(running_var), dsave_mean(save_mean),
+          dsave_invstd(save_invstd);
+      const auto numbers = [&](const OnDevice& d, DType of) { return nn::ChannelNumbers{d.get(), of}; };
+      nn::BatchNormCall call{t,
+                             batch,
+                             channels,
+                             inner,
+                             true,
+                             0.3,
+                             1e-5,
+                             dx.get(),
+                             dy.get(),
+                             numbers(dw, pt),
+                             numbers(db, pt),
+                             numbers(dmean, pt),
+                             numbers(dvar, pt),
+                             numbers(dsave_mean, st),
+                             numbers(dsave_invstd, st)};
+      cuda::batch_norm(call);
+      const auto doubles = [](Data& d) { return static_cast<double*>(d.get()); };
+      cpu::batch_norm_stats(t, batch, channels, inner, x.get(), doubles(mean), doubles(var));
+      Data invstd(DType::kFloat64, channels);
+      const double count = static_cast<double>(batch * inner);
+      for (int64_t c = 0; c < channels; ++c) {
+        invstd.set(c, 1 / std::sqrt(var.value(c) + 1e-5));
+        save_mean.set(c, mean.value(c));
+        save_invstd.set(c, invstd.value(c));
+        running_mean.set(c, 0.7 * running_mean.value(c) + 0.3 * mean.value(c));
+        running_var.set(c, 0.7 * running_var.value(c) + 0.3 * var.value(c) * count / (count - 1));
+      }
+      cpu::batch_norm_apply(t, pt, batch, channels, inner, x.get(), doubles(mean), doubles(invstd), w.get(), b.get(),
+                            y.get());
+      expect_near(dy.read(), y, slack(n), what);
+      expect_near(dsave_mean.read(), save_mean, slack(n), what + " mean");
+      expect_near(dsave_invstd.read(), save_invstd, slack(n), what + " invstd");
+      expect_near(dmean.read(), running_mean, slack(n), what + " running mean");
+      expect_near(dvar.read(), running_var, slack(n), what + " running variance");
+      // In evaluation by the running statistics.
+      call.training = false;
+      cuda::batch_norm(call);
+      const Data now_mean = dmean.read(), now_var = dvar.read();
+      for (int64_t c = 0; c < channels; ++c) {
+        mean.set(c, now_mean.value(c));
+        invstd.set(c, 1 / std::sqrt(now_var.value(c) + 1e-5));
+      }
+      cpu::batch_norm_apply(t, pt, batch, channels, inner, x.get(), doubles(mean), doubles(invstd), w.get(), b.get(),
+                            y.get());
+      expect_near(dy.read(), y, 4, what + " evaluated");
+    }
+}
+
+// Rows around 0 against sums of their own.
+TEST_P(NormTest, RootMeanSquares) {
+  const DType t = GetParam();
+  for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{5, 7}, {3, 64}, {9, 100}, {2, 1030}, {1, 8192}, {4, 1}})
+    for (const bool weighted : {true, false}) {
+      Data x = shifted_data(t, rows * n, 1), w = random_data(t, n, 2), y(t, rows * n);
+      const OnDevice ox(x), ow(w), oy(y);
+      cuda::rms_norm_forward(t, rows, n, 1e-5, ox.get(), weighted ? ow.get() : nullptr, oy.get());
+      for (int64_t r = 0; r < rows; ++r) {
+        double squares = 0;
+        for (int64_t i = r * n; i < (r + 1) * n; ++i) squares += x.value(i) * x.value(i);
+        const double s = 1 / std::sqrt(squares / static_cast<double>(n) + 1e-5);
+        for (int64_t i = 0; i < n; ++i) y.set(r * n + i, x.value(r * n + i) * s * (weighted ? w.value(i) : 1));
+      }
+      expect_near(oy.read(), y, 10, str_cat("rms norm ", rows, " ", n));
+    }
+}
+
 struct GroupCase {
   int64_t batch, channels, inner, groups;
 };

@@ -23,13 +23,13 @@ __device__ inline Window window(const Line& l, int64_t o) {
   return cpu::window_of(l, o, [](int64_t a, int64_t b) { return quotient(a, b); });
 }
 
-// The outputs [first, last) whose windows (dilation 1) may hold input place i.
+// The outputs [first, last) whose windows may hold input place i.
 struct Outputs {
   int64_t first, last;
 };
 __device__ inline Outputs outputs_of(const Line& l, int64_t i) {
   if (l.adaptive) return {quotient(i * l.out, l.in), quotient((i + 1) * l.out + l.in - 1, l.in)};
-  const int64_t before = i + l.padding - l.kernel + 1;  // windows that start here or later reach i
+  const int64_t before = i + l.padding - (l.kernel - 1) * l.dilation;  // windows that start here or later reach i
   const int64_t first = before > 0 ? quotient(before + l.stride - 1, l.stride) : 0,
                 last = quotient(i + l.padding, l.stride) + 1;
   return {first, last < l.out ? last : l.out};
@@ -135,6 +135,27 @@ void run_max_backward(int64_t planes, int64_t in_plane, int64_t out_plane, const
   });
 }
 
+// Where few windows hold an element, it looks into all of them.
+constexpr int64_t kMostWindows = 64;
+
+template <class T>
+void run_max_backward_windows(const Windows& g, const T* dy, const int64_t* indices, T* dx) {
+  for_each(g.planes * g.in_plane, [=] __device__(int64_t i) {
+    int64_t rest = i;
+    const int64_t iw = split(rest, g.line[2].in), ih = split(rest, g.line[1].in), id = split(rest, g.line[0].in),
+                  place = i - rest * g.in_plane;
+    const Outputs d = outputs_of(g.line[0], id), h = outputs_of(g.line[1], ih), w = outputs_of(g.line[2], iw);
+    Compute<T> sum{};
+    for (int64_t od = d.first; od < d.last; ++od)
+      for (int64_t oh = h.first; oh < h.last; ++oh)
+        for (int64_t ow = w.first; ow < w.last; ++ow) {
+          const int64_t o = rest * g.out_plane + (od * g.line[1].out + oh) * g.line[2].out + ow;
+          if (indices[o] == place) sum = static_cast<Compute<T>>(sum + load(dy + o));
+        }
+    store(dx + i, sum);
+  });
+}
+
 // ---- Averages ----
 
 template <class T>
@@ -199,6 +220,17 @@ void max_pool_backward(DType dtype, int64_t planes, int64_t in_plane, int64_t ou
     using T = typename decltype(tag)::type;
     run_max_backward(planes, in_plane, out_plane, static_cast<const T*>(dy), indices, static_cast<T*>(dx));
   });
+}
+
+bool max_pool_backward_windows(DType dtype, const PoolGeometry& g, const void* dy, const int64_t* indices, void* dx) {
+  int64_t windows = 1;
+  for (int i = 0; i < 3; ++i) windows *= ((g.kernel[i] - 1) * g.dilation[i]) / g.stride[i] + 1;
+  if (windows > kMostWindows) return false;
+  visit<kReals>(dtype, "max_pool2d_backward", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    run_max_backward_windows(cpu::windows_of(g), static_cast<const T*>(dy), indices, static_cast<T*>(dx));
+  });
+  return true;
 }
 
 void avg_pool_forward(DType dtype, const PoolGeometry& g, bool count_include_pad, int64_t divisor_override,

@@ -81,7 +81,16 @@ TEST_P(PoolTest, Max) {
     EXPECT_EQ(dy2.read().bytes, y.bytes);
     EXPECT_EQ(dindex.read().bytes, index.bytes);
     check_max_backward(g.planes, in, out, index);
+    // And by the windows.
+    Data grad = random_data(t, g.planes * out, 5), back(t, g.planes * in, 0x11);
+    const OnDevice dgrad(grad), dback(back), places(index);
+    cpu::max_pool_backward(t, g.planes, in, out, grad.get(), static_cast<const int64_t*>(index.get()), back.get());
+    ASSERT_TRUE(
+        cuda::max_pool_backward_windows(t, g, dgrad.get(), static_cast<const int64_t*>(places.get()), dback.get()));
+    EXPECT_EQ(dback.read().bytes, back.bytes);
   }
+  PoolGeometry wide = geometry(1, {}, {20, 9, 1, 0, 1}, {20, 9, 1, 0, 1});
+  EXPECT_FALSE(cuda::max_pool_backward_windows(t, wide, nullptr, nullptr, nullptr));
 }
 TEST_P(PoolTest, ManyOutputsOfOneElement) {
   for (const int64_t in : {1, 3, 1000}) {

@@ -15,8 +15,14 @@
 
 namespace tessera::nn {
 
+// max_pool_backward for indices that max_pool_forward gave for this geometry. False: not for such windows, nothing was
+// done.
+using MaxPoolWindowsBackward = bool(DType dtype, const cpu::PoolGeometry& g, const void* dy, const int64_t* indices,
+                                    void* dx);
+
 struct PoolEngines : EngineTable<PoolEngines> {
   TESSERA_NN_POOL_ENGINES(TESSERA_ENGINE_MEMBER)
+  MaxPoolWindowsBackward* max_pool_backward_windows = nullptr;  // may be null
 };
 
 }  // namespace tessera::nn

@@ -1,6 +1,7 @@
 #include "nn/modules/init.h"
 #include "nn/modules/layers.h"
 #include "nn/norm_ops.h"
+#include "tensor/ops/arithmetic_ops.h"
 #include "tensor/ops/create_ops.h"
 
 namespace tessera::nn {
@@ -30,9 +31,9 @@ Tensor BatchNorm::forward(const Tensor& input) {
   check_input(input);
   double factor = options.momentum.value_or(0);
   if (is_training() && options.track_running_stats) {
-    const int64_t count = num_batches_tracked.item<int64_t>() + 1;
-    fill_(num_batches_tracked, count);
-    if (!options.momentum) factor = 1.0 / static_cast<double>(count);
+    add_(num_batches_tracked, 1);
+    // Only a mean over all batches has to know their number, for which a device would be waited.
+    if (!options.momentum) factor = 1.0 / static_cast<double>(num_batches_tracked.item<int64_t>());
   }
   // Running statistics are written in training and read in evaluation.
   return batch_norm(input, weight, bias, running_mean, running_var, is_training() || !options.track_running_stats,

@@ -8,6 +8,7 @@
 #include "python/bindings/jit/traced.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"
+#include "tensor/dispatch/argument_names.h"
 
 namespace tessera::python {
 namespace {
@@ -192,7 +193,11 @@ ParsePlan::ParsePlan(const OpInfo& info) : info_(&info), schema_(parse_schema(in
     p.optional_elements = type.is_list() && type.elements[0].is_optional();
     p.kwarg_only = a.kwarg_only;
     if (type.is_list()) p.list_size = type.size;
-    p.name = intern(a.name == "self" ? "input" : a.name);
+    const std::string_view function = documented_name(info, a.name, false),
+                           method = documented_name(info, a.name, true);
+    p.name = intern(!function.empty() ? std::string(function) : a.name == "self" ? "input" : a.name);
+    if (!method.empty()) p.method = intern(std::string(method));
+    if (a.name == function || a.name == method) p.kwarg_only = false;  // documented as one that may go by its place
     if (const char* alias = numpy_alias(a.name)) p.alias = intern(alias);
     if (a.default_value) {
       p.has_default = true;
@@ -237,10 +242,16 @@ std::string ParsePlan::signature() const {
 }
 
 namespace {
-// As Python code; lists as what a user would write: 0 for [0], () for [].
+// As Python code; lists as what a user would write: 0 for [0, 0], (0, 1) for [0, 1], () for [].
 std::string shown_default(const SchemaValue& v) {
-  if (v.kind != SchemaValue::Kind::kList || v.list.size() > 1) return v.str();
-  return v.list.empty() ? "()" : v.list[0].str();
+  if (v.kind != SchemaValue::Kind::kList) return v.str();
+  std::string all;
+  bool same = !v.list.empty();
+  for (const SchemaValue& e : v.list) {
+    all += (all.empty() ? "" : ", ") + e.str();
+    same = same && e.str() == v.list[0].str();
+  }
+  return same ? v.list[0].str() : str_cat("(", all, ")");
 }
 }  // namespace
 
@@ -258,8 +269,10 @@ std::string ParsePlan::python_signature(bool method, bool has_out) const {
   for (size_t i = 0; i < params_.size(); ++i) {
     const Param& p = params_[i];
     if (p.is_out || (method && p.schema->name == "self")) continue;
-    const std::string name = PyUnicode_AsUTF8(p.name);
-    if ((method || s.empty()) && static_cast<int>(i) == varargs_position()) {
+    const std::string name = !method    ? PyUnicode_AsUTF8(p.name)
+                             : p.method ? PyUnicode_AsUTF8(p.method)
+                                        : p.schema->name;
+    if ((method ? !p.method : s.empty()) && static_cast<int>(i) == varargs_position()) {
       add("*" + name, false);
       star = true;  // what follows is by name
     } else {
@@ -279,13 +292,14 @@ int ParsePlan::find(PyObject* name) const {
   for (size_t i = 0; i < params_.size(); ++i)
     if (params_[i].name == name || params_[i].alias == name) return static_cast<int>(i);
   for (size_t i = 0; i < params_.size(); ++i) {
-    if (PyUnicode_Compare(params_[i].name, name) == 0 ||
-        (params_[i].alias && PyUnicode_Compare(params_[i].alias, name) == 0))
-      return static_cast<int>(i);
+    const Param& p = params_[i];
+    for (PyObject* known : {p.name, p.alias, p.method})
+      if (known && PyUnicode_Compare(known, name) == 0) return static_cast<int>(i);
+    if (PyUnicode_CompareWithASCIIString(name, p.schema->name.c_str()) == 0) return static_cast<int>(i);
   }
   // Other names of the first, where no other argument has one of these (geqrf's result a).
-  if (!params_.empty() && PyUnicode_CompareWithASCIIString(params_[0].name, "input") == 0)
-    for (const char* also : {"self", "a", "x1"})
+  if (!params_.empty() && (params_[0].schema->name == "self" || params_[0].schema->name == "input"))
+    for (const char* also : {"input", "self", "a", "x1"})
       if (PyUnicode_CompareWithASCIIString(name, also) == 0) return 0;
   return -1;
 }
@@ -673,8 +687,10 @@ bool convert_bool_list(PyObject* o, Value* out) {
 
 bool convert_arg(const Param& p, PyObject* o, Value* out) {
   if (o == Py_None && p.kind != ParamKind::kObject) {
-    if (!p.optional) return false;
-    *out = Value::none();
+    // stride=None of pooling: documented for what the schema spells [].
+    const bool empty = p.default_value.tag() == Value::Tag::kIntList && p.default_value.int_list().empty();
+    if (!p.optional && !empty) return false;
+    *out = p.optional ? Value::none() : Value::of(IntVector());
     return true;
   }
   switch (p.kind) {

@@ -40,8 +40,9 @@ enum class ParamKind : uint8_t {
 };
 
 struct Param {
-  PyObject* name;             // interned
-  PyObject* alias = nullptr;  // NumPy's name for it (axis, keepdims, x1, x2)
+  PyObject* name;              // interned: the documented one
+  PyObject* method = nullptr;  // the method's, where the documents give it one of its own
+  PyObject* alias = nullptr;   // NumPy's name for it (axis, keepdims, x1, x2)
   ParamKind kind;
   bool optional = false;  // T?
   bool kwarg_only = false;
@@ -72,6 +73,8 @@ class ParsePlan {
   // The same as Python writes it, "(input, other, *, alpha=1, out=None) -> Tensor"; a method's without the object
   // itself.
   std::string python_signature(bool method, bool has_out) const;
+  // The parameter that a keyword names, -1: none. Documented names, those of the schema, NumPy's.
+  int find(PyObject* name) const;
 
   // Arguments of a vectorcall. Returns false (no exception set) where the call does not fit; then values may be half
   // filled. extra_requires_grad: set to the requires_grad= of a factory call.
@@ -79,7 +82,6 @@ class ParsePlan {
              bool* extra_requires_grad, std::string* why, bool outs_by_name = false) const;
 
  private:
-  int find(PyObject* name) const;
   void note_sources(jit::Tracer& trace, std::span<PyObject* const> args, size_t used, PyObject* kwnames) const;
   bool parse_keywords(PyObject* const* values_given, PyObject* kwnames, Value* values, uint64_t* given,
                       bool* extra_requires_grad, bool outs_by_name) const;

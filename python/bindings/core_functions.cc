@@ -9,6 +9,7 @@
 #include <pmmintrin.h>
 #include <xmmintrin.h>
 
+#include "jit/tasks.h"
 #include "nn/attention_choice.h"
 #include "python/bindings/args.h"
 #include "python/bindings/calls.h"
@@ -176,15 +177,14 @@ PyObject* py_set_num_threads(PyObject*, CallArgs call) {
   set_num_threads(thread_count("set_num_threads", call));
   return none();
 }
-PyObject* py_get_num_interop_threads(PyObject*, CallArgs) {
-  return PyLong_FromLong(g_interop_threads ? g_interop_threads : num_threads());
-}
+PyObject* py_get_num_interop_threads(PyObject*, CallArgs) { return PyLong_FromLong(jit::task_threads()); }
 PyObject* py_set_num_interop_threads(PyObject*, CallArgs call) {
   const int n = thread_count("set_num_interop_threads", call);
   TESSERA_CHECK(
       !g_interop_threads,
       "Error: cannot set number of interop threads after parallel work has started or set_num_interop_threads called");
   g_interop_threads = n;
+  jit::set_task_threads(n);
   return none();
 }
 PyObject* py_set_flush_denormal(PyObject*, CallArgs call) {

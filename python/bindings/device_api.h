@@ -17,6 +17,7 @@
 #include "nn/engine/loss.h"
 #include "nn/engine/norm.h"
 #include "nn/engine/pool.h"
+#include "nn/engine/resample.h"
 #include "optim/engine/engines.h"
 #include "tensor/core/device_hooks.h"
 #include "tensor/core/rare/device_tracer.h"
@@ -37,13 +38,14 @@ using TablesOf = std::tuple<Tables* (*)(DeviceType t)...>;
 using EngineTables =
     TablesOf<PointwiseEngines, ReduceEngines, SortEngines, IndexEngines, FunctionEngines, RandomEngines, GemmEngines,
              nn::AttentionEngines, nn::ConvEngines, nn::PoolEngines, nn::NormEngines, nn::EmbeddingEngines,
-             nn::LossEngines, optim::Engines, foreach ::Engines, fft::FftEngines, linalg::FactorEngines,
-             linalg::OrthogonalEngines, linalg::SpectralEngines, linalg::EigenEngines, linalg::FunctionEngines>;
+             nn::LossEngines, nn::ResampleEngines, optim::Engines, foreach ::Engines, fft::FftEngines,
+             linalg::FactorEngines, linalg::OrthogonalEngines, linalg::SpectralEngines, linalg::EigenEngines,
+             linalg::FunctionEngines>;
 
 // What the capsule "tessera._C._device_api" points to. The library's copy of the core is not this one: it works below
 // the Tensor and reaches the core through this alone.
 struct DeviceApi {
-  static constexpr int kVersion = 7;
+  static constexpr int kVersion = 8;
   int version;
   EngineTables engines;
   DeviceTable* (*device)(DeviceType t);

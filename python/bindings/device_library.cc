@@ -11,6 +11,8 @@
 #include "special/cpu/ops.h"
 #include "tensor/core/generator/philox.h"
 #include "tensor/cpu/pointwise/pointwise_ops.h"
+#include "tensor/engine/random.h"
+#include "tensor/ops/random_ops.h"
 
 namespace tessera::python {
 namespace {
@@ -49,6 +51,12 @@ void fill_tables_of_cpu() {
   linalg::FactorEngines::of(kType).run_ldl_factor = &cpu::run_ldl_factor;
   linalg::FactorEngines::of(kType).run_ldl_solve = &cpu::run_ldl_solve;
 }
+// What composites take on devices, where it is an operator of its own.
+void fill_tables_of_devices() {
+  RandomEngines::of(DeviceType::kCUDA).drop_at_once = [](const Tensor& x, double p) {
+    return std::get<0>(native_dropout(x, p, true));
+  };
+}
 DeviceHooks* hooks_for(DeviceType t) { return &device_hooks(t); }
 const PointwiseOp* const g_pointwise_ops[] = {
 #define TESSERA_PW(name) &pw::name,
@@ -76,6 +84,7 @@ PyMethodDef g_functions[] = {{"_default_cuda_generator", py_default_cuda_generat
 
 void init_device_library(PyObject* module) {
   fill_tables_of_cpu();
+  fill_tables_of_devices();
   set_device_loader(load_library);
   check(PyModule_AddObject(module, "_device_api",
                            check(PyCapsule_New(const_cast<DeviceApi*>(&g_api), "tessera._C._device_api", nullptr))));

@@ -38,7 +38,7 @@ PyObject* describe(const OpInfo& info, DispatchKeySet from_tensors) {
       (from_tensors.bits() | info.op->forced_keys | thread_state.included) & ~thread_state.excluded);
   put(d, "schema", info.schema());
   put(d, "rule", info.rule());
-  put(d, "source", info.source());
+  put(d, "source", info.source().c_str());
   put(d, "tags", info.tags());
   put(d, "simd", cpu::simd_level_name());
   put(d, "keys", key_names(keys));
@@ -89,9 +89,9 @@ PyObject* py_operator_table(PyObject*, PyObject*) {
   return guarded([&] {
     Ref list = Ref::steal(check(PyList_New(0)));
     for (const OpInfo* i : all_ops()) {
-      Ref row = Ref::steal(
-          check(Py_BuildValue("(ssssssssss)", i->schema(), i->python_module(), i->python_name(), i->rule(), i->source(),
-                              i->gradients(), i->constants(), i->numbers(), i->tags(), i->forward())));
+      Ref row = Ref::steal(check(Py_BuildValue("(ssssssssss)", i->schema(), i->python_module(), i->python_name(),
+                                               i->rule(), i->source().c_str(), i->gradients(), i->constants(),
+                                               i->numbers(), i->tags(), i->forward())));
       check(PyList_Append(list.get(), row.get()));
     }
     return list.release();

@@ -137,15 +137,8 @@ std::string type_names(PyObject* const* args, Py_ssize_t num_positional, PyObjec
     }
     for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) {
       PyObject* kw = PyTuple_GET_ITEM(kwnames, k);
-      const Param* found = nullptr;
-      Py_ssize_t at = 0, where = 0;
-      for (const Param& p : params) {
-        if (PyUnicode_Compare(p.name, kw) == 0 || (p.alias && PyUnicode_Compare(p.alias, kw) == 0)) {
-          found = &p;
-          where = at;
-        }
-        ++at;
-      }
+      const int where = plan.find(kw);
+      const Param* found = where < 0 ? nullptr : &params[static_cast<size_t>(where)];
       if (!found && PyUnicode_CompareWithASCIIString(kw, "out") != 0 &&
           PyUnicode_CompareWithASCIIString(kw, "self") != 0)
         throw TypeError(str_cat(name, "() got an unexpected keyword argument '", PyUnicode_AsUTF8(kw), "'"));
@@ -162,7 +155,7 @@ std::string type_names(PyObject* const* args, Py_ssize_t num_positional, PyObjec
       if (params[i].has_default || params[i].is_out) continue;
       bool given = false;
       for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k)
-        given = given || PyUnicode_Compare(params[i].name, PyTuple_GET_ITEM(kwnames, k)) == 0;
+        given = given || plan.find(PyTuple_GET_ITEM(kwnames, k)) == static_cast<int>(i);
       if (!given) {
         missing += std::string(missing.empty() ? "\"" : ", \"") + PyUnicode_AsUTF8(params[i].name) + "\"";
         ++lacking;
@@ -328,6 +321,49 @@ PyObject* try_old_form(OpFunction* f, PyObject* const* args, Py_ssize_t n, PyObj
   return try_overloads(f, all.data(), static_cast<Py_ssize_t>(tensors.size()), names.get(), found);
 }
 
+// Arguments whose documented default is None, and that the schemas leave out or have another default for.
+constexpr std::string_view kNoneMeansAbsent[] = {
+    "addmm.out_dtype", "baddbmm.out_dtype", "bmm.out_dtype", "mm.out_dtype", "cumulative_trapezoid.x",
+    "kthvalue.dim",    "topk.dim",          "mode.dim",      "max.dim",      "cumulative_trapezoid.dx",
+    "median.dim",      "nanmedian.dim",     "prod.dim",      "min.dim",      "trapezoid.x",
+    "squeeze.dim",     "squeeze_.dim",      "random_.to",    "eye.m",        "trapezoid.dx",
+    "scatter_.reduce"};
+
+PyObject* try_without_nones(OpFunction* f, PyObject* const* args, Py_ssize_t n, PyObject* kwnames, bool* found) {
+  *found = false;
+  const Py_ssize_t count = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  std::vector<PyObject*> left(args, args + n), names;
+  for (Py_ssize_t k = 0; k < count; ++k) {
+    PyObject* name = PyTuple_GET_ITEM(kwnames, k);
+    if (args[n + k] == Py_None &&
+        std::ranges::find(kNoneMeansAbsent, str_cat(PyUnicode_AsUTF8(f->name), ".", PyUnicode_AsUTF8(name))) !=
+            std::end(kNoneMeansAbsent))
+      continue;
+    left.push_back(args[n + k]);
+    names.push_back(name);
+  }
+  if (std::ssize(names) == count) return nullptr;
+  Ref kept = Ref::steal(check(PyTuple_New(std::ssize(names))));
+  for (size_t i = 0; i < names.size(); ++i)
+    PyTuple_SET_ITEM(kept.get(), static_cast<Py_ssize_t>(i), Py_NewRef(names[i]));
+  return try_overloads(f, left.data(), n, kept.get(), found);
+}
+
+// sort(x, 0, True, stable=True), as documented; the schemas with `stable` have all behind x by name.
+PyObject* try_stable(OpFunction* f, PyObject* const* args, Py_ssize_t n, PyObject* kwnames, bool* found) {
+  *found = false;
+  const std::string_view name = PyUnicode_AsUTF8(f->name);
+  if ((name != "sort" && name != "argsort") || n < 2 || n > 3 || !has_keyword(kwnames, "stable")) return nullptr;
+  const Py_ssize_t named = PyTuple_GET_SIZE(kwnames);
+  Ref names = Ref::steal(check(PyTuple_New(n - 1 + named)));
+  const char* const places[] = {"dim", "descending"};
+  for (Py_ssize_t i = 0; i < n - 1 + named; ++i)
+    PyTuple_SET_ITEM(
+        names.get(), i,
+        i < n - 1 ? check(PyUnicode_InternFromString(places[i])) : Py_NewRef(PyTuple_GET_ITEM(kwnames, i - (n - 1))));
+  return try_overloads(f, args, 1, names.get(), found);
+}
+
 PyObject* call_function(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   OpFunction* f = reinterpret_cast<OpFunction*>(callable);
   const Py_ssize_t n = PyVectorcall_NARGS(nargsf);
@@ -345,6 +381,8 @@ PyObject* call_function(PyObject* callable, PyObject* const* args, size_t nargsf
     if (PyObject* r = try_overloads(f, args, n, kwnames, &found); found) return r;
     if (takes_numbers(f))
       if (PyObject* r = try_with_numbers(f, args, n, kwnames, &found); found) return r;
+    if (PyObject* r = try_without_nones(f, args, n, kwnames, &found); found) return r;
+    if (PyObject* r = try_stable(f, args, n, kwnames, &found); found) return r;
     if (PyObject* r = call_with_names(callable, args, n, kwnames)) return r;
     if (PyObject* r = try_old_form(f, args, n, kwnames, &found); found) return r;
     throw_no_match(f, args, n, kwnames);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "python/bindings/calls.h"
 #include "python/bindings/jit/traced.h"
 #include "python/bindings/library/fake.h"
 #include "python/bindings/tensor_type.h"
@@ -354,16 +355,32 @@ PyObject* generator_clone(PyObject* o, PyObject*) {
 PyObject* generator_device(PyObject* o, void*) {
   return guarded([&] { return wrap(as<PyGenerator>(o)->value->device()); });
 }
+// The one argument of a method, which may go by its name; borrowed. nullptr, with an exception, where there is none.
+PyObject* only_argument(const char* format, const char* name, PyObject* args, PyObject* kwargs) {
+  const char* names[] = {name, nullptr};
+  PyObject* value = nullptr;
+  return PyArg_ParseTupleAndKeywords(args, kwargs, format, const_cast<char**>(names), &value) ? value : nullptr;
+}
+PyObject* generator_manual_seed_of(PyObject* o, PyObject* args, PyObject* kwargs) {
+  PyObject* seed = only_argument("O:manual_seed", "seed", args, kwargs);
+  return seed ? generator_manual_seed(o, seed) : nullptr;
+}
+PyObject* generator_set_state_of(PyObject* o, PyObject* args, PyObject* kwargs) {
+  PyObject* state = only_argument("O:set_state", "new_state", args, kwargs);
+  return state ? generator_set_state(o, state) : nullptr;
+}
 PyGetSetDef g_generator_getset[] = {{"device", generator_device, nullptr, nullptr, nullptr},
                                     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef g_generator_methods[] = {
-    {"manual_seed", generator_manual_seed, METH_O, "Restarts the stream from a seed; returns the generator."},
+    {"manual_seed", as_c_function(generator_manual_seed_of), METH_VARARGS | METH_KEYWORDS,
+     "manual_seed($self, /, seed)\n--\n\nRestarts the stream from a seed; returns the generator."},
     {"seed", generator_seed, METH_NOARGS, "Seeds from the operating system; returns that seed."},
     {"initial_seed", generator_initial_seed, METH_NOARGS, nullptr},
     {"_get_state_bytes", generator_state_bytes, METH_NOARGS, nullptr},
     {"_set_state_bytes", generator_set_state_bytes, METH_O, nullptr},
     {"get_state", generator_get_state, METH_NOARGS, "The state as a uint8 tensor."},
-    {"set_state", generator_set_state, METH_O, "Takes a state that get_state gave."},
+    {"set_state", as_c_function(generator_set_state_of), METH_VARARGS | METH_KEYWORDS,
+     "set_state($self, /, new_state)\n--\n\nTakes a state that get_state gave."},
     {"get_offset", generator_get_offset, METH_NOARGS, nullptr},
     {"set_offset", generator_set_offset, METH_O, nullptr},
     {"__reduce__", generator_reduce, METH_NOARGS, nullptr},
@@ -537,6 +554,7 @@ void init_types(PyObject* module) {
   }
   init_size(module);
   GeneratorType.tp_new = generator_new;
+  GeneratorType.tp_doc = "Generator(device='cpu')\n--\n\nA stream of random numbers of a device.";
   GeneratorType.tp_dealloc = generator_dealloc;
   GeneratorType.tp_dictoffset = offsetof(PyGenerator, dict);
   GeneratorType.tp_weaklistoffset = offsetof(PyGenerator, weakrefs);

@@ -584,6 +584,15 @@ class _OpNamespace(types.ModuleType):
         return f"<namespace ops.{self.name}>"
 
 
+# Modules of tessera.distributed that define operators, by their namespaces.
+_WITH_DISTRIBUTED = {
+    "_c10d_functional": "_functional_collectives",
+    "_c10d_functional_autograd": "_functional_collectives",
+    "c10d_functional": "_functional_collectives",
+    "symm_mem": "_symmetric_memory",
+}
+
+
 class _Ops(types.ModuleType):
     """See the module."""
 
@@ -601,6 +610,8 @@ class _Ops(types.ModuleType):
         else:
             namespace = _OpNamespace(name)
         setattr(self, name, namespace)
+        if name in _WITH_DISTRIBUTED:
+            getattr(sys.modules["tessera"].distributed, _WITH_DISTRIBUTED[name])
         return namespace
 
     def __dir__(self):

@@ -434,7 +434,8 @@ def mtia(self, device=None, non_blocking=False, memory_format=tessera.preserve_f
 def new(self, *args, device=None):
     """An uninitialized tensor of the sizes that are given, a tensor with the values of a sequence, or one over the
     memory of a storage or of a tensor of the same dtype: of this tensor's dtype, on its device. Older than new_empty
-    and new_tensor, which say which of these is meant.
+    and new_tensor, which say which of these is meant. Of a COO tensor another one: (), (sizes), (indices, values) or
+    (indices, values, size).
 
     Raises: TypeError for anything else, or another dtype; RuntimeError for another type of device.
     """
@@ -443,6 +444,8 @@ def new(self, *args, device=None):
         raise RuntimeError(
             f"legacy constructor expects device type: {self.device.type} but device type: {target.type} was passed"
         )
+    if self.layout is tessera.sparse_coo:
+        return getattr(tessera.sparse, self.type().rpartition(".")[2])(*args).to(target)
     if len(args) == 1 and isinstance(args[0], tessera.Tensor) and args[0].dtype is self.dtype:
         if args[0].device != target:
             raise RuntimeError(f"new(): expected a tensor on {target}, but got one on {args[0].device}")

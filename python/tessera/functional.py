@@ -520,7 +520,7 @@ def _edges_of(input, bins, range):
 
 
 @_of_first
-def histogramdd(input, bins, range=None, weight=None, density=False):
+def histogramdd(input, bins, *, range=None, weight=None, density=False, out=None):
     """Counts (or sums of weights) of points in the bins of a grid.
 
     Args:
@@ -529,6 +529,7 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
         range: lowest and highest edge for each column, one after the other; default: of the data.
         weight: for each point, shape (...).
         density: divides by the total and the volume of each bin.
+        out: a pair (hist, bin_edges) of a tensor and a sequence of tensors, which the results are written to.
 
     Returns: a named tuple (hist, bin_edges): the grid of counts and a tuple of edges.
     Raises: RuntimeError for arguments that don't fit.
@@ -563,6 +564,11 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
             hist = hist / hist.sum()
             for i, steps in enumerate(edges):
                 hist = hist / steps.diff().reshape([-1] + [1] * (len(edges) - i - 1))
+    if out is not None:
+        given = [out[0], *out[1]]
+        if len(given) != len(edges) + 1:
+            raise RuntimeError(f"histogramdd: out has {len(given) - 1} tensors for edges, but there are {len(edges)}")
+        hist, *edges = (tessera.add(t, 0, out=to) for t, to in zip([hist, *edges], given))
     return tessera.return_types.histogramdd(hist, tuple(edges))
 
 
@@ -619,7 +625,17 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
     return _C._linalg.linalg_vector_norm(input, 2 if p is None or p == "fro" else p, dim, keepdim, dtype=dtype, out=out)
 
 
-def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
+def segment_reduce(
+    data: tessera.Tensor,
+    reduce: str,
+    *,
+    lengths: tessera.Tensor | None = None,
+    indices: tessera.Tensor | None = None,
+    offsets: tessera.Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: float | int | None = None,
+) -> tessera.Tensor:
     """Reduces neighbouring pieces of `data` along an axis, each to one element.
 
     Args:
@@ -638,18 +654,19 @@ def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, ax
     kinds["prod"] = ("prod", 1.0)
     reduce = reduce[1:] if reduce in ("amax", "amin") else reduce
     if reduce not in kinds:
-        raise RuntimeError(f"segment_reduce(): 'reduce' must be one of {', '.join(kinds)}, got {reduce!r}")
+        raise RuntimeError(f"segment_reduce(): 'reduce' must be one of sum, mean, max, min, prod, got '{reduce}'")
     if indices is not None:
         raise RuntimeError("segment_reduce(): indices based reduction is not supported yet; give lengths or offsets")
     if (lengths is None) == (offsets is None):
         raise RuntimeError("segment_reduce(): expected one of lengths and offsets")
     axis += data.dim() if axis < 0 else 0
-    bounds = tessera.nn.functional.pad(lengths.cumsum(-1), (1, 0)) if offsets is None else offsets
+    bounds = offsets if lengths is None else tessera.constant_pad_nd(lengths.cumsum(-1), [1, 0])
+    assert bounds is not None
     counts = bounds.diff()
     if counts.dim() != axis + 1 or counts.shape[:-1] != data.shape[:axis]:
         raise RuntimeError(
             f"segment_reduce(): pieces along axis {axis} of data of {list(data.shape)} have lengths of "
-            f"{[*data.shape[:axis], 'S']}, got {list(counts.shape)}"
+            f"{list(data.shape[:axis])} and one more dimension, got {list(counts.shape)}"
         )
     n, pieces = data.shape[axis], counts.shape[-1]
     if not unsafe and counts.numel():
@@ -662,14 +679,17 @@ def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, ax
                 f"!unsafe: it is {n}"
             )
     # Which piece an element is in: 0 before the first one, pieces + 1 behind the last.
-    at = tessera.arange(n, device=data.device).expand(*bounds.shape[:-1], n).contiguous()
+    at = tessera.arange(n, device=data.device).expand(list(bounds.shape[:-1]) + [n]).contiguous()
     where = tessera.searchsorted(bounds.contiguous(), at, right=True)
-    where = where.reshape(*where.shape, *(1,) * (data.dim() - axis - 1)).expand(data.shape)
+    ones = [1] * (data.dim() - axis - 1)
+    where = where.reshape(list(where.shape) + ones).expand(data.shape)
     kind, start = kinds[reduce]
-    shape = (*data.shape[:axis], pieces + 2, *data.shape[axis + 1 :])
-    made = data.new_full(shape, start if initial is None else initial)
+    if initial is not None:
+        start = float(initial) if isinstance(initial, int) else initial
+    shape = list(data.shape[:axis]) + [pieces + 2] + list(data.shape[axis + 1 :])
+    made = data.new_full(shape, start)
     made = made.scatter_reduce(axis, where, data, kind, include_self=True).narrow(axis, 1, pieces)
     if reduce != "mean":
         return made.contiguous()
-    counts = counts.reshape(*counts.shape, *(1,) * (data.dim() - axis - 1))
+    counts = counts.reshape(list(counts.shape) + ones)
     return made / (counts if initial is None else counts + (counts == 0))

@@ -10,6 +10,7 @@ from tessera._library.custom_ops import CustomOpDef, custom_op, triton_op, wrap_
 from tessera._library.opcheck import opcheck
 from tessera._library.registration import get_ctx
 from tessera._library.infer_schema import infer_schema
+from tessera._library.kernels import get_kernel
 
 __all__ = [
     "CustomOpDef",
@@ -18,6 +19,7 @@ __all__ = [
     "define",
     "fallthrough_kernel",
     "get_ctx",
+    "get_kernel",
     "impl",
     "impl_abstract",
     "infer_schema",
@@ -34,7 +36,7 @@ __all__ = [
 
 _RESERVED = ("prim",)
 _definers = set()  # namespaces that a Library of kind DEF owns
-_registered = {}  # (qualified name, key) -> how many Python kernels stand there
+_registered = {}  # (qualified name, key) -> {registration: (Python kernel, whether it takes a keyset)}, the newest last
 _permanent = {}  # namespace -> Library of what was registered without one
 _waiting = {}  # qualified name of an operator that does not exist -> registrations for it
 _vmap_rules = {}  # qualified name -> rule; vmap looks here
@@ -143,9 +145,10 @@ class Library:
                 f"dispatch key and {self.ns} namespace."
             )
         function = None if fn is fallthrough_kernel else fn
-        self._registrations.append(_C._register_op_kernel(name, key, function, with_keyset))
-        _registered[(name, key)] = _registered.get((name, key), 0) + 1
-        self._kernels.append((name, key))
+        made = _C._register_op_kernel(name, key, function, with_keyset)
+        self._registrations.append(made)
+        _registered.setdefault((name, key), {})[made] = (fn, with_keyset)
+        self._kernels.append(((name, key), made))
 
     def fallback(self, fn, dispatch_key="", *, with_keyset=False):
         """The kernel of every operator that has none for a key: `fn(op, *args, **kwargs)`. For `Library("_", "IMPL")`.
@@ -165,8 +168,8 @@ class Library:
         for registration_ in self._registrations:
             registration_.release()
         self._registrations.clear()
-        for place in self._kernels:
-            _registered[place] -= 1
+        for place, made in self._kernels:
+            del _registered[place][made]
             if not _registered[place]:
                 del _registered[place]
         self._kernels.clear()

@@ -316,3 +316,59 @@ def test_schemas_may_say_that_an_argument_is_written_to_without_naming_a_set():
 
 def test_pin_memory_is_an_operator_for_those_who_ask():
     assert tessera.ops.aten._pin_memory.default._schema.name == "aten::_pin_memory"
+
+
+def test_calls_with_effects_are_kept():
+    from tessera._library.effects import EffectType
+
+    @library.custom_op("effects::note", mutates_args=())
+    def note(x: tessera.Tensor) -> tessera.Tensor:
+        return x + 1
+
+    note.register_fake(lambda x: tessera.empty_like(x))
+    graph = tessera.fx.Graph()
+    x = graph.placeholder("x")
+    node = graph.call_function(tessera.ops.effects.note.default, (x,))
+    graph.output(x)
+    note.register_effect(EffectType.ORDERED)
+    assert node.is_impure() and not graph.eliminate_dead_code()
+    note.register_effect(None)
+    assert graph.eliminate_dead_code()
+    with pytest.raises(TypeError, match="EffectType"):
+        note.register_effect("ordered")
+
+
+def test_kernels_as_objects():
+    x, keys = tessera.tensor([0.5, 2.0]), tessera._C.DispatchKeySet("CPU")
+    built_in = tessera.library.get_kernel("aten::sin", "CPU")
+    assert tessera.equal(built_in.call_boxed(keys, x), x.sin())
+    lib = tessera.library.Library("aten", "IMPL")
+    lib.impl("sin", lambda x: built_in.call_boxed(keys, x) + 1, "CPU")
+    own = tessera.library.get_kernel(tessera.ops.aten.sin.default, tessera._C.DispatchKey.CPU)
+    assert tessera.equal(x.sin(), own.call_boxed(keys, x)) and tessera.equal(x.sin(), built_in.call_boxed(keys, x) + 1)
+    lib._destroy()
+    assert tessera.equal(x.sin(), built_in.call_boxed(keys, x)) and tessera.equal(own.call_boxed(keys, x), x.sin() + 1)
+    assert tessera.library.get_kernel("aten::linear", "CPU").call_boxed(keys, x, x) == (x * x).sum()
+    y = x.clone().requires_grad_()
+    tessera.library.get_kernel("aten::sin", "AutogradCPU").call_boxed(keys, y).sum().backward()
+    assert tessera.equal(y.grad, x.cos())
+
+
+def test_kernels_that_python_registered():
+    lib = tessera.library.Library("kernels_as_objects", "DEF")
+    lib.define("f(Tensor x, int n=2, *, float c=1.0) -> (Tensor, Tensor)")
+    lib.impl("f", lambda keys, x, n=2, *, c=1.0: (x * n, x + keys.has("CPU") * c), "CPU", with_keyset=True)
+    kernel, keys = tessera.library.get_kernel("kernels_as_objects::f", "CPU"), tessera._C.DispatchKeySet("CPU")
+    x = tessera.ones(2)
+    assert [t.tolist() for t in kernel.call_boxed(keys, x, 3, c=2.0)] == [[3.0, 3.0], [3.0, 3.0]]
+    for kind, call in (
+        (RuntimeError, lambda: kernel.call_boxed(keys, x, 3, 4)),
+        (TypeError, lambda: kernel.call_boxed(x)),
+        (ValueError, lambda: tessera.library.get_kernel(3, "CPU")),
+        (ValueError, lambda: tessera.library.get_kernel("aten::sin", "BadKey")),
+        (TypeError, lambda: tessera.library.get_kernel("aten::sin", 3)),
+        (RuntimeError, lambda: tessera.library.get_kernel("aten::nope", "CPU")),
+    ):
+        with pytest.raises(kind):
+            call()
+    lib._destroy()

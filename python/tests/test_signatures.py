@@ -260,8 +260,6 @@ UNREAD = {
         "local_metadata strict missing_keys unexpected_keys error_msgs",
         HOOK,
     ),
-    "tessera.nn._recurrent._rnn_step.step": ("w_hr", TABLE),
-    "tessera.nn._recurrent._gru_step": ("w_hr", TABLE),
     "tessera.nn.utils.clip_grad.": ("foreach", ONE_RESULT),
     "tessera.nn.utils.parametrizations.weight_norm._weight_norm_compat_hook": (
         "local_metadata strict missing_keys unexpected_keys error_msgs",

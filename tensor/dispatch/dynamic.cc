@@ -1,6 +1,7 @@
 #include "tensor/dispatch/dynamic.h"
 
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -88,15 +89,17 @@ State& state() {
   return *s;
 }
 
+// What fits in OpInfo's offsets, with room for the short texts.
+constexpr size_t kMostText = 65'000;
+
 void write_texts(DynamicOp* op, const std::string& tags, const char* source) {
   op->texts.assign(1, '\0');  // offset 0: nothing written
   for (const auto& [which, written] :
        std::initializer_list<std::pair<OpText, std::string>>{{OpText::kSchema, op->schema.str()},
                                                              {OpText::kTags, tags},
                                                              {OpText::kSource, source},
-                                                             {OpText::kGradients, "*"},
-                                                             {OpText::kNumbers, "both"}}) {
-    op->info_data.offsets[static_cast<int>(which)] = static_cast<uint32_t>(op->texts.size());
+                                                             {OpText::kGradients, "*"}}) {
+    op->info_data.offsets[static_cast<int>(which)] = static_cast<uint16_t>(op->texts.size());
     op->texts.append(written).push_back('\0');
   }
   op->info_data.pool = op->texts.c_str();
@@ -112,6 +115,9 @@ const OpInfo& define_op(FunctionSchema schema, const std::string& tags, const ch
                 made->schema.str());
   TESSERA_CHECK(!find_registered_op(qualified), "Tried to register an operator (", made->schema.str(),
                 ") with the same name and overload name multiple times: ", qualified, " is defined already");
+  const size_t written = made->schema.str().size() + tags.size() + std::strlen(source);
+  TESSERA_CHECK(written < kMostText, "the schema, tags and place of an operator have ", kMostText,
+                " bytes at most, those of ", qualified, " have ", written, ": shorten its names or its list of tags");
   DynamicOp* op = made.release();
   op->name_text = op->schema.name;
   op->overload_text = op->schema.overload;

@@ -23,8 +23,19 @@
 
 namespace tessera {
 
+class Tensor;
+
+// Dropout of n dense elements: mask is 1 with probability 1 - p, y = x * mask * scale. Floating dtypes.
+using RandomDropout = void(DType dtype, int64_t n, double p, double scale, const void* x, void* y, bool* mask,
+                           const Generator& gen);
+
+// The operator over it, which has a derivative: dropout of x with probability p.
+using DropAtOnce = Tensor(const Tensor& x, double p);
+
 struct RandomEngines : EngineTable<RandomEngines> {
   TESSERA_RANDOM_ENGINES(TESSERA_ENGINE_MEMBER)
+  RandomDropout* random_dropout = nullptr;  // may be null: then it is made of numbers and products
+  DropAtOnce* drop_at_once = nullptr;       // set by who links the operator with the device; null: as above
 };
 
 }  // namespace tessera

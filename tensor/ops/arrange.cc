@@ -9,6 +9,7 @@
 #include "tensor/cpu/index/distinct.h"
 #include "tensor/cpu/index/index.h"
 #include "tensor/engine/index.h"
+#include "tensor/engine/pointwise.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
 #include "tensor/ops/index_extra.h"
@@ -55,24 +56,27 @@ OutputSpec cat_meta(TensorList tensors, int64_t dim) {
   if (channels_last) s.strides = channels_last_strides(s.sizes);
   return s;
 }
-// Dense tensors of one dtype in memory of the CPU: the parts of each row of the result one after the other. False where
-// that is not the case, or copies of whole tensors are better.
+// Dense tensors of one dtype in memory of the CPU, or of a device that joins rows: the parts of each row of the result
+// one after the other. False where that is not the case, or copies of whole tensors are better.
 static bool cat_rows(TensorList tensors, int64_t d, const Tensor& out) {
-  if (!out.is_cpu() || !out.is_contiguous()) return false;
-  struct Part {
-    const char* from;
-    int64_t bytes;
-  };
-  std::vector<Part> parts;
+  const Device device = out.device();
+  const JoinRows* const join = device.is_cpu() ? nullptr : PointwiseEngines::of(device.type).join_rows;
+  if (!out.is_contiguous() || (!device.is_cpu() && !join)) return false;
+  std::vector<JoinedPart> parts;
   parts.reserve(tensors.size());
   const int64_t size = out.item_size();
   int64_t rows = 1, row_bytes = 0;
   for (int64_t i = 0; i < d; ++i) rows *= out.sizes()[i];
   for (const Tensor& t : tensors) {
     if (t.numel() == 0) continue;
-    if (!t.is_cpu() || t.dtype() != out.dtype() || !t.is_contiguous()) return false;
-    parts.push_back({static_cast<const char*>(t.data_ptr()), t.numel() / rows * size});
+    if (t.device() != device || t.dtype() != out.dtype() || !t.is_contiguous()) return false;
+    parts.push_back({t.data_ptr(), t.numel() / rows * size});
     row_bytes += parts.back().bytes;
+  }
+  if (join) {
+    internal::select_device(device, "join_rows");
+    join(rows, parts, out.data_ptr());
+    return true;
   }
   if (rows == 1 && row_bytes > 65536) return false;
   // Much memory in long parts: copies of whole tensors go past the caches.
@@ -81,8 +85,8 @@ static bool cat_rows(TensorList tensors, int64_t d, const Tensor& out) {
   parallel_for(rows, std::max<int64_t>(1, 65536 / std::max<int64_t>(row_bytes, 1)), [&](int64_t begin, int64_t end) {
     char* at = to + begin * row_bytes;
     for (int64_t r = begin; r < end; ++r) {
-      for (const Part& p : parts) {
-        std::memcpy(at, p.from + r * p.bytes, static_cast<size_t>(p.bytes));
+      for (const JoinedPart& p : parts) {
+        std::memcpy(at, static_cast<const char*>(p.from) + r * p.bytes, static_cast<size_t>(p.bytes));
         at += p.bytes;
       }
     }

@@ -16,12 +16,16 @@ namespace {
 // dst = src, broadcast and converted, lazy bits resolved on the way; both on one device.
 void copy_elements(const Tensor& dst, const Tensor& src) {
   if (dst.is_meta() || dst.numel() == 0) return;
+  const bool conj = dst.is_conj() != src.is_conj(), neg = dst.is_neg() != src.is_neg();
+  const auto run = TESSERA_ON(dst.device(), copy_strided);
+  if (dst.is_contiguous() && src.is_contiguous() && std::ranges::equal(dst.sizes(), src.sizes())) {
+    const int64_t n = dst.numel(), to = dst.item_size(), from = src.item_size();
+    return run({&n, 1}, {dst.data_ptr(), dst.dtype(), &to}, {src.data_ptr(), src.dtype(), &from}, conj, neg);
+  }
   int64_t to_strides[64], from_strides[64];
   pointwise::broadcast_strides(dst, dst.sizes(), to_strides);
   pointwise::broadcast_strides(src, dst.sizes(), from_strides);
-  TESSERA_ON(dst.device(), copy_strided)
-  (dst.sizes(), {dst.data_ptr(), dst.dtype(), to_strides}, {src.data_ptr(), src.dtype(), from_strides},
-   dst.is_conj() != src.is_conj(), dst.is_neg() != src.is_neg());
+  run(dst.sizes(), {dst.data_ptr(), dst.dtype(), to_strides}, {src.data_ptr(), src.dtype(), from_strides}, conj, neg);
 }
 
 // The elements of t one behind the other, as they lie in memory, with no lazy bits.

@@ -5,9 +5,13 @@
 
 #include "tensor/core/parallel.h"
 #include "tensor/engine/pointwise.h"
+#include "tensor/ops/pointwise_observer.h"
 #include "tensor/ops/promotion.h"
 
 namespace tessera::pointwise {
+
+thread_local constinit Observer* observer = nullptr;
+
 namespace {
 
 constexpr int kMaxOperands = 6;
@@ -45,6 +49,7 @@ void fill_params(KernelParam* out, Params params, DType compute) {
 
 // `result` has the broadcast shape. Numbers (0-dim tensors in host memory) go with tensors of any device.
 void compute(const PointwiseOp& op, DType compute_dtype, const Tensor& result, Inputs inputs, Params params) {
+  if (result.is_meta() && observer) observer->saw(op, inputs, params, result);
   if (result.numel() == 0 || result.is_meta()) return;
   const bool elsewhere = !result.is_cpu();
   KernelParam p[8];

@@ -12,6 +12,7 @@
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_extra.h"
 #include "tensor/ops/create_kernels.h"
+#include "tensor/ops/plain.h"
 #include "tensor/ops/promotion.h"
 #include "tensor/ops/random_extra.h"
 #include "tensor/ops/random_kernels.h"
@@ -354,19 +355,44 @@ Tensor _standard_gamma_grad_kernel(const Tensor& self, const Tensor& output) {
 
 // --- dropout ---
 
+namespace {
+bool drops_at_once(const Tensor& input) {
+  return is_plain(input) && is_floating_point(input.dtype()) && item_size(input.dtype()) > 1 &&
+         RandomEngines::of(input.device().type).random_dropout;
+}
+Tensor copy_of(const Tensor& t) {
+  const Tensor r = empty_like(t);
+  copy__kernel(r, t, false);
+  return r;
+}
+}  // namespace
+
 std::tuple<Tensor, Tensor> native_dropout_kernel(const Tensor& input, double p, std::optional<bool> train) {
   TESSERA_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
   if (!train.value_or(true)) return {clone(input), ones_like(input, DType::kBool)};
+  if (drops_at_once(input)) {
+    const Tensor y = empty_like(input), mask = empty_like(input, DType::kBool);
+    // Dense memory in any order of the dimensions.
+    const Tensor x = to_vector(y.strides()) == to_vector(input.strides()) ? input : copy_of(input);
+    internal::select_device(x.device(), "random_dropout");
+    RandomEngines::of(x.device().type)
+        .random_dropout(x.dtype(), x.numel(), p, kept_scale(p, train), x.data_ptr(), y.data_ptr(),
+                        mask.data_ptr<bool>(), source_for(x, {}));
+    return {y, mask};
+  }
   const Tensor mask = new_bernoulli(empty_like(input, DType::kBool), 1 - p, {});
   return {mul(mul(input, mask), Scalar(kept_scale(p, train))), mask};
 }
 
-// By operators, so that layers which watch them see where the numbers come from.
+// By operators, so that layers which watch them see where the numbers come from. Where a device drops elements by one
+// operator, and no layer watches, its result is the shift of a noise without a scale.
 DropNoise make_drop_noise(const Tensor& input, double p, bool train, bool features, bool alpha) {
   TESSERA_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
   if (p == 0 || !train || input.numel() == 0) return {};
   const DType t = alpha ? input.dtype() : to_real(input.dtype());  // complex numbers stay or go as a whole
-  if (p == 1) return {make_filled({}, int64_t{0}, t, input.device()), {}};
+  if (p == 1) return {zeros(IntList(), t, std::nullopt, input.device()), {}};
+  if (!features && !alpha && plain_on_device({&input}) && drops_at_once(input))
+    if (DropAtOnce* drop = RandomEngines::of(input.device().type).drop_at_once) return {{}, drop(input, p)};
   Tensor noise;
   if (features) {
     TESSERA_CHECK(input.dim() >= 2, "Feature dropout requires at least 2 dimensions in the input");
@@ -385,12 +411,15 @@ DropNoise make_drop_noise(const Tensor& input, double p, bool train, bool featur
   return {noise.mul_(Scalar(a)), shift};
 }
 Tensor apply_drop(const Tensor& input, const DropNoise& noise) {
-  if (!noise.scale.defined()) return input;
+  if (!noise.scale.defined()) return noise.shift.defined() ? noise.shift : input;
   const Tensor r = mul(input, noise.scale);
   return noise.shift.defined() ? add(r, noise.shift) : r;
 }
 const Tensor& apply_drop_inplace(const Tensor& self, const DropNoise& noise) {
-  if (!noise.scale.defined()) return self;
+  if (!noise.scale.defined()) {
+    if (noise.shift.defined()) copy_(self, noise.shift);
+    return self;
+  }
   mul_(self, noise.scale);
   if (noise.shift.defined()) add_(self, noise.shift);
   return self;

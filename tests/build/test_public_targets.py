@@ -26,7 +26,7 @@ NEEDS = {
     "//special": {"tensor"},
     "//distributions": {"linalg", "special", "tensor"},
     "//func": {"autograd", "tensor"},
-    "//jit": {"serialization", "tensor"},
+    "//jit": {"compile", "serialization", "tensor"},
     "//export": {"serialization", "tensor"},
 }
 # Beside a folder's own target: derivatives, and operators by their names.
@@ -83,7 +83,7 @@ def consumer(tmp_path_factory):
 
 
 def test_the_consumer_compiles(consumer):
-    consumer("build", "//:mlp_code", "//:equations_code")
+    consumer("build", "//:mlp_code", "//:equations_code", "//:line_code")
 
 
 def test_the_consumer_may_link_all_that_it_names(consumer):
@@ -96,7 +96,9 @@ def test_what_is_not_public_is_refused(consumer, tmp_path):
     assert {"//nn:nn", "//nn:autograd"} <= names and not {x for x in names if x.startswith("//tensor/ops")}
 
 
-@pytest.mark.parametrize("program, says", [("mlp", "8 of 8 right\n"), ("equations", "solved\n")])
+@pytest.mark.parametrize(
+    "program, says", [("mlp", "8 of 8 right\n"), ("equations", "solved\n"), ("line", "3.0 x + -1.0\n")]
+)
 def test_its_programs(program, says):
     target = f"//tests/bazel_consumer:{program}"
     bazel("build", target)

@@ -15,8 +15,7 @@ REPLAY = suites.HERE / "decomposed_replay.py"
 
 # What no recorded case gets to, and why; their tests are in python/tests/graphs/test_decompositions.py.
 ELSEWHERE = {
-    "aten.dropout.default": "results are random",
-    "aten.native_dropout_backward.default": "as dropout",
+    "aten.native_dropout_backward.default": "results are random",
     "aten._gelu_erf.default": "gelu is of the core set, and seen as it is",
     "aten._gelu_tanh.default": "as _gelu_erf",
     "aten.relu6.default": "called as hardtanh",

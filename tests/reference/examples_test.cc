@@ -8,10 +8,15 @@
 
 #include "tessera/autograd.h"
 #include "tessera/data.h"
+#include "tessera/distributions.h"
+#include "tessera/fft.h"
 #include "tessera/func.h"
+#include "tessera/linalg.h"
 #include "tessera/nn.h"
 #include "tessera/optim.h"
 #include "tessera/serialization.h"
+#include "tessera/signal.h"
+#include "tessera/special.h"
 #include "tessera/tensor.h"
 
 namespace {
@@ -82,6 +87,40 @@ TEST(Examples, Checkpoints) {
 #include "tests/reference/examples/checkpoint.h.inc"
   EXPECT_TRUE(equal(before, model.weight));
   std::filesystem::remove_all(folder);
+}
+
+TEST(Examples, LinearAlgebra) {
+  const Tensor a = eye(3, DType::kFloat64).add(ones(IntVector{3, 3}, DType::kFloat64));
+  const Tensor b = arange(3, DType::kFloat64);
+#include "tests/reference/examples/tessera/linalg.h.inc"
+  EXPECT_TRUE(allclose(a.matmul(x), b));
+  EXPECT_TRUE(allclose(again, a));
+}
+
+TEST(Examples, Spectra) {
+  const Tensor wave = arange(9, DType::kFloat64).mul(0.5).cos();
+#include "tests/reference/examples/tessera/fft.h.inc"
+  EXPECT_EQ(power.size(0), 5);
+  EXPECT_TRUE(allclose(again, wave));
+}
+
+TEST(Examples, Windows) {
+  const Tensor wave = ones(IntVector{8});
+#include "tests/reference/examples/tessera/signal.h.inc"
+  EXPECT_NEAR(smooth.sum().item<float>(), 4, 1e-6);
+}
+
+TEST(Examples, SpecialFunctions) {
+  const Tensor x = numbers({2, 30});
+#include "tests/reference/examples/tessera/special.h.inc"
+  EXPECT_NEAR(y.select(0, 1).item<float>(), 0.018796, 1e-6);  // 1 / (30 sqrt(pi)) (1 - 1 / 1800)
+  EXPECT_NEAR(z.select(0, 0).item<float>(), 1.644934, 1e-6);  // pi^2 / 6
+}
+
+TEST(Examples, Distributions) {
+#include "tests/reference/examples/tessera/distributions.h.inc"
+  EXPECT_EQ(drawn.size(0), 1000);
+  EXPECT_LT(density.max().item<float>(), 0.39895);
 }
 
 }  // namespace

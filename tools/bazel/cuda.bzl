@@ -102,4 +102,4 @@ def cuda_test(name, srcs, deps = [], cuda_deps = [], **kwargs):
     """A test (*_test.cc, or *_test.cu.cc with kernels of its own) that runs on a device and on the emulated one."""
     real = deps + cuda_deps
     cc_test(name = name, srcs = _device_srcs(name, srcs, [], real, testonly = True), deps = real, target_compatible_with = CUDA_COMPATIBLE, **kwargs)
-    cc_test(name = name + "_emulated", srcs = srcs, copts = _EMULATED_FLAGS, deps = deps + _emulated(cuda_deps), target_compatible_with = EMULATION_COMPATIBLE, **kwargs)
+    cc_test(name = name + "_emulated", srcs = srcs, copts = _EMULATED_FLAGS, tags = ["emulated"], deps = deps + _emulated(cuda_deps), target_compatible_with = EMULATION_COMPATIBLE, **kwargs)

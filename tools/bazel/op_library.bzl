@@ -133,7 +133,7 @@ def op_library(
         srcs = registry,
         hdrs = [registry_header],
         copts = _BOXED if package in ("tensor/ops", "nn") else FOR_SIZE,
-        deps = [":" + name] + core,
+        deps = [":" + name, "//tensor/dispatch:argument_names"] + core,
         alwayslink = True,
         testonly = testonly,
         visibility = visibility,

@@ -15,6 +15,12 @@
 namespace tessera::opgen {
 namespace {
 
+// "list_results" of "list_results(ListOp::kAbs, ...)".
+std::string first_call(const std::string& expression) {
+  const size_t end = expression.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_:.");
+  return end == 0 ? expression : expression.substr(0, end);
+}
+
 std::string rule_text(const Entry& e) {
   const Op& op = e.op;
   const std::string rule = Op::Rule_Name(op.rule());
@@ -29,7 +35,7 @@ std::string rule_text(const Entry& e) {
     case Op::VIEW:
       return absl::StrCat(rule, " ", named(op.view(), "_view"));
     case Op::COMPOSITE:
-      return absl::StrCat(rule, " ", op.has_expr() ? op.expr() : named(op.composite(), "_composite"));
+      return absl::StrCat(rule, " ", op.has_expr() ? first_call(op.expr()) : named(op.composite(), "_composite"));
     case Op::DIRECT:
       return absl::StrCat(rule, " ", named(op.kernel(), "_kernel"));
     case Op::SCALAR_OVERLOAD:
@@ -69,16 +75,17 @@ std::string constants_text(const Op& op) {
   return absl::StrJoin(numbers, " ");
 }
 
-const char* numbers_text(const Op& op) {
+// OpInfo::floats.
+const char* numbers_of(const Op& op) {
   switch (op.numbers()) {
     case Op::BOTH:
-      return "both";
+      return "OpNumbers::kBoth";
     case Op::REAL:
-      return "real";
+      return "OpNumbers::kReal";
     case Op::COMPLEX:
-      return "complex";
+      return "OpNumbers::kComplex";
   }
-  return "both";
+  return "OpNumbers::kBoth";
 }
 
 constexpr size_t kNumOpTexts = 11;  // of tensor/dispatch/registry.h, whose OpText says in which order
@@ -88,20 +95,29 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 // The texts of a file, each once, and where in the pool they begin.
 class TextPool {
  public:
-  uint32_t offset(const std::string& text) {
+  size_t offset(const std::string& text) {
     const auto [at, is_new] = offsets_.emplace(text, size_);
     if (is_new) {
-      size_ += static_cast<uint32_t>(text.size()) + 1;
+      size_ += text.size() + 1;
       absl::StrAppend(&lines_, "    ", cpp_string(text), "\"\\0\"\n");
+    }
+    return at->second;
+  }
+  // A text, and another one behind its end.
+  size_t offset(const std::string& text, const std::string& more) {
+    const auto [at, is_new] = offsets_.emplace(absl::StrCat(text, "\n", more), size_);
+    if (is_new) {
+      size_ += text.size() + more.size() + 2;
+      absl::StrAppend(&lines_, "    ", cpp_string(text), "\"\\0\"", cpp_string(more), "\"\\0\"\n");
     }
     return at->second;
   }
   std::string definition() const { return absl::StrCat("constexpr char kTexts[] =\n", lines_, "    ;\n"); }
 
  private:
-  std::map<std::string, uint32_t> offsets_;
+  std::map<std::string, size_t> offsets_;
   std::string lines_;
-  uint32_t size_ = 0;
+  size_t size_ = 0;
 };
 
 // Signatures of operators whose calls from Python are to be fast. Forms with out= are not among them, nor those of
@@ -122,16 +138,19 @@ std::string info(const OpForm& f, const Family& family, const Library& library, 
   if (f.python_function) variants.push_back("kFunction");
   if (f.python_method) variants.push_back("kMethod");
   std::sort(tags.begin(), tags.end());
-  std::vector<uint32_t> offsets;  // in the order of OpText
+  std::vector<size_t> offsets;  // in the order of OpText
   for (const std::string& text : std::initializer_list<std::string>{
            s.str(), absl::StrJoin(tags, " "), f.python_name, e.op.python_module(), first_line(e.op.doc()), rule_text(e),
-           absl::StrCat(e.path, ":", e.line), gradients_text(e, computing), constants_text(computing.op),
-           forward_text(e), numbers_text(computing.op)})
+           e.path, absl::StrCat(e.line), gradients_text(e, computing), constants_text(computing.op), forward_text(e)})
     offsets.push_back(pool->offset(text));
+  if (const std::string names = absl::StrJoin(e.op.documented(), " "); !names.empty() && !variants.empty()) {
+    offsets[2] = pool->offset(f.python_name, names);
+    variants.push_back("kNamesArguments");
+  }
   return absl::StrCat("extern const OpInfo ", f.id, ";\nconstinit const OpInfo ", f.id, " = {&op::", f.id, ", &",
                       is_called_often(f, library) ? "kAdapter" : "kCompactAdapter", "<decltype(op::", f.id,
-                      ")::Signature>, kTexts, ", variants.empty() ? "0" : absl::StrJoin(variants, " | "), ", {",
-                      absl::StrJoin(offsets, ", "), "}};\n");
+                      ")::Signature>, kTexts, ", variants.empty() ? "0" : absl::StrJoin(variants, " | "), ", ",
+                      numbers_of(computing.op), ", {", absl::StrJoin(offsets, ", "), "}};\n");
 }
 
 }  // namespace
@@ -146,10 +165,11 @@ void generate_registry(const Library& library, Files* files) {
       std::string infos;
       TextPool pool;
       for (const OpForm* f : shard(family, i, library.shards)) infos += info(*f, family, library, &pool);
-      (*files)[absl::StrCat(family.name, "_registry_", i, ".cc")] = absl::StrCat(
-          file_comment(family.path), "#include \"", library.package, "/", family.name,
-          "_ops.h\"\n#include \"tensor/dispatch/registry.h\"\n\nnamespace tessera::op_info {\nnamespace {\n",
-          pool.definition(), "}  // namespace\n\n", infos, "\n}  // namespace tessera::op_info\n");
+      (*files)[absl::StrCat(family.name, "_registry_", i, ".cc")] =
+          absl::StrCat(file_comment(family.path), "#include \"", library.package, "/", family.name,
+                       "_ops.h\"\n#include \"tensor/dispatch/argument_names.h\"\n#include "
+                       "\"tensor/dispatch/registry.h\"\n\nnamespace tessera::op_info {\nnamespace {\n",
+                       pool.definition(), "}  // namespace\n\n", infos, "\n}  // namespace tessera::op_info\n");
     }
   }
   std::sort(all.begin(), all.end());
@@ -174,7 +194,7 @@ std::string generate_operators(const std::vector<Family>& families, const std::v
   std::set<std::string> missing(names.begin(), names.end()), headers;
   std::string infos, list;
   TextPool pool;
-  const uint32_t nothing = pool.offset("");
+  const size_t nothing = pool.offset("");
   size_t count = 0;
   for (const Family& family : families)
     for (const auto& e : family.entries)
@@ -186,10 +206,10 @@ std::string generate_operators(const std::vector<Family>& families, const std::v
         headers.insert(
             absl::StrCat("#include \"", absl::StripSuffix(folder, "/tables"), "/", family.name, "_ops.h\"\n"));
         // The schema is what programs read; the other texts describe.
-        std::vector<uint32_t> offsets(kNumOpTexts, nothing);
+        std::vector<size_t> offsets(kNumOpTexts, nothing);
         offsets[0] = pool.offset(s.str());
         absl::StrAppend(&infos, "    {&op::", f.id, ", &kCompactAdapter<decltype(op::", f.id,
-                        ")::Signature>, kTexts, 0, {", absl::StrJoin(offsets, ", "), "}},\n");
+                        ")::Signature>, kTexts, 0, OpNumbers::kBoth, {", absl::StrJoin(offsets, ", "), "}},\n");
         absl::StrAppend(&list, "    &kInfos[", count++, "],\n");
       }
   for (const std::string& name : missing)

@@ -12,6 +12,7 @@
 //
 // --root=DIR is put before table paths for reading; messages and generated files name the path as given (with
 // --strip=PREFIX removed).
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -99,6 +100,8 @@ std::vector<Family> read_all(const Options& o, Diagnostics* diagnostics) {
     std::stringstream text;
     text << f.rdbuf();
     absl::string_view shown = table;
+    // Of another workspace's build: external/NAME/..., the path that includes do not have.
+    if (absl::ConsumePrefix(&shown, "external/")) shown.remove_prefix(std::min(shown.size(), shown.find('/') + 1));
     absl::ConsumePrefix(&shown, o.strip);
     if (!f)
       diagnostics->error(std::string(shown), 1, "cannot read the table");

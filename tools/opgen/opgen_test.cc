@@ -56,6 +56,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"UnknownRule", "op {\n  schema: \"f(Tensor x) -> Tensor\"\n  rule: POINTWISEE\n}", "3|POINTWISEE"},
         Bad{"AutocastPolicy", op("f(Tensor x) -> Tensor", "rule: DIRECT variants: FUNCTION autocast: \"cpu half\""),
             "3|a policy (lower_precision_fp"},
+        Bad{"DocumentedName", op("f(Tensor x) -> Tensor", "rule: DIRECT variants: FUNCTION documented: \"y=input\""),
+            "3|expected \"argument=name\""},
         Bad{"AutocastTwice",
             op("f(Tensor x) -> Tensor", "rule: DIRECT variants: FUNCTION autocast: [\"cpu fp32\", \"cpu promote\"]"),
             "3|two policies for cpu"},
@@ -286,8 +288,9 @@ TEST(Generate, RegistryStubsAndReference) {
   EXPECT_NE(files["toy_registry_0.cc"].find(
                 "\"toy::toy_add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)\""),
             std::string::npos);
-  for (const char* text : {"self other", "derived", "both"})  // what is differentiable, how, and for which numbers
+  for (const char* text : {"self other", "derived"})  // what is differentiable, and how
     EXPECT_NE(files["toy_registry_0.cc"].find("    \"" + std::string(text) + "\"\"\\0\"\n"), std::string::npos) << text;
+  EXPECT_NE(files["toy_registry_0.cc"].find("OpNumbers::kBoth"), std::string::npos);
   const std::string& list = files["toys_registry.cc"];
   EXPECT_LT(list.find("&op_info::toy_add_Scalar,"), list.find("&op_info::toy_add_Tensor,"));
   const std::string stubs = generate_stubs(library.families);

@@ -1,6 +1,7 @@
 // Python stubs (.pyi) and the reference page.
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -87,6 +88,18 @@ bool python_keyword(const std::string& name) {
   return kWords.count(name) > 0;
 }
 
+// The name that the documents give an argument (Op::documented); empty: the schema's.
+std::string documented_name(const OpForm& f, const std::string& name, bool method) {
+  const std::string from = absl::StrCat(method ? "." : "", name, "=");
+  for (const std::string& entry : f.entry->op.documented())
+    if (absl::StartsWith(entry, from)) return entry.substr(from.size());
+  return "";
+}
+std::string shown_argument(const OpForm& f, const std::string& name, bool method) {
+  if (const std::string documented = documented_name(f, name, method); !documented.empty()) return documented;
+  return python_keyword(name) ? name + "_" : name == "self" ? "input" : name;
+}
+
 // One stub. The out= form is a function whose `out` is a keyword; a method has self first.
 // `out` among the keyword arguments of a function that also has a plain form: the out= form itself gets no stub then.
 std::string out_parameter(const OpForm& f) {
@@ -122,8 +135,8 @@ std::string stub(const OpForm& f, bool method, bool overloaded, bool spread, con
     const SchemaArgument& a = f.schema.arguments[i];
     if (outs > 1 && a.is_write()) continue;  // Python passes them as one tuple, `out`
     if (method && static_cast<int>(i) == std::max(self, 0)) continue;
-    if (a.kwarg_only && !star) parts.push_back("*"), star = true;
-    const std::string name = python_keyword(a.name) ? a.name + "_" : a.name == "self" ? "input" : a.name;
+    if (a.kwarg_only && !star && documented_name(f, a.name, method) != a.name) parts.push_back("*"), star = true;
+    const std::string name = shown_argument(f, a.name, method);
     if (spread && static_cast<int>(i) == spread_argument(f, method)) {
       parts.push_back(absl::StrCat("*", name, ": _int"));
       star = true;  // what follows is named

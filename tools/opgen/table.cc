@@ -54,6 +54,7 @@ class EntryReader {
     if (!parse()) return;
     check_fields();
     check_autocast();
+    check_documented();
     make_forms();
     check_rule();
     if (diagnostics_->messages().size() > before_) return;
@@ -212,6 +213,14 @@ class EntryReader {
     }
     if (!seen.empty() && own_form() != Form::kFunctional)
       error("autocast", "only functional operators are cast, and this one writes to an argument");
+  }
+
+  void check_documented() {
+    for (const std::string& entry : e_->op.documented()) {
+      const size_t end = entry.find('='), begin = absl::StartsWith(entry, ".") ? 1 : 0;
+      if (end == std::string::npos || e_->schema.find_argument(entry.substr(begin, end - begin)) < 0)
+        error("documented", absl::StrCat("expected \"argument=name\" or \".argument=name\", not \"", entry, "\""));
+    }
   }
 
   void name_form(OpForm* f) {

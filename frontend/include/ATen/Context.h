@@ -1,6 +1,8 @@
 // What holds for the whole process: generators, seeds, threads, devices.
 #pragma once
 
+#include <atomic>
+
 #include "ATen/core/Tensor.h"
 #include "tensor/core/device_hooks.h"
 #include "tensor/core/parallel.h"
@@ -14,11 +16,18 @@ class Context {
     TORCH_CHECK(device.is_cpu(), "there is no default generator for ", device);
     return detail::getDefaultCPUGenerator();
   }
+  // Operators give the same bits in every run, with it and without.
+  bool deterministicAlgorithms() const { return deterministic_; }
+  bool deterministicAlgorithmsWarnOnly() const { return warn_only_; }
+  void setDeterministicAlgorithms(bool on, bool warn_only) { deterministic_ = on, warn_only_ = warn_only; }
   bool hasCUDA() const { return false; }
   bool hasMKL() const { return false; }
   bool hasMPS() const { return false; }
   bool hasXPU() const { return false; }
   bool hasOpenMP() const { return false; }
+
+ private:
+  std::atomic<bool> deterministic_{false}, warn_only_{false};
 };
 inline Context& globalContext() {
   static Context context;

@@ -288,3 +288,12 @@ struct TorchLibraryInit {
   TESSERA_LIBRARY(IMPL, ns, ::std::make_optional(::c10::DispatchKey::k), \
                   C10_CONCATENATE(TORCH_LIBRARY_IMPL_init_, uid),        \
                   C10_CONCATENATE(TORCH_LIBRARY_IMPL_static_init_, uid), m)
+// A block's registrations in an object of one's own: they stay for the life of the program, with it or without it.
+#define MAKE_TORCH_LIBRARY(ns) \
+  ::torch::Library(::torch::Library::DEF, C10_STRINGIZE(ns), ::std::nullopt, __FILE__, __LINE__)
+#define MAKE_TORCH_LIBRARY_IMPL(ns, k)                                                                               \
+  ::torch::Library(::torch::Library::IMPL, C10_STRINGIZE(ns), ::std::make_optional(::c10::DispatchKey::k), __FILE__, \
+                   __LINE__)
+// All operators are in every build.
+#define TORCH_SELECTIVE_NAME(name) name
+#define TORCH_SELECTIVE_SCHEMA(schema) schema

@@ -1,15 +1,18 @@
 // Programs of TorchScript archives: torch::jit::load, torch::jit::Module.
 #pragma once
 
+#include <ATen/core/ivalue_future.h>
 #include <ATen/core/op_registration/op_registration.h>
 #include <torch/serialize.h>
 #include <torch/torch.h>
 
+#include <functional>
 #include <map>
 #include <ostream>
 #include <sstream>
 #include <unordered_map>
 
+#include "jit/programs.h"
 #include "tensor/dispatch/registry.h"
 
 namespace tessera {
@@ -57,12 +60,35 @@ struct ModuleType {
   const std::string& annotation_str() const { return class_name; }
 };
 
+// A graph as text.
+struct Graph {
+  std::string text;
+  const std::string& toString(bool /*print_source_locations*/ = true) const { return text; }
+  friend std::ostream& operator<<(std::ostream& out, const Graph& g) { return out << g.text; }
+};
+
 struct Method {
   tessera::Value owner;
   std::string method;
+  std::shared_ptr<Graph> graph() const {
+    return std::make_shared<Graph>(Graph{tessera::jit::programs::method_graph(owner, method)});
+  }
   IValue operator()(std::vector<IValue> stack, const Kwargs& kwargs = {}) const;
   const std::string& name() const { return method; }
 };
+
+namespace detail {
+inline std::vector<tessera::Value> values_of(const std::vector<IValue>& stack) {
+  std::vector<tessera::Value> values;
+  for (const IValue& v : stack) values.push_back(tessera::jit::value_of(serialize::detail::to_datum(v)));
+  return values;
+}
+inline tessera::jit::programs::Named values_of(const Kwargs& named) {
+  tessera::jit::programs::Named values;
+  for (const auto& [name, v] : named) values.emplace_back(name, tessera::jit::value_of(serialize::detail::to_datum(v)));
+  return values;
+}
+}  // namespace detail
 
 // A handle: copies are the same module.
 class Module {
@@ -70,6 +96,12 @@ class Module {
 
  public:
   Module() = default;
+  // A new module of a class of that name, to be filled.
+  explicit Module(const std::string& class_name) {
+    tessera::jit::set_operators(tessera::all_registered_ops());
+    value_ = tessera::jit::programs::new_module(class_name);
+  }
+  explicit Module(const char* class_name) : Module(std::string(class_name)) {}
   explicit Module(tessera::Value value) : value_(std::move(value)) {}
 
   IValue forward(std::vector<IValue> inputs, const Kwargs& kwargs = {}) {
@@ -108,6 +140,32 @@ class Module {
   }
   void setattr(const std::string& name, const IValue& v) {
     tessera::jit::set_member(value_, name, tessera::jit::value_of(serialize::detail::to_datum(v)));
+  }
+
+  // Error for a name that is taken.
+  void register_parameter(const std::string& name, at::Tensor v, bool is_buffer) {
+    if (is_buffer) return register_buffer(name, std::move(v));
+    add(name, Role::kParameter, tessera::Value::of(static_cast<const tessera::Tensor&>(v)));
+  }
+  void register_buffer(const std::string& name, at::Tensor v) {
+    add(name, Role::kBuffer, tessera::Value::of(static_cast<const tessera::Tensor&>(v)));
+  }
+  void register_attribute(const std::string& name, const c10::TypePtr& type, const IValue& v, bool is_param = false,
+                          bool is_buffer = false) {
+    const std::string schema = type->str();
+    tessera::Value value = tessera::jit::value_of(serialize::detail::to_datum(v), schema);
+    tessera::jit::programs::add_member(value_, name,
+                                       is_param    ? Role::kParameter
+                                       : is_buffer ? Role::kBuffer
+                                                   : Role::kAttribute,
+                                       std::move(value), type->annotation_str());
+  }
+  void register_module(const std::string& name, const Module& child) { add(name, Role::kAttribute, child.value_); }
+  // Methods of a source, compiled; `self` is this module. Error with the line for a source that does not compile.
+  void define(const std::string& source) { tessera::jit::programs::add_methods(value_, source); }
+  void apply(const std::function<void(Module&)>& f) {
+    for (Module child : children()) child.apply(f);
+    f(*this);
   }
 
   member_list<NameTensor> named_parameters(bool recurse = true) const {
@@ -217,6 +275,10 @@ class Module {
       t.set_data(f(t));
     });
   }
+  void add(const std::string& name, Role role, tessera::Value v) {
+    tessera::jit::programs::add_member(value_, name, role, std::move(v));
+  }
+  friend Module freeze(const Module&, std::optional<std::vector<std::string>>, bool);
   tessera::Value value_;
 };
 namespace script = ::torch::jit;
@@ -230,13 +292,8 @@ inline torch::jit::Module c10::IValue::toModule() const {
 namespace torch::jit {
 
 inline IValue Method::operator()(std::vector<IValue> stack, const Kwargs& kwargs) const {
-  using serialize::detail::to_datum;
-  std::vector<tessera::Value> args;
-  std::vector<std::pair<std::string, tessera::Value>> named;
-  for (const IValue& v : stack) args.push_back(tessera::jit::value_of(to_datum(v)));
-  for (const auto& [name, v] : kwargs) named.emplace_back(name, tessera::jit::value_of(to_datum(v)));
-  return serialize::detail::to_ivalue(
-      tessera::jit::datum_of(tessera::jit::call_method(owner, method, std::move(args), named)));
+  return serialize::detail::to_ivalue(tessera::jit::datum_of(
+      tessera::jit::call_method(owner, method, detail::values_of(stack), detail::values_of(kwargs))));
 }
 inline member_list<NameModule> Module::named_children() const {
   member_list<NameModule> all;
@@ -281,5 +338,80 @@ Module load(In&& in, std::optional<at::Device> device = std::nullopt) {
   return load(std::forward<In>(in), device, none);
 }
 inline void save(const Module& module, const std::string& filename) { module.save(filename); }
+
+// A function of a compilation unit.
+class Function {
+ public:
+  Function(tessera::IntrusivePtr<tessera::RefCounted> unit, std::string name)
+      : unit_(std::move(unit)), name_(std::move(name)) {}
+  const std::string& name() const { return name_; }
+  IValue operator()(std::vector<IValue> stack, const Kwargs& kwargs = {}) const {
+    return serialize::detail::to_ivalue(tessera::jit::datum_of(
+        tessera::jit::programs::call_function(*unit_, name_, detail::values_of(stack), detail::values_of(kwargs))));
+  }
+  c10::FunctionSchema getSchema() const {
+    return c10::FunctionSchema(tessera::parse_schema(tessera::jit::programs::function_schema(*unit_, name_)));
+  }
+  std::shared_ptr<Graph> graph() const {
+    return std::make_shared<Graph>(Graph{tessera::jit::programs::function_graph(*unit_, name_)});
+  }
+
+ private:
+  tessera::IntrusivePtr<tessera::RefCounted> unit_;
+  std::string name_;
+};
+// Functions that were compiled from sources together.
+class CompilationUnit {
+ public:
+  CompilationUnit() = default;
+  explicit CompilationUnit(const std::string& source) { define(source); }
+  // More functions. Error with the line for a source that does not compile; then there are no more.
+  void define(const std::string& source) {
+    tessera::jit::set_operators(tessera::all_registered_ops());
+    if (functions_)
+      tessera::jit::programs::add(*functions_, source);
+    else
+      functions_ = tessera::jit::programs::compile(source);
+  }
+  std::vector<Function> get_functions() const {
+    std::vector<Function> all;
+    if (functions_)
+      for (const std::string& name : tessera::jit::programs::function_names(*functions_))
+        all.push_back({functions_, name});
+    return all;
+  }
+  std::optional<Function> find_function(const std::string& name) const {
+    for (Function& f : get_functions())
+      if (f.name() == name) return std::move(f);
+    return std::nullopt;
+  }
+  Function get_function(const std::string& name) const {
+    const auto f = find_function(name);
+    TORCH_CHECK(f, "attempted to get undefined function ", name);
+    return *f;
+  }
+  template <class... A>
+  IValue run_method(const std::string& name, A&&... args) const {
+    return get_function(name)({IValue(std::forward<A>(args))...});
+  }
+
+ private:
+  tessera::IntrusivePtr<tessera::RefCounted> functions_;
+};
+// The functions of a source in the language of TorchScript.
+inline std::shared_ptr<CompilationUnit> compile(const std::string& source) {
+  return std::make_shared<CompilationUnit>(source);
+}
+
+// A module for inference: its attributes are constants of its methods. `preserved_attrs`: methods besides forward, and
+// attributes, that stay. Error for a module in training mode.
+inline Module freeze(const Module& module, std::optional<std::vector<std::string>> preserved_attrs = std::nullopt,
+                     bool /*optimize_numerics*/ = true) {
+  return Module(tessera::jit::programs::frozen(module.value_, preserved_attrs.value_or(std::vector<std::string>())));
+}
+// The same; batch normalisation and dropout are folded by it.
+inline Module optimize_for_inference(Module& module, const std::vector<std::string>& other_methods = {}) {
+  return freeze(module, other_methods);
+}
 
 }  // namespace torch::jit

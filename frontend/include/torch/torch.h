@@ -2,3 +2,7 @@
 #pragma once
 
 #include "torch/all.h"
+// What cpp_extension compiles has the conversions for pybind11 as well.
+#if defined(TORCH_API_INCLUDE_EXTENSION_H) && __has_include(<pybind11/pybind11.h>)
+#include "torch/extension.h"
+#endif

@@ -66,6 +66,9 @@ bool has_vectors_of_channels(const Case& c) {
   return c.summed_channels() / g.groups * volume(g.kernel) >= kLongSum && fills_vectors((channels * 8 + 4) / 5, c.m);
 }
 
+// A group with one channel has a way of its own, in float32.
+bool takes_halves(const Case& c) { return !one_channel_per_group(c) && has_vectors_of_channels(c); }
+
 bool is_large_matrix(const Case& c) { return c.summed_channels() > 0 && c.large_image(); }
 
 // Without strides the gradient of the input is a convolution with the mirrored weights.
@@ -75,11 +78,13 @@ bool mirrors_well(const Case& c) {
 
 constexpr unsigned kForward = 1, kInput = 2, kWeight = 4, kAll = kForward | kInput | kWeight;
 
-enum class Types { kBFloat16, kReduced, kExact, kFloat32, kReal };  // kExact: integers, complex numbers
+enum class Types { kBFloat16, kHalves, kReduced, kExact, kFloat32, kReal };  // kExact: integers, complex numbers
 bool has(Types types, DType t) {
   switch (types) {
     case Types::kBFloat16:
       return t == DType::kBFloat16;
+    case Types::kHalves:
+      return t == DType::kFloat16 || t == DType::kBFloat16;
     case Types::kReduced:
       return t == DType::kFloat16 || t == DType::kBFloat16 || t == DType::kComplex32;
     case Types::kFloat32:
@@ -102,6 +107,9 @@ constexpr Line kWays[] = {
     // Where the machine multiplies bfloat16 itself, steps of 16 channels at many positions are twice as fast as float32
     // and more.
     {kAll, Types::kBFloat16, fills_panels, ConvWay::kPanels},
+    // Where that would cost as much as in float32, or is none: products of float32, to which the direct ways convert as
+    // they pack.
+    {kAll, Types::kHalves, takes_halves, ConvWay::kDirect},
     // Sums of reduced floats are kept in float32, so the images are converted once rather than at each tap.
     {kAll, Types::kReduced, always, ConvWay::kWidened},
     // Integers and complex numbers are rare: the general way has no kernels of its own for each dtype.
@@ -130,7 +138,7 @@ ConvWay choose_way(ConvDirection direction, DType dtype, const ConvGeometry& g, 
 
 bool suits_channels_last(DType dtype, const ConvGeometry& g, const ConvMachine& m) {
   const Case c{ConvDirection::kForward, dtype, g, m};
-  return (dtype == DType::kFloat32 || (dtype == DType::kBFloat16 && fills_panels(c))) && has_vectors_of_channels(c);
+  return (dtype == DType::kFloat32 || has(Types::kHalves, dtype)) && has_vectors_of_channels(c);
 }
 
 // ---- The sums of a direct convolution ----

@@ -58,7 +58,7 @@ template <class T>
 void forward_real(ConvWay way, const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y) {
   if (way == ConvWay::kDepthwise) return depthwise_forward(g, x, w, bias, y);
   if constexpr (std::is_same_v<T, float>) {
-    if (way == ConvWay::kDirect) return direct_forward(g, g.channels_last, x, w, bias, y);
+    if (way == ConvWay::kDirect) return direct_forward<float>(g, g.channels_last, x, w, bias, y);
   }
   if (way == ConvWay::kProduct) return pointwise_product(g, false, x, w, bias, y);
   implicit_forward(g, x, w, bias, y);
@@ -68,7 +68,7 @@ template <class T>
 void backward_input_real(ConvWay way, const ConvGeometry& g, const T* dy, const T* w, T* dx) {
   if (way == ConvWay::kDepthwise) return depthwise_backward_input(g, dy, w, dx);
   if constexpr (std::is_same_v<T, float>) {
-    if (way == ConvWay::kDirect) return direct_backward_input(g, g.channels_last, dy, w, dx);
+    if (way == ConvWay::kDirect) return direct_backward_input<float>(g, g.channels_last, dy, w, dx);
   }
   if (way == ConvWay::kProduct) return pointwise_product<T>(g, true, dy, w, nullptr, dx);
   implicit_backward_input(g, dy, w, dx);
@@ -104,7 +104,9 @@ void conv_forward(DType dtype, const ConvGeometry& g, const void* x, const void*
     using T = decltype(tag);
     if constexpr (kIsReduced<T>) {
       if (way == ConvWay::kPanels)
-        return direct_forward(g, g.channels_last, bits(x), bits(w), bits(bias), static_cast<uint16_t*>(y));
+        return direct_forward<uint16_t>(g, g.channels_last, bits(x), bits(w), bits(bias), static_cast<uint16_t*>(y));
+      if (way == ConvWay::kDirect)
+        return direct_forward<float>(g, g.channels_last, {dtype, x}, {dtype, w}, {dtype, bias}, {dtype, y});
       const ConvElements n(g);
       WideCopy<T> wide_x(x, n.x), wide_w(w, n.w), wide_bias(bias, bias ? g.out_channels : 0), wide_y(nullptr, n.y);
       conv_forward(DTypeOf<Acc<T>>::value, g, wide_x.get(), wide_w.get(), bias ? wide_bias.get() : nullptr,
@@ -126,7 +128,9 @@ void conv_backward_input(DType dtype, const ConvGeometry& g, const void* dy, con
     using T = decltype(tag);
     if constexpr (kIsReduced<T>) {
       if (way == ConvWay::kPanels)
-        return direct_backward_input(g, g.channels_last, bits(dy), bits(w), static_cast<uint16_t*>(dx));
+        return direct_backward_input<uint16_t>(g, g.channels_last, bits(dy), bits(w), static_cast<uint16_t*>(dx));
+      if (way == ConvWay::kDirect)
+        return direct_backward_input<float>(g, g.channels_last, {dtype, dy}, {dtype, w}, {dtype, dx});
       const ConvElements n(g);
       WideCopy<T> wide_dy(dy, n.y), wide_w(w, n.w), wide_dx(nullptr, n.x);
       conv_backward_input(DTypeOf<Acc<T>>::value, g, wide_dy.get(), wide_w.get(), wide_dx.get());
@@ -146,6 +150,8 @@ void conv_backward_weight(DType dtype, const ConvGeometry& g, const void* dy, co
     using T = decltype(tag);
     if constexpr (kIsReduced<T>) {
       if (way == ConvWay::kPanels) return bf16_backward_weight(g, bits(dy), bits(x), static_cast<uint16_t*>(dw));
+      if (way == ConvWay::kDirect)
+        return direct_backward_weight(g, g.channels_last, {dtype, dy}, {dtype, x}, {dtype, dw});
       const ConvElements n(g);
       WideCopy<T> wide_dy(dy, n.y), wide_x(x, n.x), wide_dw(nullptr, n.w);
       conv_backward_weight(DTypeOf<Acc<T>>::value, g, wide_dy.get(), wide_x.get(), wide_dw.get());

@@ -110,7 +110,7 @@ class Plan {
   explicit Plan(const DirectConv<float>& c)
       : c_(c),
         k_(c.in_channels * c.taps),
-        images_(c.border.none() ? c.images : Images::near(c)),
+        images_(Images::lie_ready(c) ? c.images : Images::near(c)),
         input_(c, images_),
         lines_(max64(1, kBandPositions / c.size[2])),
         offsets_(k_),
@@ -123,7 +123,7 @@ class Plan {
       offsets_[p] =
           channel(p) * padded.channel() + at[0] * padded.step(0) + at[1] * padded.step(1) + at[2] * padded.step(2);
     }
-    for (int64_t o = 0; o < channels(); ++o) start_[o] = c.bias && o < c.out_channels ? c.bias[o] : 0.0f;
+    for (int64_t o = 0; o < channels(); ++o) start_[o] = c.bias && o < c.out_channels ? c.bias.get(o) : 0.0f;
     for (int i = 0; i < 3; ++i) x_step_[i] = c.step[i] * padded.step(i);
   }
 
@@ -169,11 +169,11 @@ class Plan {
 
   struct Batch {
     const float* x;
-    float* y;
+    Numbers y;
   };
   // Lines [begin, end) of one block of channels.
   void run_block(const Block& b, const Batch& batch, int64_t begin, int64_t end) const {
-    const bool in_place = c_.y_channel == 1 && b.channels == b.width();
+    const bool in_place = c_.y_channel == 1 && b.channels == b.width() && c_.y.is_float();
     const int64_t n = c_.size[2];
     const TileCut cut = CutPositions(n, b.vectors, x_step_[2]);
     ScratchArray<float> tmp(in_place ? 0 : (end - begin) * n * b.width()),
@@ -195,7 +195,7 @@ class Plan {
       for (int64_t line = begin, stored = begin; line < end; ++line) {
         const At at = position(batch, line);
         args.x = batch.x + at.x;
-        args.c = in_place ? batch.y + at.y + b.first : tmp.get() + (line - begin) * n * b.width();
+        args.c = in_place ? batch.y.floats() + at.y + b.first : tmp.get() + (line - begin) * n * b.width();
         if (last) prefetch(b, batch.y + at.y);
         run_tiles(cut, args);
         if (last && ((line + 1 - stored) * n >= kStorePositions || line + 1 == end)) {
@@ -207,10 +207,11 @@ class Plan {
   }
 
   // Brings in the places of y that a line is about to be written to: the sums of the line take long enough.
-  void prefetch(const Block& b, const float* y) const {
+  void prefetch(const Block& b, Numbers y) const {
     const int64_t size = c_.size[2] * c_.y_step[2];
     for (int64_t o = 0; o < b.channels; ++o)
-      for (int64_t i = 0; i < size; i += 16) __builtin_prefetch(y + (b.first + o) * c_.y_channel + i, 1);
+      for (int64_t i = 0; i < size; i += 64 / y.item())
+        __builtin_prefetch((y + ((b.first + o) * c_.y_channel + i)).address(), 1);
   }
 
   struct At {
@@ -228,17 +229,27 @@ class Plan {
   // to: `steps` rows of the block's width.
   void pack_steps(const Block& b, int64_t p0, int64_t steps, float* to) const {
     const int64_t width = b.width(), end = p0 + steps;
-    for (int64_t p = p0; p < end;) {
+    // Where a channel's weights for all lanes lie together, but those of a tap apart, they are widened first.
+    const bool widens = !c_.w.is_float() && c_.w_out > 1 && c_.w_out < c_.w_channel;
+    ScratchArray<float> wide(widens ? width * c_.w_out : 0);
+    for (int64_t p = p0, held = -1; p < end;) {
       // A run of weights that follow each other in memory.
       const int64_t first = weight(p);
       int64_t n = 1;
       while (c_.w_out != 1 && p + n < end && weight(p + n) == first + n) ++n;
+      Numbers from = c_.w + (b.first * c_.w_out + first);
+      if (widens) {
+        const int64_t at = channel(p) * c_.w_channel;
+        if (std::exchange(held, channel(p)) != channel(p))
+          (c_.w + (b.first * c_.w_out + at)).read(b.channels * c_.w_out, wide.get());
+        from = wide.get() + (first - at);
+      }
       for (int64_t lane = 0; lane < width; lane += kLanes) {
         const int64_t o = b.first + lane, rows = min64(kLanes, c_.out_channels - o);
         if (c_.w_out == 1)
-          copy_lanes(c_.w + o + first, rows, to + lane);
+          copy_lanes(from + lane, rows, to + lane);
         else
-          pack_lanes(c_.w + o * c_.w_out + first, c_.w_out, rows, n, width, to + lane);
+          pack_lanes(from + lane * c_.w_out, c_.w_out, rows, n, width, to + lane);
       }
       p += n;
       to += n * width;
@@ -254,7 +265,7 @@ class Plan {
       int64_t count = 1;
       while (line + count < end && c_.y_step[2] == 1 && position(batch, line + count).y == to + count * n) ++count;
       store_lanes(sums + (line - begin) * n * b.width(), b.width(), count * n, b.channels,
-                  batch.y + to + b.first * c_.y_channel, c_.y_channel, c_.y_step[2]);
+                  batch.y + (to + b.first * c_.y_channel), c_.y_channel, c_.y_step[2]);
       line += count;
     }
   }
@@ -326,6 +337,16 @@ inline void copy_row(E* to, const E* from, int64_t n) {
   for (; i + kStep <= n; i += kStep) std::memcpy(to + i, from + i, 16);
   for (; i < n; ++i) to[i] = from[i];
 }
+// Neighbouring rows as they are copied: in place or, reduced, widened in `room`.
+const uint16_t* rows_at(const uint16_t* x, int64_t, ScratchArray<float>&) { return x; }
+const float* rows_at(Numbers x, int64_t n, ScratchArray<float>& room) {
+  if (x.is_float()) return x.floats();
+  x.read(n, room.get());
+  return room.get();
+}
+int64_t room_for(const uint16_t*, int64_t) { return 0; }
+int64_t room_for(Numbers x, int64_t n) { return x.is_float() ? 0 : n; }
+
 template <class E>
 inline void zero_row(E* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = 0;
@@ -339,13 +360,14 @@ ImageLayout ImageLayout::with(const Border& b) const {
 }
 
 template <class E>
-void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& layout, const Border& b, const E* x,
+void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& layout, const Border& b, Source<E> x,
                              int64_t x_image, E* to) {
   const ImageLayout padded = layout.with(b);
   const int64_t row = layout.step(1), left = b.low[2] * layout.unit, right = b.high[2] * layout.unit,
                 padded_row = padded.step(1);
   const int64_t height = padded.size[1], depth = padded.size[0];
   parallel_for(images * planes * depth, 1 + 16384 / (height * padded_row), [&](int64_t begin, int64_t end) {
+    ScratchArray<float> room(room_for(x, layout.size[1] * row));
     for (int64_t i = begin; i < end; ++i) {
       E* out = to + i * height * padded_row;
       const int64_t e = i % depth - b.low[0];
@@ -353,7 +375,9 @@ void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& 
         std::memset(out, 0, height * padded_row * sizeof(E));
         continue;
       }
-      const E* from = x + i / depth / planes * x_image + i / depth % planes * layout.plane() + e * layout.step(0);
+      const E* from =
+          rows_at(x + (i / depth / planes * x_image + i / depth % planes * layout.plane() + e * layout.step(0)),
+                  layout.size[1] * row, room);
       std::memset(out, 0, b.low[1] * padded_row * sizeof(E));
       out += b.low[1] * padded_row;
       for (int64_t h = 0; h < layout.size[1]; ++h, from += row, out += padded_row) {
@@ -365,10 +389,10 @@ void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& 
     }
   });
 }
-template void copy_images_with_border(int64_t, int64_t, const ImageLayout&, const Border&, const float*, int64_t,
-                                      float*);
-template void copy_images_with_border(int64_t, int64_t, const ImageLayout&, const Border&, const uint16_t*, int64_t,
-                                      uint16_t*);
+template void copy_images_with_border<float>(int64_t, int64_t, const ImageLayout&, const Border&, Numbers, int64_t,
+                                             float*);
+template void copy_images_with_border<uint16_t>(int64_t, int64_t, const ImageLayout&, const Border&, const uint16_t*,
+                                                int64_t, uint16_t*);
 
 }  // namespace tessera::cpu::internal
 #endif

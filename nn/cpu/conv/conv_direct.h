@@ -4,7 +4,10 @@
 // packed in vectors of output channels.
 #pragma once
 
+#include <type_traits>
+
 #include "nn/cpu/conv/conv.h"
+#include "nn/cpu/conv/conv_numbers.h"
 
 namespace tessera::cpu::internal {
 
@@ -24,11 +27,17 @@ struct ImageLayout {
   int64_t plane() const { return size[0] * size[1] * size[2] * unit; }
   ImageLayout with(const Border& b) const;
 };
-// to: images * planes * layout.with(border).plane() elements; x_image: elements from an image to the next. E: float, or
-// uint16_t for bfloat16.
+// Where the elements of a convolution lie: E is float for what is computed with as float32, in whatever it lies;
+// uint16_t for bfloat16 as the CPU's dot products take it.
+template <class E>
+using Source = std::conditional_t<std::is_same_v<E, float>, Numbers, const E*>;
+template <class E>
+using Target = std::conditional_t<std::is_same_v<E, float>, Numbers, E*>;
+
+// to: images * planes * layout.with(border).plane() elements; x_image: elements from an image to the next.
 template <class E>
 void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& layout, const Border& border,
-                             const E* x, int64_t x_image, E* to);
+                             Source<E> x, int64_t x_image, E* to);
 
 // One group of a convolution. y[n, o, q] = bias[o] + sum over channels c and taps t of
 //   x[n, c, q * step + tap[t]] * w[o * w_out + c * w_channel + tap_w[t]],
@@ -36,7 +45,7 @@ void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& 
 template <class E>
 struct DirectConv {
   int64_t images, in_channels, out_channels;
-  const E* x;  // the first plane
+  Source<E> x;  // the first plane
   int64_t x_image,
       first_channel;  // elements between images; channels of other groups before this one's, where channels come last
   ImageLayout in;
@@ -44,10 +53,10 @@ struct DirectConv {
   int64_t step[3], taps;
   const int64_t (*tap)[3];
   const int64_t* tap_w;
-  const E* w;
+  Source<E> w;
   int64_t w_out, w_channel;
-  const E* bias;  // or null
-  E* y;
+  Source<E> bias;  // or null
+  Target<E> y;
   int64_t y_image, y_channel, y_step[3];
   int64_t size[3];  // output positions
 };
@@ -115,15 +124,15 @@ inline void run_tiles(const TileCut& cut, TileArgs& args) {
 // step + tap * dilation], k being (c, tap), or (tap, c) where channels come last.
 struct DirectWeight {
   int64_t images, in_channels, out_channels;
-  const float* x;
+  Numbers x;
   int64_t x_image, first_channel;
   ImageLayout in;
   Border border;
   int64_t step[3], kernel[3], dilation[3];
-  const float* dy;
+  Numbers dy;
   int64_t dy_image, dy_channel, dy_step[3];  // lines of positions follow each other
   int64_t size[3];
-  float* dw;
+  Numbers dw;
 };
 void direct_weight(const DirectWeight& c);
 // As for direct_conv.
@@ -135,9 +144,9 @@ void transpose_32(const float* from, float* to);
 
 // Whole convolutions (all groups); channels_last: of x, w and y.
 template <class E>
-void direct_forward(const ConvGeometry& g, bool channels_last, const E* x, const E* w, const E* bias, E* y);
+void direct_forward(const ConvGeometry& g, bool channels_last, Source<E> x, Source<E> w, Source<E> bias, Target<E> y);
 template <class E>
-void direct_backward_input(const ConvGeometry& g, bool channels_last, const E* dy, const E* w, E* dx);
-void direct_backward_weight(const ConvGeometry& g, bool channels_last, const float* dy, const float* x, float* dw);
+void direct_backward_input(const ConvGeometry& g, bool channels_last, Source<E> dy, Source<E> w, Target<E> dx);
+void direct_backward_weight(const ConvGeometry& g, bool channels_last, Numbers dy, Numbers x, Numbers dw);
 
 }  // namespace tessera::cpu::internal

@@ -29,7 +29,7 @@ Planes tensor_of(const int64_t (&size)[3], int64_t channels, int64_t groups, boo
 }
 
 template <class Problem, class E>  // DirectConv or DirectWeight
-void set_x(Problem& c, const Planes& t, int64_t group, const E* x) {
+void set_x(Problem& c, const Planes& t, int64_t group, E x) {
   c.in = t.layout;
   c.in_channels = t.per_group;
   c.x = x + (t.layout.channels_last ? 0 : t.group(group));
@@ -78,7 +78,7 @@ Border border_of(const ConvGeometry& g) {
 }  // namespace
 
 template <class E>
-void direct_forward(const ConvGeometry& g, bool channels_last, const E* x, const E* w, const E* bias, E* y) {
+void direct_forward(const ConvGeometry& g, bool channels_last, Source<E> x, Source<E> w, Source<E> bias, Target<E> y) {
   const Planes image = tensor_of(g.in_size, g.in_channels, g.groups, channels_last),
                result = tensor_of(g.out_size, g.out_channels, g.groups, channels_last);
   const Weights weights(g, channels_last);
@@ -104,7 +104,7 @@ void direct_forward(const ConvGeometry& g, bool channels_last, const E* x, const
   for (int64_t group = 0; group < g.groups; ++group) {
     set_x(c, image, group, x);
     c.w = w + group * weights.group;
-    c.bias = bias ? bias + group * result.per_group : nullptr;
+    c.bias = bias ? bias + group * result.per_group : bias;
     c.y = y + result.group(group);
     direct_conv(c);
   }
@@ -142,15 +142,18 @@ std::vector<Phase> phases_of(const ConvGeometry& g, int dim, Border& border) {
   return phases;
 }
 
+void zero_at(Numbers to, int64_t i) { to.put(i, 0); }
+void zero_at(uint16_t* to, int64_t i) { to[i] = 0; }
+
 template <class E>
 void zero_phase(const DirectConv<E>& c, int64_t channels) {
   const int64_t lines = c.size[0] * c.size[1];
   parallel_for(c.images * channels, 1 + 16384 / (lines * c.size[2]), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
       for (int64_t line = 0; line < lines; ++line) {
-        E* const to = c.y + i / channels * c.y_image + i % channels * c.y_channel + line / c.size[1] * c.y_step[0] +
-                      line % c.size[1] * c.y_step[1];
-        for (int64_t q = 0; q < c.size[2]; ++q) to[q * c.y_step[2]] = 0;
+        const Target<E> to = c.y + (i / channels * c.y_image + i % channels * c.y_channel +
+                                    line / c.size[1] * c.y_step[0] + line % c.size[1] * c.y_step[1]);
+        for (int64_t q = 0; q < c.size[2]; ++q) zero_at(to, q * c.y_step[2]);
       }
   });
 }
@@ -158,7 +161,7 @@ void zero_phase(const DirectConv<E>& c, int64_t channels) {
 }  // namespace
 
 template <class E>
-void direct_backward_input(const ConvGeometry& g, bool channels_last, const E* dy, const E* w, E* dx) {
+void direct_backward_input(const ConvGeometry& g, bool channels_last, Source<E> dy, Source<E> w, Target<E> dx) {
   Planes from = tensor_of(g.out_size, g.out_channels, g.groups, channels_last);
   const Planes to = tensor_of(g.in_size, g.in_channels, g.groups, channels_last);
   const Weights weights(g, channels_last);
@@ -202,8 +205,8 @@ void direct_backward_input(const ConvGeometry& g, bool channels_last, const E* d
         for (int64_t group = 0; group < g.groups; ++group) {
           set_x(c, from, group, dy);
           c.w = w + group * weights.group;
-          c.y = dx + to.group(group) + pd.first * to.layout.step(0) + ph.first * to.layout.step(1) +
-                pw.first * to.layout.step(2);
+          c.y = dx + (to.group(group) + pd.first * to.layout.step(0) + ph.first * to.layout.step(1) +
+                      pw.first * to.layout.step(2));
           if (c.taps == 0)
             zero_phase(c, to.per_group);
           else
@@ -212,7 +215,7 @@ void direct_backward_input(const ConvGeometry& g, bool channels_last, const E* d
       }
 }
 
-void direct_backward_weight(const ConvGeometry& g, bool channels_last, const float* dy, const float* x, float* dw) {
+void direct_backward_weight(const ConvGeometry& g, bool channels_last, Numbers dy, Numbers x, Numbers dw) {
   const Planes image = tensor_of(g.in_size, g.in_channels, g.groups, channels_last),
                grad = tensor_of(g.out_size, g.out_channels, g.groups, channels_last);
   const Weights weights(g, channels_last);
@@ -237,9 +240,10 @@ void direct_backward_weight(const ConvGeometry& g, bool channels_last, const flo
   }
 }
 
-template void direct_forward(const ConvGeometry&, bool, const float*, const float*, const float*, float*);
-template void direct_backward_input(const ConvGeometry&, bool, const float*, const float*, float*);
-template void direct_forward(const ConvGeometry&, bool, const uint16_t*, const uint16_t*, const uint16_t*, uint16_t*);
-template void direct_backward_input(const ConvGeometry&, bool, const uint16_t*, const uint16_t*, uint16_t*);
+template void direct_forward<float>(const ConvGeometry&, bool, Numbers, Numbers, Numbers, Numbers);
+template void direct_backward_input<float>(const ConvGeometry&, bool, Numbers, Numbers, Numbers);
+template void direct_forward<uint16_t>(const ConvGeometry&, bool, const uint16_t*, const uint16_t*, const uint16_t*,
+                                       uint16_t*);
+template void direct_backward_input<uint16_t>(const ConvGeometry&, bool, const uint16_t*, const uint16_t*, uint16_t*);
 
 }  // namespace tessera::cpu::internal

@@ -114,7 +114,7 @@ class Plan {
         lanes_(ceil_div(c.out_channels, kLanes) * kLanes),
         images_(Images::near(c)),
         input_(c, images_),
-        dy_in_place_(c.dy_channel == 1 && c.out_channels % kLanes == 0),
+        dy_in_place_(c.dy_channel == 1 && c.out_channels % kLanes == 0 && c.dy.is_float()),
         dy_row_(dy_in_place_ ? c.dy_step[2] : lanes_),
         chunk_lines_(max64(1, kChunkPositions / c.size[2])),
         dy_copy_(dy_in_place_ ? 0 : images_ * positions_ * lanes_),
@@ -136,7 +136,7 @@ class Plan {
         const int64_t o = i / parts * kVectors * kLanes, width = min64(kVectors * kLanes, lanes_ - o),
                       k = i % parts * part;
         store_lanes(sums_.get() + o * k_ + k * width, width, min64(part, k_ - k), min64(width, c_.out_channels - o),
-                    c_.dw + o * k_ + k, k_, 1);
+                    c_.dw + (o * k_ + k), k_, 1);
       }
     });
   }
@@ -178,10 +178,12 @@ class Plan {
   }
 
   void run_images(int64_t n, int64_t count) {
-    const float *const x = input_.take(c_, n, count), *dy = c_.dy + n * c_.dy_image;
+    const float* const x = input_.take(c_, n, count);
+    const Numbers gradients = c_.dy + n * c_.dy_image;
+    const float* dy = gradients.floats();
     int64_t dy_image = c_.dy_image;
     if (!dy_in_place_) {
-      copy_gradients(dy, count);
+      copy_gradients(gradients, count);
       dy = dy_copy_.get();
       dy_image = positions_ * lanes_;
     }
@@ -219,7 +221,7 @@ class Plan {
           run_tiles(args, first, last, sums);
         }
         if (one_pass())
-          store_lanes(sums, args.width, rows, min64(args.width, c_.out_channels - o), c_.dw + o * k_ + row, k_, 1);
+          store_lanes(sums, args.width, rows, min64(args.width, c_.out_channels - o), c_.dw + (o * k_ + row), k_, 1);
       }
     });
   }
@@ -235,18 +237,18 @@ class Plan {
   }
 
   // The gradients of `count` images, positions by whole vectors of channels.
-  void copy_gradients(const float* dy, int64_t count) const {
+  void copy_gradients(Numbers dy, int64_t count) const {
     constexpr int64_t kPositions = 16 * kLanes;
     const int64_t parts = ceil_div(positions_, kPositions);
     parallel_for(count * parts, max64(1, 16384 / (kPositions * lanes_)), [&](int64_t begin, int64_t end) HWY_ATTR {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t p = i % parts * kPositions, n = min64(kPositions, positions_ - p);
-        const float* const from = dy + i / parts * c_.dy_image + p * (c_.dy_channel == 1 ? c_.dy_step[2] : 1);
+        const Numbers from = dy + (i / parts * c_.dy_image + p * (c_.dy_channel == 1 ? c_.dy_step[2] : 1));
         float* const to = dy_copy_.get() + (i / parts * positions_ + p) * lanes_;
         for (int64_t o = 0; o < c_.out_channels; o += kLanes) {
           const int64_t rows = min64(kLanes, c_.out_channels - o);
           if (c_.dy_channel == 1) {
-            for (int64_t q = 0; q < n; ++q) copy_lanes(from + q * c_.dy_step[2] + o, rows, to + q * lanes_ + o);
+            for (int64_t q = 0; q < n; ++q) copy_lanes(from + (q * c_.dy_step[2] + o), rows, to + q * lanes_ + o);
           } else {
             pack_lanes(from + o * c_.dy_channel, c_.dy_channel, rows, n, lanes_, to + o);
           }

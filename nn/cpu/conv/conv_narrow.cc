@@ -87,21 +87,72 @@ class ForwardPlan {
   }
 
  private:
+  // The weights of some output channels, a chunk at a time: where they lie or, reduced, widened for the chunk. These
+  // are runs of neighbours: a row's where a row's weights lie together, else those of all rows.
+  class Weights {
+   public:
+    Weights(const ForwardPlan& plan, int64_t rows)
+        : plan_(plan),
+          c_(plan.c_),
+          rows_(rows),
+          by_rows_(c_.w_out > c_.w_channel),
+          offsets_(c_.w.is_float() ? 0 : plan.chunk_),
+          room_(c_.w.is_float()             ? 0
+                : by_rows_ || c_.w_out == 1 ? plan.chunk_ * rows
+                                            : (plan.chunk_ / c_.taps + 2) * c_.w_out * rows) {}
+
+    // Where the first row begins; the tile's offsets, and its step from row to row.
+    const float* take(int64_t first, int64_t chunk, TileArgs& args) const {
+      const int64_t* const offsets = plan_.offsets_.get() + chunk * plan_.chunk_;
+      args.offsets = c_.w.is_float() ? offsets : offsets_.get();
+      args.step = c_.w_out;
+      if (c_.w.is_float()) return c_.w.floats() + first * c_.w_out;
+      if (by_rows_) {  // each of a row's once, in their order
+        args.step = args.k;
+        for (int64_t p = 0; p < args.k; ++p) offsets_[p] = p;
+        for (int64_t r = 0; r < rows_; ++r)
+          (c_.w + ((first + r) * c_.w_out + offsets[0])).read(args.k, room_.get() + r * args.k);
+        return room_.get();
+      }
+      const int64_t size = rows_ * c_.w_out;
+      for (int64_t p = 0, from = -1, to = -size; p < args.k; ++p) {
+        const int64_t run = c_.w_out == 1 ? offsets[p] : (chunk * plan_.chunk_ + p) / c_.taps * c_.w_channel;
+        if (run != from) {
+          from = run;
+          to += size;
+          const Numbers next = c_.w + (run + first * c_.w_out + 2 * c_.w_channel);  // it lies far from this one
+          for (int64_t i = 0; i < size; i += 32) __builtin_prefetch((next + i).address());
+          (c_.w + (run + first * c_.w_out)).read(size, room_.get() + to);
+        }
+        offsets_[p] = to + offsets[p] - run;
+      }
+      return room_.get();
+    }
+
+   private:
+    const ForwardPlan& plan_;
+    const DirectConv<float>& c_;
+    const int64_t rows_;
+    const bool by_rows_;
+    ScratchArray<int64_t> offsets_;
+    ScratchArray<float> room_;
+  };
+
   // Output channels [begin, end).
   void run_range(int64_t begin, int64_t end) const {
     const int64_t rows = end - begin, width = panels_ * width_;
+    const Weights weights(*this, rows);
     ScratchArray<float> sums(rows * width), zeros(width_);
     std::memset(zeros.get(), 0, width_ * sizeof(float));
-    const TileCut cut = cut_positions(rows, width_ / kLanes, c_.w_out);
     TileArgs args;
-    args.step = c_.w_out;
     args.c_row = width;
     for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
       args.k = chunk_ < k_ - chunk * chunk_ ? chunk_ : k_ - chunk * chunk_;
-      args.offsets = offsets_.get() + chunk * chunk_;
+      const float* const w = weights.take(begin, chunk, args);
+      const TileCut cut = cut_positions(rows, width_ / kLanes, args.step);
       args.start = chunk == 0 ? zeros.get() : nullptr;
       for (int64_t i = 0; i < panels_; ++i) {
-        args.x = c_.w + begin * c_.w_out;
+        args.x = w;
         args.w = columns_.get() + (chunk * panels_ + i) * chunk_ * width_;
         args.c = sums.get() + i * width_;
         run_tiles(cut, args);
@@ -111,11 +162,11 @@ class ForwardPlan {
   }
   void store(int64_t begin, int64_t end, const float* sums, int64_t width) const {
     for (int64_t o = begin; o < end; ++o, sums += width) {
-      const float bias = c_.bias ? c_.bias[o] : 0.0f;
+      const float bias = c_.bias ? c_.bias.get(o) : 0.0f;
       for (int64_t i = 0; i < positions_; i += c_.size[2]) {
         const int64_t line = i / c_.size[2], h = line % c_.size[1], e = line / c_.size[1] % c_.size[0];
-        float* const y = c_.y + i / plane_ * c_.y_image + o * c_.y_channel + e * c_.y_step[0] + h * c_.y_step[1];
-        for (int64_t w = 0; w < c_.size[2]; ++w) y[w * c_.y_step[2]] = sums[i + w] + bias;
+        const Numbers y = c_.y + (i / plane_ * c_.y_image + o * c_.y_channel + e * c_.y_step[0] + h * c_.y_step[1]);
+        for (int64_t w = 0; w < c_.size[2]; ++w) y.put(w * c_.y_step[2], sums[i + w] + bias);
       }
     }
   }
@@ -151,9 +202,14 @@ class WeightPlan {
       places_[p] = static_cast<int32_t>(channel * images_.padded.channel() + at);
     }
     for (int64_t i = 0; i < positions_; ++i) offsets_[i] = i;
+    const int64_t reach =
+        (c.images - 1) * c.dy_image + (c.out_channels - 1) * c.dy_channel + (plane_ - 1) * c.dy_step[2] + 1;
+    ScratchArray<float> wide(c.dy.is_float() ? 0 : reach);
+    if (!c.dy.is_float()) c.dy.read(reach, wide.get());
+    const float* const dy = c.dy.is_float() ? c.dy.floats() : wide.get();
     for (int64_t o = 0; o < c.out_channels; ++o)
       for (int64_t i = 0; i < positions_; ++i)
-        gradients_[o * positions_ + i] = c.dy[i / plane_ * c.dy_image + o * c.dy_channel + i % plane_ * c.dy_step[2]];
+        gradients_[o * positions_ + i] = dy[i / plane_ * c.dy_image + o * c.dy_channel + i % plane_ * c.dy_step[2]];
   }
 
   void run() const {
@@ -168,8 +224,8 @@ class WeightPlan {
   static constexpr int64_t kPanel = 2 * kLanes, kPanels = 8, kRows = 14;
 
   void run_panels(const float* x, int64_t begin, int64_t end) const {
-    const int64_t size = positions_ * kPanel, rest = k_ % kPanel;
-    ScratchArray<float> columns((end - begin) * size), zeros(kPanel), last(kRows * kPanel);
+    const int64_t size = positions_ * kPanel, rest = k_ % kPanel, all = kPanels * kPanel;
+    ScratchArray<float> columns((end - begin) * size), zeros(kPanel), aside(kRows * all);
     std::memset(zeros.get(), 0, kPanel * sizeof(float));
     for (int64_t p = begin; p < end; ++p)
       for (int64_t i = 0; i < positions_; ++i)
@@ -184,16 +240,16 @@ class WeightPlan {
       const int64_t rows = c_.out_channels - o < kRows ? c_.out_channels - o : kRows;
       const TileCut cut = cut_positions(rows, 2, positions_);
       for (int64_t p = begin; p < end; ++p) {
-        float* const to = c_.dw + o * k_ + p * kPanel;
-        const bool whole = p + 1 < panels_ || rest == 0;
+        const bool in_place = c_.dw.is_float() && (p + 1 < panels_ || rest == 0);
         args.x = gradients_.get() + o * positions_;
         args.w = columns.get() + (p - begin) * size;
-        args.c = whole ? to : last.get();
-        args.c_row = whole ? k_ : kPanel;
+        args.c = in_place ? c_.dw.floats() + o * k_ + p * kPanel : aside.get() + (p - begin) * kPanel;
+        args.c_row = in_place ? k_ : all;
         run_tiles(cut, args);
-        for (int64_t r = 0; !whole && r < rows; ++r)
-          std::memcpy(to + r * k_, last.get() + r * kPanel, rest * sizeof(float));
       }
+      const int64_t first = c_.dw.is_float() ? k_ - rest : begin * kPanel, cols = min64(k_, end * kPanel) - first;
+      for (int64_t r = 0; r < rows && cols > 0; ++r)
+        (c_.dw + ((o + r) * k_ + first)).write(cols, aside.get() + r * all + first - begin * kPanel);
     }
   }
 

@@ -8,6 +8,7 @@
 #include "tensor/core/error.h"
 #include "tensor/core/half.h"
 #include "tensor/core/parallel.h"
+#include "nn/cpu/conv/choose.h"
 #include "nn/cpu/conv/conv.h"
 
 namespace tessera::cpu {
@@ -274,6 +275,67 @@ TEST(Conv, ReducedFloatsOnDotProducts) {
   check<BFloat16>(geometry(32, 17, 16, 1, kOne, kOne, {3, 3, 1, 1, 2}));
   // More taps than are turned at once.
   check<BFloat16>(geometry(4, 16, 18, 1, kOne, {6, 6, 1, 3, 1}, {6, 5, 1, 2, 1}));
+}
+
+// Whatever packs them, reduced floats are computed with as float32, and the results are rounded once.
+template <class T>
+std::vector<T> rounded(const std::vector<float>& v) {
+  return std::vector<T>(v.begin(), v.end());
+}
+template <class T>
+void check_rounding(const ConvGeometry& g) {
+  constexpr DType kType = DTypeOf<T>::value, kWide = DType::kFloat32;
+  const internal::ConvMachine machine = internal::conv_machine(kType);
+  const auto by_panels = [&](internal::ConvDirection direction) {
+    return internal::choose_way(direction, kType, g, machine) == internal::ConvWay::kPanels;
+  };
+  const Sizes n = sizes(g);
+  const auto x = random_vector<T>(n.x, 1), w = random_vector<T>(n.w, 2), bias = random_vector<T>(g.out_channels, 3),
+             dy = random_vector<T>(n.y, 4);
+  const std::vector<float> wx(x.begin(), x.end()), ww(w.begin(), w.end()), wb(bias.begin(), bias.end()),
+      wdy(dy.begin(), dy.end());
+  std::vector<T> y(n.y), dx(n.x), dw(n.w);
+  std::vector<float> wy(n.y), wdx(n.x), wdw(n.w);
+  const auto equal = [](const std::vector<T>& got, const std::vector<float>& sums) {
+    return std::memcmp(got.data(), rounded<T>(sums).data(), got.size() * sizeof(T)) == 0;
+  };
+  if (!by_panels(internal::ConvDirection::kForward)) {
+    conv_forward(kType, g, x.data(), w.data(), bias.data(), y.data());
+    conv_forward(kWide, g, wx.data(), ww.data(), wb.data(), wy.data());
+    EXPECT_TRUE(equal(y, wy)) << g.in_channels << " to " << g.out_channels << ", " << g.in_size[2];
+  }
+  if (!by_panels(internal::ConvDirection::kInput)) {
+    conv_backward_input(kType, g, dy.data(), w.data(), dx.data());
+    conv_backward_input(kWide, g, wdy.data(), ww.data(), wdx.data());
+    EXPECT_TRUE(equal(dx, wdx)) << g.in_channels << " from " << g.out_channels << ", " << g.in_size[2];
+  }
+  if (!by_panels(internal::ConvDirection::kWeight)) {
+    conv_backward_weight(kType, g, dy.data(), x.data(), dw.data());
+    conv_backward_weight(kWide, g, wdy.data(), wx.data(), wdw.data());
+    EXPECT_TRUE(equal(dw, wdw)) << g.in_channels << " by " << g.out_channels << ", " << g.in_size[2];
+  }
+}
+TEST(Conv, ReducedFloatsAreRoundedOnce) {
+  for (const ConvGeometry& g : {geometry(2, 33, 35, 1, kOne, {8, 3, 1, 1, 1}, {9, 3, 1, 1, 1}),
+                                geometry(1, 32, 170, 1, kOne, {6, 3, 1, 2, 1}, {13, 3, 1, 0, 1}),
+                                geometry(2, 80, 64, 2, kOne, {9, 3, 1, 1, 1}, {70, 3, 1, 3, 1}),
+                                geometry(2, 16, 24, 1, {4, 3, 1, 1, 1}, {7, 3, 1, 1, 1}, {10, 3, 1, 1, 1}),
+                                geometry(2, 24, 40, 1, kOne, {11, 3, 2, 1, 1}, {13, 5, 3, 2, 1}),
+                                geometry(2, 24, 64, 2, kOne, {9, 1, 2, 0, 1}, {9, 1, 2, 0, 1}),
+                                geometry(2, 3, 64, 1, kOne, {20, 7, 2, 3, 1}, {20, 7, 2, 3, 1}),
+                                geometry(20, 8, 16, 1, kOne, {20, 3, 1, 0, 1}, {25, 3, 1, 0, 1}),
+                                geometry(2, 20, 32, 1, kOne, {5, 1, 1, 0, 1}, {7, 1, 1, 0, 1}),
+                                geometry(2, 40, 64, 1, kOne, {16, 1, 1, 0, 1}, {16, 1, 1, 0, 1}),
+                                geometry(8, 128, 130, 1, kOne, {2, 3, 1, 1, 1}, {2, 3, 1, 1, 1}),
+                                geometry(3, 300, 260, 2, kOne, {5, 3, 2, 1, 1}, {6, 3, 2, 0, 1}),
+                                geometry(2, 512, 301, 1, kOne, {4, 1, 1, 0, 1}, {4, 1, 1, 0, 1})}) {
+    check_rounding<Half>(g);
+    check_rounding<BFloat16>(g);
+    ConvGeometry last = g;
+    last.channels_last = true;
+    check_rounding<Half>(last);
+    check_rounding<BFloat16>(last);
+  }
 }
 
 // (batch, channels, inner) to (batch, inner, channels), or back.

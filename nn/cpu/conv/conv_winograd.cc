@@ -38,15 +38,6 @@ constexpr int64_t kWidth = 2 * kLanes;             // channels of a tile of the 
 constexpr int64_t kApart =
     16;  // elements between the parts of a transform, so that they do not share the same places in L1
 
-// One copy of their code.
-HWY_NOINLINE void pack_vectors(const float* from, int64_t row, int64_t rows, int64_t n, int64_t width, float* to) {
-  pack_lanes(from, row, rows, n, width, to);
-}
-HWY_NOINLINE void store_vectors(const float* from, int64_t width, int64_t positions, int64_t channels, float* to,
-                                int64_t channel, int64_t step) {
-  store_lanes(from, width, positions, channels, to, channel, step);
-}
-
 // (a, b, c, d) = B^T (a, b, c, d)
 HWY_INLINE void transform_four(V& a, V& b, V& c, V& d4) {
   const V sum = hn::Add(b, c), difference = hn::Sub(c, b);
@@ -87,7 +78,7 @@ struct Windows {
     parts = depth_first ? ceil_div(high, band) : 0;
     bands = depth_first ? lines / high * parts : ceil_div(lines, band);
   }
-  const float* x;
+  Numbers x;  // float where channels come last
   int64_t x_image, first_channel;
   ImageLayout in;
   int64_t first[2];                             // where the first window begins, relative to the image
@@ -138,7 +129,7 @@ struct Windows {
     const int64_t row = 2 * wide, size = (band + 1) * row + 2 * kLanes;
     // Even and odd rows of the windows, from their first column on and from their third: so the numbers of neighbouring
     // tiles follow each other over all lines.
-    ScratchArray<float> rows(4 * size);
+    ScratchArray<float> rows(4 * size), widened(x.is_float() ? 0 : (2 * band + 2) * in.size[2]);
     std::memset(rows.get(), 0, 4 * size * sizeof(float));
     const Columns columns[2] = {{first[1], in.size[2], row}, {first[1] + 2, in.size[2], row}};
     for (int64_t line = begin; line < end;) {
@@ -154,10 +145,15 @@ struct Windows {
         for (int64_t j = 0; j < 2 && (i < begin_row || i >= end_row); ++j)
           std::memset(place(i, j), 0, columns[j].n * sizeof(float));
       for (int64_t c = 0; c < count; ++c) {
-        const float* const plane = x + image * x_image + (channel0 + c) * in.channel() + z * in.step(0);
-        for (int64_t j = 0; j < 2; ++j)
-          for (int64_t i = begin_row; i < end_row; ++i)
-            copy_row(plane + (top + i) * in.size[2] + columns[j].from, columns[j].n, place(i, j));
+        if (end_row > begin_row) {
+          const Numbers some =
+              x + (image * x_image + (channel0 + c) * in.channel() + z * in.step(0) + (top + begin_row) * in.size[2]);
+          if (!x.is_float()) some.read((end_row - begin_row) * in.size[2], widened.get());
+          const float* const from = x.is_float() ? some.floats() : widened.get();
+          for (int64_t j = 0; j < 2; ++j)
+            for (int64_t i = begin_row; i < end_row; ++i)
+              copy_row(from + (i - begin_row) * in.size[2] + columns[j].from, columns[j].n, place(i, j));
+        }
         transform_lines(rows.get(), size, row, n * wide, to.at + c * to.row + (line - begin) * wide, to.part);
       }
       line += n;
@@ -203,9 +199,9 @@ struct Windows {
         for (int i = 0; i < 16; ++i) {
           const int64_t h = first[0] + l.h * 2 + i / 4, w = first[1] + 2 * t + i % 4;
           const bool inside = z >= 0 && z < in.size[0] && h >= 0 && h < height && w >= 0 && w < width;
-          at[i / 4][i % 4] =
-              inside ? x + l.image * x_image + z * in.step(0) + (h * width + w) * in.unit + first_channel + channel0
-                     : zeros.get();
+          at[i / 4][i % 4] = inside ? x.floats() + l.image * x_image + z * in.step(0) + (h * width + w) * in.unit +
+                                          first_channel + channel0
+                                    : zeros.get();
         }
         for (int64_t c = 0;;) {
           V v[4][4];
@@ -349,25 +345,28 @@ class ForwardPlan {
     for (int i = 0; i < 9; ++i) tap[i / 3][i % 3] = together ? (tap_w[i] - first_w) * width : i * count * width;
     for (int64_t lane = 0; lane < width; lane += kLanes) {
       const int64_t o = first + lane, rows = min64(kLanes, c_.out_channels - o);
-      const float* const from = c_.w + o * c_.w_out + channel0 * c_.w_channel;
+      const Numbers from = c_.w + (o * c_.w_out + channel0 * c_.w_channel);
       if (together) {
         const int64_t runs = c_.w_channel == 9 ? 1 : count, n = 9 * count / runs;
         for (int64_t i = 0; i < runs; ++i) {
-          const float* const at = from + i * c_.w_channel + first_w;
+          const Numbers at = from + (i * c_.w_channel + first_w);
           float* const out = to + i * n * width + lane;
-          if (n == 9 && rows == kLanes) {
-            for (int64_t t : {0, 4, 5}) transpose_columns(at + t, c_.w_out, out + t * width, width);
+          if (n == 9 && rows == kLanes && (at.is_float() || c_.w_out == 9)) {
+            HWY_ALIGN float wide[9 * kLanes];
+            if (!at.is_float()) at.read(9 * kLanes, wide);
+            const float* const nines = at.is_float() ? at.floats() : wide;
+            for (int64_t t : {0, 4, 5}) transpose_columns(nines + t, c_.w_out, out + t * width, width);
           } else {
-            pack_vectors(at, c_.w_out, rows, n, width, out);
+            pack_lanes(at, c_.w_out, rows, n, width, out);
           }
         }
         continue;
       }
       for (int i = 0; i < 9; ++i) {
-        const float* const at = from + tap_w[i];
+        const Numbers at = from + tap_w[i];
         float* const out = to + tap[i / 3][i % 3] + lane;
         if (c_.w_out != 1)
-          pack_vectors(at, c_.w_out, rows, count, width, out);
+          pack_lanes(at, c_.w_out, rows, count, width, out);
         else
           for (int64_t c = 0; c < count; ++c) copy_lanes(at + c * c_.w_channel, rows, out + c * width);
       }
@@ -469,19 +468,20 @@ class ForwardPlan {
   bool transform_back(const Windows::Lines& lines, int64_t block, const float* products, int64_t part) const {
     const int64_t width = width_of(block), first = block * kWidth, channels = min64(width, c_.out_channels - first),
                   n = c_.size[2];
-    const bool in_place = c_.y_channel == 1 && channels == width;
+    const bool in_place = c_.y_channel == 1 && channels == width && c_.y.is_float();
     ScratchArray<float> sums(in_place ? 0 : 2 * (n + 1) * width), bias(width);
-    for (int64_t i = 0; i < width; ++i) bias[i] = c_.bias && i < channels ? c_.bias[first + i] : 0.0f;
+    for (int64_t i = 0; i < width; ++i) bias[i] = c_.bias && i < channels ? c_.bias.get(first + i) : 0.0f;
     V check = hn::Zero(d);
     for (int64_t line = lines.begin; line < lines.end; ++line) {
       const Windows::Line l = windows_.line_at(line);
       const int64_t rows = min64(2, c_.size[1] - 2 * l.h);
-      float* const y = c_.y + l.image * c_.y_image + l.e * c_.y_step[0] + 2 * l.h * c_.y_step[1] + first * c_.y_channel;
-      float* const to = in_place ? y : sums.get();
+      const Numbers y =
+          c_.y + (l.image * c_.y_image + l.e * c_.y_step[0] + 2 * l.h * c_.y_step[1] + first * c_.y_channel);
+      float* const to = in_place ? y.floats() : sums.get();
       const int64_t step = in_place ? c_.y_step[2] : width;
       if (!in_place && c_.y_step[2] == 1)  // brings in the places of the results
         for (int64_t o = 0; o < channels; ++o)
-          for (int64_t i = 0; i < rows * n; i += 16) __builtin_prefetch(y + o * c_.y_channel + i, 1);
+          for (int64_t i = 0; i < rows * n; i += 16) __builtin_prefetch((y + (o * c_.y_channel + i)).address(), 1);
       for (int64_t t = 0; t < windows_.wide; ++t, products += width)
         for (int64_t lane = 0; lane < width; lane += kLanes) {
           V s[2][4];
@@ -505,7 +505,7 @@ class ForwardPlan {
             if (2 * t + 1 < n) hn::StoreU(y1, d, at + (r * n + 1) * step);
           }
         }
-      if (!in_place) store_vectors(sums.get(), width, rows * n, channels, y, c_.y_channel, c_.y_step[2]);
+      if (!in_place) store_lanes(sums.get(), width, rows * n, channels, y, c_.y_channel, c_.y_step[2]);
     }
     return hn::AllTrue(d, hn::Eq(check, check));
   }
@@ -599,14 +599,15 @@ class WeightPlan {
   void transform_gradients(const Windows::Lines& lines, int64_t block, float* to, int64_t part) const {
     const int64_t width = width_of(block), first = block * kWidth, channels = min64(width, c_.out_channels - first),
                   n = c_.size[2];
-    const bool in_place = c_.dy_channel == 1 && channels == width;
+    const bool in_place = c_.dy_channel == 1 && channels == width && c_.dy.is_float();
     ScratchArray<float> packed(in_place ? 0 : 2 * n * width);
     for (int64_t line = lines.begin; line < lines.end; ++line) {
       const int64_t h = line % windows_.high * 2, rows = min64(2, c_.size[1] - h);
-      const float* from = c_.dy + line / windows_.high * c_.dy_image + h * n * c_.dy_step[2] + first * c_.dy_channel;
+      const Numbers dy = c_.dy + (line / windows_.high * c_.dy_image + h * n * c_.dy_step[2] + first * c_.dy_channel);
+      const float* from = dy.floats();
       int64_t step = c_.dy_step[2];
       if (!in_place) {
-        pack_gradients(from, channels, width, rows * n, packed.get());
+        pack_gradients(dy, channels, width, rows * n, packed.get());
         from = packed.get();
         step = width;
       }
@@ -636,14 +637,14 @@ class WeightPlan {
     c = hn::Sub(a, d4);
     d4 = hn::Neg(d4);
   }
-  void pack_gradients(const float* from, int64_t channels, int64_t width, int64_t n, float* to) const {
+  void pack_gradients(Numbers from, int64_t channels, int64_t width, int64_t n, float* to) const {
     for (int64_t lane = 0; lane < width; lane += kLanes) {
       const int64_t rows = min64(kLanes, channels - lane);
       if (c_.dy_channel != 1) {
-        pack_vectors(from + lane * c_.dy_channel, c_.dy_channel, rows, n, width, to + lane);
+        pack_lanes(from + lane * c_.dy_channel, c_.dy_channel, rows, n, width, to + lane);
         continue;
       }
-      for (int64_t q = 0; q < n; ++q) copy_lanes(from + q * c_.dy_step[2] + lane, rows, to + q * width + lane);
+      for (int64_t q = 0; q < n; ++q) copy_lanes(from + (q * c_.dy_step[2] + lane), rows, to + q * width + lane);
     }
   }
 
@@ -682,8 +683,8 @@ class WeightPlan {
       }
     const int64_t k = 9 * c_.in_channels;
     for (int64_t t = 0; t < (last ? 9 : 1); ++t)
-      store_vectors(to.get() + t * tap, width, last ? count : 9 * count, channels,
-                    c_.dw + first * k + (last ? t * c_.in_channels + channel0 : 9 * channel0), k, 1);
+      store_lanes(to.get() + t * tap, width, last ? count : 9 * count, channels,
+                  c_.dw + (first * k + (last ? t * c_.in_channels + channel0 : 9 * channel0)), k, 1);
     return hn::AllTrue(d, hn::Eq(check, check));
   }
   // (a, b, c) = G^T (a, b, c, d)
@@ -715,8 +716,23 @@ namespace tessera::cpu::internal {
 TESSERA_SIMD_TABLE(WinogradConvolution);
 TESSERA_SIMD_TABLE(WinogradWeights);
 
-bool winograd_conv(const DirectConv<float>& c) { return TESSERA_SIMD(WinogradConvolution)(c); }
-bool winograd_weight(const DirectWeight& c) { return TESSERA_SIMD(WinogradWeights)(c); }
+namespace {
+// Images whose channels come last are read at places that overlap: they are widened once.
+template <class Problem>
+bool run_wide(bool (*run)(const Problem&), const Problem& c) {
+  if (!c.in.channels_last || c.x.is_float()) return run(c);
+  const int64_t n = c.x_image;
+  ScratchArray<float> wide(c.images * n);
+  parallel_for(c.images, max64(1, 16384 / n),
+               [&](int64_t begin, int64_t end) { (c.x + begin * n).read((end - begin) * n, wide.get() + begin * n); });
+  Problem of_floats = c;
+  of_floats.x = wide.get();
+  return run(of_floats);
+}
+}  // namespace
+
+bool winograd_conv(const DirectConv<float>& c) { return run_wide(TESSERA_SIMD(WinogradConvolution), c); }
+bool winograd_weight(const DirectWeight& c) { return run_wide(TESSERA_SIMD(WinogradWeights), c); }
 
 }  // namespace tessera::cpu::internal
 #endif

@@ -7,6 +7,7 @@
 #endif
 
 #include "hwy/highway.h"
+#include "nn/cpu/conv/conv_numbers.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::internal {
@@ -103,7 +104,8 @@ HWY_INLINE void transpose_columns(const float* from, int64_t row, float* to, int
 }
 
 // to[p * width + r] = from[r * row + p] for `rows` (at most kLanes) rows of n elements, zero for the rest of kLanes.
-HWY_INLINE void pack_lanes(const float* from, int64_t row, int64_t rows, int64_t n, int64_t width, float* to) {
+[[maybe_unused, gnu::noclone]] HWY_NOINLINE void pack_lanes(const float* from, int64_t row, int64_t rows, int64_t n,
+                                                            int64_t width, float* to) {
   int64_t p = 0;
   for (; rows == kLanes && p + kLanes <= n; p += kLanes) transpose_square(from + p, row, to + p * width, width);
   for (; rows == kLanes && p + 4 <= n; p += 4) transpose_columns(from + p, row, to + p * width, width);
@@ -111,8 +113,35 @@ HWY_INLINE void pack_lanes(const float* from, int64_t row, int64_t rows, int64_t
     for (int64_t r = 0; r < kLanes; ++r) to[p * width + r] = r < rows ? from[r * row + p] : 0.0f;
 }
 
+// As many numbers of a row as are widened at once.
+constexpr int64_t kAtOnce = 128;
+
+[[maybe_unused, gnu::noclone]] HWY_NOINLINE void pack_widened(Numbers from, int64_t row, int64_t rows, int64_t n,
+                                                              int64_t width, float* to) {
+  HWY_ALIGN float wide[kLanes * kAtOnce];
+  if (row == n && n <= kAtOnce) {  // one run
+    from.read(rows * n, wide);
+    return pack_lanes(wide, n, rows, n, width, to);
+  }
+  for (int64_t p = 0; p < n; p += kAtOnce) {
+    const int64_t m = n - p < kAtOnce ? n - p : kAtOnce;
+    for (int64_t r = 0; r < rows; ++r) (from + (r * row + p)).read(m, wide + r * kAtOnce);
+    pack_lanes(wide, kAtOnce, rows, m, width, to + p * width);
+  }
+}
+HWY_INLINE void pack_lanes(Numbers from, int64_t row, int64_t rows, int64_t n, int64_t width, float* to) {
+  if (from.is_float()) return pack_lanes(from.floats(), row, rows, n, width, to);
+  pack_widened(from, row, rows, n, width, to);
+}
+
 // A vector of the first n elements, zeros after them.
-HWY_INLINE void copy_lanes(const float* from, int64_t n, float* to) {
+HWY_INLINE void copy_lanes(Numbers numbers, int64_t n, float* to) {
+  HWY_ALIGN float wide[kLanes];
+  const float* from = numbers.floats();
+  if (!numbers.is_float()) {
+    numbers.read(n, wide);
+    from = wide;
+  }
   if (n == kLanes) {
     hn::StoreU(hn::LoadU(d, from), d, to);
     return;
@@ -121,8 +150,9 @@ HWY_INLINE void copy_lanes(const float* from, int64_t n, float* to) {
 }
 
 // to[c * channel + q * step] = from[q * width + c] for `positions` rows of `channels` elements.
-HWY_INLINE void store_lanes(const float* from, int64_t width, int64_t positions, int64_t channels, float* to,
-                            int64_t channel, int64_t step) {
+[[maybe_unused, gnu::noclone]] HWY_NOINLINE void store_lanes(const float* from, int64_t width, int64_t positions,
+                                                             int64_t channels, float* to, int64_t channel,
+                                                             int64_t step) {
   int64_t c = 0;
   if (step == 1)
     for (; c + kLanes <= channels; c += kLanes) {
@@ -135,6 +165,34 @@ HWY_INLINE void store_lanes(const float* from, int64_t width, int64_t positions,
     }
   for (; c < channels; ++c)
     for (int64_t q = 0; q < positions; ++q) to[c * channel + q * step] = from[q * width + c];
+}
+
+[[maybe_unused, gnu::noclone]] HWY_NOINLINE void store_rounded(const float* from, int64_t width, int64_t positions,
+                                                               int64_t channels, Numbers to, int64_t channel,
+                                                               int64_t step) {
+  if (channel == 1) {
+    for (int64_t q = 0; q < positions; ++q) (to + q * step).write(channels, from + q * width);
+    return;
+  }
+  HWY_ALIGN float line[kLanes * kAtOnce];
+  for (int64_t c = 0; c < channels; c += kLanes)
+    for (int64_t q = 0; q < positions; q += kAtOnce) {
+      const int64_t m = positions - q < kAtOnce ? positions - q : kAtOnce,
+                    count = channels - c < kLanes ? channels - c : kLanes;
+      store_lanes(from + q * width + c, width, m, count, line, kAtOnce, 1);
+      for (int64_t i = 0; i < count; ++i) {
+        const Numbers at = to + ((c + i) * channel + q * step);
+        if (step == 1)
+          at.write(m, line + i * kAtOnce);
+        else
+          for (int64_t j = 0; j < m; ++j) at.put(j * step, line[i * kAtOnce + j]);
+      }
+    }
+}
+HWY_INLINE void store_lanes(const float* from, int64_t width, int64_t positions, int64_t channels, Numbers to,
+                            int64_t channel, int64_t step) {
+  if (to.is_float()) return store_lanes(from, width, positions, channels, to.floats(), channel, step);
+  store_rounded(from, width, positions, channels, to, channel, step);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "nn/cpu/resample/taps.h"
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/support/types.h"
 #include "tensor/cpu/pointwise/pointwise.h"
@@ -164,72 +165,17 @@ using namespace internal;  // NOLINT: helpers of these kernels
 
 constexpr int64_t kGrain = 16384;  // elements of output in a piece
 
-// The weights of cubic convolution (R. Keys, "Cubic convolution interpolation for digital image processing", IEEE
-// Trans. ASSP 29, 1981) at fraction t, with a = -0.75.
-template <class A>
-void cubic_weights(A t, A* w) {
-  const A a = A(-0.75);
-  const auto near = [a](A d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };
-  const auto far = [a](A d) { return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a; };
-  w[0] = far(t + 1);
-  w[1] = near(t);
-  w[2] = near(1 - t);
-  w[3] = far(2 - t);
-}
-
-bool is_antialias(ResampleMode mode) {
-  return mode == ResampleMode::kLinearAntialias || mode == ResampleMode::kCubicAntialias;
-}
-
-// Where input positions go by for each output position, and from one to the next.
-double input_step(const ResampleGeometry& g, int64_t in, int64_t out, double step) {
-  const bool nearest = g.mode == ResampleMode::kNearest || g.mode == ResampleMode::kNearestExact;
-  if (g.align_corners && !nearest) return out > 1 ? static_cast<double>(in - 1) / static_cast<double>(out - 1) : 0.0;
-  return step != 0 ? step : static_cast<double>(in) / static_cast<double>(out);
-}
-
-// The same with a filter that is as wide as the inputs that an output stands for, as Pillow's: a triangle, or Keys'
-// cubic with a = -0.5. Weights add up to 1.
-int64_t filter_at(const ResampleGeometry& g, int64_t in, int64_t out, double step, int64_t o, std::vector<double>* w) {
-  const bool cubic = g.mode == ResampleMode::kCubicAntialias;
-  const double by = input_step(g, in, out, step), width = std::max(by, 1.0), reach = (cubic ? 2 : 1) * width,
-               center = by * (static_cast<double>(o) + 0.5);
-  const int64_t first = std::max<int64_t>(static_cast<int64_t>(center - reach + 0.5), 0),
-                last = std::min<int64_t>(static_cast<int64_t>(center + reach + 0.5), in);
+// The antialiasing modes' first input of output o, and its weights.
+int64_t filter_at(const ResampleLine& l, int64_t o, std::vector<double>* w) {
+  const auto [first, last] = filter_span(l, o);
   w->clear();
   double total = 0;
   for (int64_t i = first; i < last; ++i) {
-    const double d = std::abs((static_cast<double>(i) - center + 0.5) / width);
-    double x = std::max(1 - d, 0.0);
-    if (cubic) x = d < 1 ? (1.5 * d - 2.5) * d * d + 1 : d < 2 ? ((-0.5 * d + 2.5) * d - 4) * d + 2 : 0;
-    w->push_back(x);
-    total += x;
+    w->push_back(filter_weight(l, o, i));
+    total += w->back();
   }
   for (double& x : *w) x = total != 0 ? x / total : x;
   return first;
-}
-
-// The first input position and the weights of output o. Positions are computed in float for float and half dtypes.
-template <class A>
-int64_t taps_at(const ResampleGeometry& g, int64_t in, int64_t out, double step, int64_t o, A* w) {
-  const double by = input_step(g, in, out, step);
-  if (g.mode == ResampleMode::kNearest || g.mode == ResampleMode::kNearestExact) {
-    const float at = static_cast<float>(o) + (g.mode == ResampleMode::kNearestExact ? 0.5f : 0.0f);
-    w[0] = 1;
-    return static_cast<int64_t>(std::floor(at * static_cast<float>(by)));
-  }
-  A at = g.align_corners ? static_cast<A>(o) * static_cast<A>(by)
-                         : (static_cast<A>(o) + A(0.5)) * static_cast<A>(by) - A(0.5);
-  if (g.mode == ResampleMode::kCubic) {
-    const A low = std::floor(at);
-    cubic_weights(at - low, w);
-    return static_cast<int64_t>(low) - 1;
-  }
-  at = std::max(at, A(0));
-  const int64_t low = std::min(static_cast<int64_t>(at), in - 1);
-  w[1] = at - static_cast<A>(low);
-  w[0] = 1 - w[1];
-  return low;
 }
 
 // Makes room for `count` taps and asks fill(output, weights) for the first input of each.
@@ -250,15 +196,14 @@ void fill_taps(Taps<A>* t, int count, F&& fill) {
 
 template <class A>
 Taps<A> make_taps(const ResampleGeometry& g, int dim) {
+  const ResampleLine line = line_of(g, dim);
   Taps<A> t;
   t.in = g.in[dim];
   t.out = g.out[dim];
   t.stride = (t.out + kPad - 1) / kPad * kPad;
-  t.identity = t.in == t.out && g.mode != ResampleMode::kCubic && g.mode != ResampleMode::kCubicAntialias &&
-               (g.align_corners || g.step[dim] == 0 || g.step[dim] == 1);
+  t.identity = line.identity;
   if (!is_antialias(g.mode)) {
-    const int count = g.mode == ResampleMode::kCubic ? 4 : g.mode == ResampleMode::kLinear ? 2 : 1;
-    fill_taps(&t, count, [&](int64_t o, A* w) { return taps_at(g, t.in, t.out, g.step[dim], o, w); });
+    fill_taps(&t, tap_count(g.mode), [&](int64_t o, A* w) { return taps_at(line, o, w); });
     return t;
   }
   // All outputs get as many taps as the one that has most.
@@ -266,7 +211,7 @@ Taps<A> make_taps(const ResampleGeometry& g, int dim) {
   std::vector<int64_t> first(t.out);
   size_t most = 1;
   for (int64_t o = 0; o < t.out; ++o) {
-    first[o] = filter_at(g, t.in, t.out, g.step[dim], o, &weights[o]);
+    first[o] = filter_at(line, o, &weights[o]);
     most = std::max(most, weights[o].size());
   }
   fill_taps(&t, static_cast<int>(most), [&](int64_t o, A* w) {

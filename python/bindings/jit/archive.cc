@@ -2,7 +2,7 @@
 #include "jit/archive.h"
 
 #include "jit/freeze.h"
-#include "jit/source_printer.h"
+#include "jit/source/source_printer.h"
 #include "jit/tracer.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/jit/jit.h"

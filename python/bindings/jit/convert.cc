@@ -1,4 +1,5 @@
 // Values of programs from Python objects and back.
+#include "jit/interpreter.h"
 #include "jit/object.h"
 #include "python/bindings/args.h"
 #include "python/bindings/errors.h"
@@ -35,6 +36,15 @@ bool sequence_from(PyObject* o, TypePtr elem, std::vector<Value>* out) {
 }
 }  // namespace
 
+// A number, or a tensor of one element.
+static bool number_from(PyObject* o, Scalar* s) {
+  if (!is_tensor(o)) return to_scalar(o, s) || (PyErr_Clear(), false);
+  const Tensor& t = unwrap(o);
+  if (t.numel() != 1) return false;
+  *s = t.item_scalar();
+  return true;
+}
+
 bool jit_from_python(PyObject* o, TypePtr t, Value* out) {
   switch (t->kind) {
     case K::kTensor:
@@ -48,32 +58,35 @@ bool jit_from_python(PyObject* o, TypePtr t, Value* out) {
       if (is_layout(o)) return *out = Value::of(static_cast<int64_t>(unwrap_layout(o))), true;
       if (is_memory_format(o)) return *out = Value::of(static_cast<int64_t>(unwrap_memory_format(o))), true;
       int64_t i = 0;
-      if (PyFloat_Check(o) || is_tensor(o) || !to_int64(o, &i)) return PyErr_Clear(), false;
+      if (Scalar s; is_tensor(o)) return number_from(o, &s) && !s.is_complex() && (*out = Value::of(s.to_int()), true);
+      if (PyFloat_Check(o) || !to_int64(o, &i)) return PyErr_Clear(), false;
       *out = Value::of(i);
       return true;
     }
     case K::kFloat: {
       Scalar s;
-      if (is_tensor(o) || !to_scalar(o, &s) || s.is_complex()) return PyErr_Clear(), false;
+      if (!number_from(o, &s) || s.is_complex()) return false;
       *out = Value::of(s.to_double());
       return true;
     }
     case K::kComplex: {
       Scalar s;
-      if (is_tensor(o) || !to_scalar(o, &s)) return PyErr_Clear(), false;
+      if (!number_from(o, &s)) return false;
       *out = Value::of(s.to_complex());
       return true;
     }
     case K::kNumber: {
       Scalar s;
-      if (is_tensor(o) || !to_scalar(o, &s)) return PyErr_Clear(), false;
+      if (!number_from(o, &s)) return false;
       *out = Value::of(s);
       return true;
     }
-    case K::kBool:
-      if (!PyBool_Check(o)) return false;
-      *out = Value::of(o == Py_True);
+    case K::kBool: {
+      Scalar s;
+      if (!number_from(o, &s)) return false;
+      *out = Value::of(s.to_bool());
       return true;
+    }
     case K::kStr:
       if (!PyUnicode_Check(o)) return false;
       *out = Value::of(from_python_string(o));
@@ -93,8 +106,10 @@ bool jit_from_python(PyObject* o, TypePtr t, Value* out) {
       if (o == Py_None) return *out = Value(), true;
       return jit_from_python(o, t->elem(), out);
     case K::kUnion:
-      for (TypePtr m : t->elems) {
-        if (m->is(K::kFloat) && PyLong_Check(o)) continue;  // an int is one first
+      for (TypePtr m : t->elems) {  // a tensor, a bool or an int is one first
+        if (is_tensor(o) != m->is(K::kTensor) && (is_tensor(o) || m->is(K::kTensor))) continue;
+        if (m->is(K::kBool) != static_cast<bool>(PyBool_Check(o)) && (m->is(K::kBool) || PyBool_Check(o))) continue;
+        if (m->is(K::kFloat) && PyLong_Check(o)) continue;
         if (jit_from_python(o, m, out)) return true;
       }
       for (TypePtr m : t->elems)
@@ -153,7 +168,7 @@ bool jit_from_python(PyObject* o, TypePtr t, Value* out) {
     case K::kFuture: {
       Ref value = call_host("wait_for", o);
       auto f = make_intrusive<jit::FutureObject>(t->elem());
-      if (!jit_from_python(value.get(), t->elem(), &f->result)) return false;
+      if (!jit_from_python(value.get(), t->elem(), &f->value)) return false;
       *out = jit::wrap(std::move(f));
       return true;
     }
@@ -210,7 +225,15 @@ PyObject* jit_to_python(const Value& v) {
       return call_host("wrapped", object.get()).release();
     }
     case jit::ObjectKind::kFuture: {
-      Ref value = Ref::steal(jit_to_python(static_cast<const jit::FutureObject*>(o)->result));
+      Value result;
+      try {
+        GilRelease free;  // the task may need Python
+        result = static_cast<const jit::FutureObject*>(o)->wait();
+      } catch (const jit::RunError& e) {
+        Ref message = to_python_string(e.what());
+        return call_host("failed_future", message.get()).release();
+      }
+      Ref value = Ref::steal(jit_to_python(result));
       return call_host("done_future", value.get()).release();
     }
     default:

@@ -351,6 +351,7 @@ PyObject* call_function(PyObject* self, PyObject* const* args, size_t nargsf, Py
       jit::Val* v = tracer->call(f, in, bound, sources);
       {
         const jit::Tracer::Pause pause;
+        GilRelease free;  // tasks may need Python
         result = jit::call(f, std::move(in));
       }
       if (f.ret->is(K::kInt)) return wrap(tracer->number_tensor(result.integer(), v));
@@ -411,6 +412,12 @@ PyObject* class_add_method(PyObject* self, PyObject* args) {
     else
       d.methods.push_back(f);
     return none();
+  });
+}
+PyObject* class_callee(PyObject* self, PyObject*) {
+  return jit_guarded([&] {
+    const CompileLock lock;
+    return string(jit::called_method(def(self)));
   });
 }
 PyObject* class_type(PyObject* self, void*) {
@@ -491,6 +498,7 @@ PyGetSetDef g_class_getters[] = {{"type", class_type, nullptr, nullptr, nullptr}
 PyMethodDef g_class_methods[] = {{"add_attribute", class_add_attribute, METH_VARARGS, nullptr},
                                  {"add_constant", class_add_constant, METH_VARARGS, nullptr},
                                  {"add_method", class_add_method, METH_VARARGS, nullptr},
+                                 {"callee", class_callee, METH_NOARGS, nullptr},
                                  {"set_kind", class_set_kind, METH_O, nullptr},
                                  {"set_host", class_set_host, METH_O, nullptr},
                                  {"new", class_new, METH_NOARGS, nullptr},
@@ -668,7 +676,8 @@ PyObject* py_op_name(PyObject*, PyObject* o) {
 PyObject* py_has_op(PyObject*, PyObject* name) {
   return jit_guarded([&] {
     const std::string n = text_of(name);
-    return to_python(!jit::operators_named(n).empty() || jit::common_unit().find_function(n));
+    const CompileLock lock;
+    return to_python(!jit::operators_named(n).empty() || jit::library_function(n) != nullptr);
   });
 }
 PyObject* py_schemas(PyObject*, PyObject* name) {
@@ -701,14 +710,6 @@ PyObject* py_registered_classes(PyObject*, PyObject*) {
   });
 }
 
-struct LibraryResolver final : jit::Resolver {
-  bool resolve(const std::string& name, const jit::Range&, Sugar* out) override {
-    if (name == "torch") return *out = Sugar(Sugar::kNamespace, "torch"), true;
-    if (name.starts_with("torch.")) return *out = Sugar(Sugar::kOp, "aten::" + name.substr(6)), true;
-    return false;
-  }
-};
-
 void print_in_python(const std::string& line) {
   GilAcquire gil;
   Ref out = Ref::borrow(PySys_GetObject("stdout"));
@@ -716,16 +717,6 @@ void print_in_python(const std::string& line) {
   PyFile_WriteString(line.c_str(), out.get());
   PyErr_Clear();
 }
-std::string tensor_text(const Tensor& t) {
-  GilAcquire gil;
-  Ref object = Ref::steal(wrap(t));
-  Ref f =
-      Ref::steal(PyObject_GetAttrString(Ref::steal(PyImport_ImportModule("tessera.jit._host")).get(), "tensor_text"));
-  Ref text = f ? Ref::steal(PyObject_CallOneArg(f.get(), object.get())) : Ref();
-  if (!text) return PyErr_Clear(), "<Tensor>";
-  return text_of(text.get());
-}
-
 // At the first use of the namespace.
 PyObject* py_start(PyObject*, PyObject*) {
   return jit_guarded([&] {
@@ -734,11 +725,6 @@ PyObject* py_start(PyObject*, PyObject*) {
     done = true;
     jit::set_operators(all_ops());
     jit::set_print_handler(print_in_python);
-    jit::set_tensor_text(tensor_text);
-    jit::Unit& u = jit::common_unit();
-    jit::Source& s = u.add_source(jit::kLibrarySource, "<library>", 1);
-    auto resolver = make_intrusive<LibraryResolver>();
-    for (const jit::Ast* d : jit::parse_source(s)->kids) jit::define(u, *d, "aten::" + d->text, resolver);
     return none();
   });
 }

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "jit/interpreter.h"
-#include "jit/sugar.h"
+#include "jit/source/sugar.h"
 #include "python/bindings/common.h"
 
 namespace tessera::python {

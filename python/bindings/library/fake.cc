@@ -150,7 +150,7 @@ Plan make_plan(const OpHeader& op) {
                 (name == "aten::repeat_interleave" && std::string_view(op.overload) != "self_int") ||
                 tags.find("dynamic_output_shape") != std::string_view::npos ||
                 tags.find("data_dependent_output") != std::string_view::npos ||
-                op.info->source() == std::string_view("torch.library");
+                op.info->table() == std::string_view("torch.library");
   p.sized_by_values =
       name == "aten::bincount" || (name == "aten::repeat_interleave" && std::string_view(op.overload) != "self_int");
   return p;
@@ -307,10 +307,10 @@ Tensor fake_of_internal(PyObject* mode, const Tensor& t) {
 
 Tensor fake_of(PyObject* mode, const Tensor& t) {
   static constinit MadeOnce name;
-  PyObject* method = name.get([] { return Ref::steal(check(PyUnicode_InternFromString("from_tensor"))); });
+  PyObject* method = name.get([] { return Ref::steal(check(PyUnicode_InternFromString("_from_operand"))); });
   Ref o = checked_call(wrap(t));
   Ref made = checked_call(PyObject_CallMethodOneArg(mode, method, o.get()));
-  TESSERA_CHECK_TYPE(is_tensor(made.get()), "FakeTensorMode.from_tensor() returned ", Py_TYPE(made.get())->tp_name);
+  TESSERA_CHECK_TYPE(is_tensor(made.get()), "FakeTensorMode._from_operand() returned ", Py_TYPE(made.get())->tp_name);
   return unwrap(made.get());
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -289,18 +290,19 @@ bool wrap_numbers(Overload& o, FlatArgs* a, std::vector<Ref>* made) {
                       type_list(a), ").\nDeclaration: ", o.info().schema()));
 }
 // As schemas have it: lists stay lists, several results are a plain tuple.
-PyObject* run(Overload& o, const DispatchKeySet* keys, const Value* values) {
+PyObject* run(Overload& o, const DispatchKeySet* keys, const Value* values, const OpHeader* instead = nullptr) {
+  const OpHeader& op = instead ? *instead : *o.info().op;
   Value rets[kMaxArgs];
   const size_t count = o.plan().schema().returns.size();
   TESSERA_CHECK(count <= kMaxArgs, o.info().schema(), ": too many results");
   if (!keys) called_operator = o.info().op;
   if (count == 1 && !o.plan().schema().returns[0].type.is(TypeKind::kTensor)) {
     WantSymbol number(o.info().op);
-    o.info().adapter->call(*o.info().op, keys, values, rets);
+    o.info().adapter->call(op, keys, values, rets);
     Ref symbol = number.take();
     return symbol ? symbol.release() : to_python(rets[0]);
   }
-  o.info().adapter->call(*o.info().op, keys, values, rets);
+  o.info().adapter->call(op, keys, values, rets);
   if (count == 0) return none();
   if (count == 1) return to_python(rets[0]);
   Ref tuple = Ref::steal(check(PyTuple_New(static_cast<Py_ssize_t>(count))));
@@ -322,8 +324,22 @@ PyObject* op_call(PyObject* self, PyObject* args, PyObject* kwargs) {
     return run(o, nullptr, values);
   });
 }
-// _redispatch(bits, *args, **kwargs): the kernel of the highest of the given keys.
-PyObject* op_redispatch(PyObject* self, PyObject* args, PyObject* kwargs) {
+// An operator as it is without what was added at run time. It is kept: what its kernels leave behind may name it.
+const OpHeader& as_built(const OpHeader& op) {
+  struct Twin {
+    OpHeader header;
+    AnyKernel slots[kNumSlots];
+  };
+  static std::map<const OpHeader*, Twin> twins;  // under Python's lock
+  auto [it, made] = twins.try_emplace(&op, Twin{op, {}});
+  if (made) {
+    it->second.header.ext = nullptr;
+    it->second.header.forced_keys = 0;
+    std::copy(op.slots(), op.slots() + kNumSlots, it->second.slots);
+  }
+  return it->second.header;
+}
+PyObject* redispatch(PyObject* self, PyObject* args, PyObject* kwargs, bool built_in) {
   return guarded([&] {
     Overload& o = overload_of(self);
     if (PyTuple_GET_SIZE(args) < 1) throw TypeError("redispatch(keyset, *args, **kwargs)");
@@ -332,8 +348,16 @@ PyObject* op_redispatch(PyObject* self, PyObject* args, PyObject* kwargs) {
     const FlatArgs a(args, kwargs, 1);
     Value values[kMaxArgs];
     if (!parse(o, a, values)) throw_mismatch(o, a);
-    return run(o, &keys, values);
+    return run(o, &keys, values, built_in ? &as_built(*o.info().op) : nullptr);
   });
+}
+// _redispatch(bits, *args, **kwargs): the kernel of the highest of the given keys.
+PyObject* op_redispatch(PyObject* self, PyObject* args, PyObject* kwargs) {
+  return redispatch(self, args, kwargs, false);
+}
+// The same among the kernels that the operator was built with.
+PyObject* op_run_built_in(PyObject* self, PyObject* args, PyObject* kwargs) {
+  return redispatch(self, args, kwargs, true);
 }
 PyObject* op_fits(PyObject* self, PyObject* args, PyObject* kwargs) {
   return guarded([&] {
@@ -351,6 +375,8 @@ PyObject* get_is_view(PyObject* self, void*) { return to_python((overload_of(sel
 
 PyMethodDef g_op_methods[] = {
     {"_redispatch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_redispatch)),
+     METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"_run_built_in", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_run_built_in)),
      METH_VARARGS | METH_KEYWORDS, nullptr},
     {"_fits", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_fits)), METH_VARARGS | METH_KEYWORDS,
      "True if the arguments fit the schema."},

@@ -1,5 +1,6 @@
 """Types by the names of the extension."""
 
+import re
 import sys
 
 import tessera
@@ -92,8 +93,12 @@ def parse_ir(input, parse_tensor_constants=False):
     return _jit_types().parse_ir(input)
 
 
-def parse_schema(schema):
-    """The FunctionSchema that a text describes. RuntimeError where it describes none."""
+def parse_schema(schema, allow_typevars=True):
+    """The FunctionSchema that a text describes. RuntimeError where it describes none, and for types that stand for
+    others (`t`, `t1`) unless allow_typevars.
+    """
+    if not allow_typevars and re.search(r"[(,>] ?t\d*\b", schema):
+        raise RuntimeError(f"parse_schema: expected types that are known, because allow_typevars=False: {schema}")
     return tessera._ops.FunctionSchema(schema)
 
 

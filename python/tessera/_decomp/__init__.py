@@ -10,11 +10,14 @@ import itertools
 import tessera
 from tessera import _C
 from tessera._decomp import decompositions  # noqa: F401 - fills the table
+from tessera._decomp._forms import documented_form
 from tessera._decomp._registry import (
+    KEPT,
     Composition,
     composites,
     explicit_composites,
     is_core,
+    is_hiding,
     overloads_of,
     register_decomposition,
     tables,
@@ -22,7 +25,7 @@ from tessera._decomp._registry import (
 from tessera._ops import _overload_of
 
 __all__ = [
-    "core_aten_decompositions", "decomposing", "decomposition_table", "get_decompositions",
+    "core_aten_decompositions", "decomposing", "decomposition_table", "documented_form", "get_decompositions",
     "global_decomposition_table",
     "meta_table", "pre_autograd_decomposition_table", "register_decomposition", "remove_decompositions",
 ]  # fmt: skip
@@ -64,7 +67,7 @@ def core_aten_decompositions():
     """
     found = {}
     for name, whole in composites().items():
-        if whole and not is_core(name) and name.startswith("aten::"):
+        if whole and not is_core(name) and name.startswith("aten::") and name not in KEPT:
             op = _overload_of(*_split(name))
             found[op] = op.decompose
     for name in explicit_composites():
@@ -88,8 +91,10 @@ def _own(table):
     }
 
 
-def _set_of(wanted):
-    return _C._func._operators([name for name, may in composites().items() if may and wanted(name)])
+def _set_of(wanted, own=()):
+    """Composite operators that may stand as one call, and those that hide what they do if they are among `own`."""
+    found = [name for name, may in composites().items() if may and wanted(name)]
+    return _C._func._operators(found + [name for name in own if composites().get(name) is False and is_hiding(name)])
 
 
 _made = {}  # what traces without a table use
@@ -112,7 +117,7 @@ def decomposing(table):
     """
     own = _own(table)
     named = {op._name for op in table if hasattr(op, "_name")}
-    before = _C._func._keep_whole(_set_of(lambda name: name in own or name not in named))
+    before = _C._func._keep_whole(_set_of(lambda name: name in own or name not in named, own))
     try:
         yield
     finally:

@@ -116,3 +116,18 @@ def dropout(input, p, train):
 @widened
 def native_dropout_backward(grad_output, mask, scale):
     return grad_output * (mask.to(grad_output.dtype) * scale)
+
+
+@rule("rrelu")
+def rrelu(self, lower=0.125, upper=1 / 3, training=False, generator=None):
+    """Draws a slope for every element, used or not: how many are negative is not known."""
+    if not lower <= upper:
+        raise RuntimeError(f"Lower bound should be less than or equal to the upper bound, got {lower} and {upper}")
+    if not training:
+        return aten.leaky_relu.default(self, (lower + upper) / 2)
+    if generator is None:
+        drawn = aten.rand_like.default(self)
+    else:
+        drawn = tessera.rand(self.shape, generator=generator, dtype=self.dtype, device=self.device)
+    slopes = drawn * (upper - lower) + lower
+    return tessera.where(self <= 0, self * slopes, self)

@@ -18,11 +18,6 @@ def number(x, value):
 # --- what the tables of the extension make documented operators of
 
 
-@rule("_square")
-def square(self):
-    return aten.mul.Tensor(self, self)
-
-
 @rule("_where")
 def _where(condition, self, other):
     return aten.where.self(condition, self, other)

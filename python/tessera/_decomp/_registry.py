@@ -104,8 +104,12 @@ def composites():
     for entry in _C._operator_table():
         name = entry[0].partition("(")[0]
         if entry[3].startswith(("COMPOSITE", "SCALAR_OVERLOAD")) and _made_of_others(name):
-            found[name] = "(a" not in entry[0] and name.partition("::")[2].partition(".")[0] not in _HIDDEN
+            found[name] = "(a" not in entry[0] and not is_hiding(name)
     return found
+
+
+# Not of the core set, but graphs keep them: they are made by writing to a copy.
+KEPT = frozenset(("aten::diagonal_scatter", "aten::as_strided_scatter"))
 
 
 @functools.cache
@@ -115,6 +119,7 @@ def explicit_composites():
     for entry in _C._operator_table():
         name = entry[0].partition("(")[0]
         functional = "(a" not in entry[0] and name.startswith("aten::")
+        functional = functional and name not in KEPT
         if functional and entry[3].startswith("COMPOSITE") and name not in composites() and not is_core(name):
             found.append(name)
     return found
@@ -135,6 +140,11 @@ def _made_of_others(name):
     return has(name, "CompositeImplicitAutograd") and not any(
         has(name, key) for key in ("CPU", "CompositeExplicitAutograd", "Autograd")
     )
+
+
+def is_hiding(name):
+    """True for the name of an operator that does more than its schema says."""
+    return name.partition("::")[2].partition(".")[0] in _HIDDEN
 
 
 # Write to running statistics, draw numbers in between, or return what they were given, which their schemas don't say.

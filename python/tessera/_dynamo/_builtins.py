@@ -920,12 +920,12 @@ def _region(cls, values, named):
     def enter(tracer):
         tracer.regions.append(cls(*values, **named))
         tracer.regions[-1].__enter__()
-        node = tracer._node("call_function", enter_region, (cls, tuple(values), dict(named)), {})
+        node = tracer.node("call_function", enter_region, (cls, tuple(values), dict(named)), {})
         nodes.append(node)
 
     def leave(tracer):
         tracer.regions.pop().__exit__(None, None, None)
-        tracer._node("call_function", leave_region, (nodes.pop(),), {})
+        tracer.node("call_function", leave_region, (nodes.pop(),), {})
 
     return Context((functools.partial(cls, **named), tuple(values)), enter, leave)
 

@@ -6,8 +6,10 @@ import operator
 import types
 
 import tessera
+from tessera._library.custom_ops import CustomOpDef
+from tessera._ops import OpOverload, OpOverloadPacket
 
-from . import _builtins, _objects, _registry
+from . import _bodies, _builtins, _objects, _registry
 from ._raising import fail
 from ._tracer import BY_IDENTITY, CONSTANTS, Tracer, is_named_tuple, kind_of
 from ._values import (
@@ -86,6 +88,10 @@ def _call_object(tracer, function, args, kwargs):
         return _call_cached(tracer, function, args, kwargs)
     if isinstance(value, BY_IDENTITY):
         return _call_builtin(tracer, value, args, kwargs)
+    if isinstance(value, (OpOverload, OpOverloadPacket, CustomOpDef)):
+        if function.source is not None:
+            tracer.guard(function.source, "ID_MATCH", value, value)
+        return tracer.call("call_function", getattr(value, "_opoverload", value), args, kwargs)
     return call(tracer, _objects.attribute(tracer, function, "__call__"), args, kwargs)
 
 
@@ -151,6 +157,8 @@ def _call_function(tracer, function, args, kwargs):
         return tracer.call("call_function", value, args, kwargs)
     where = value.__code__.co_filename
     module = home(value)
+    if module == "tessera._higher_order_ops.cond" and value.__name__ == "cond":
+        return _bodies.cond(tracer, args, kwargs)
     if module.startswith("tessera.") and not module.startswith(_builtins.LOOKED_INTO):
         return _our_function(value, args, kwargs)
     if where.startswith(_STDLIB) and "site-packages" not in where and module.partition(".")[0] not in _OPEN:

@@ -292,6 +292,11 @@ def _inline_property(tracer, raw, owner):
 
 
 def _through_getattr(tracer, owner, cls, name):
+    if cls in _OPERATOR_TREE:  # `torch.ops.mine.add.default`: operators are found, or made, when they are asked for
+        try:
+            return tracer.wrap(getattr(owner.value, name), owner.source.attr(name))
+        except AttributeError as error:
+            raise NoAttribute(str(error)) from None
     raw = _in_class(cls, "__getattr__")
     if raw is _missing or raw is tessera.nn.Module.__getattr__:
         raise NoAttribute(f"'{cls.__name__}' object has no attribute {name!r}")
@@ -433,6 +438,7 @@ def _of_instance(tracer, owner, name):
 
 
 _TABLES = ("_parameters", "_buffers", "_modules")
+_OPERATOR_TREE = (tessera._ops._Ops, tessera._ops._OpNamespace, tessera._ops.OpOverloadPacket)
 
 
 def super_attribute(tracer, cls, owner, name):

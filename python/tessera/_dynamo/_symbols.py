@@ -35,6 +35,7 @@ class History:
 
     def dimensions(self, tensor, source, dynamic):
         """{dimension: whether it may not become a number} of the sizes that are symbols."""
+        unknown = {d: strict for d, (strict, _) in getattr(tensor, "_dynamo_unbacked_indices", {}).items()}
         marked = set(getattr(tensor, "_dynamo_dynamic_indices", ()))
         found = marked | set(getattr(tensor, "_dynamo_weak_dynamic_indices", ()))
         own = not isinstance(tensor, (tessera.nn.Parameter, tessera.nn.Buffer))
@@ -45,7 +46,7 @@ class History:
         if dynamic is False or not config.dynamic_shapes:
             found = set(marked)
         found -= set(getattr(tensor, "_dynamo_static_indices", ()))
-        return {d: d in marked for d in sorted(found) if tensor.shape[d] > 1}
+        return {d: d in marked for d in sorted(found) if tensor.shape[d] > 1 and d not in unknown} | unknown
 
     def _differing(self, name, shape):
         before = self._seen.get(name)
@@ -80,10 +81,13 @@ class Symbols:
 
     def tensor(self, value, source, dimensions):
         """A fake tensor with symbols for some sizes."""
-        shapes = self._module
+        shapes, unknown = self._module, getattr(value, "_dynamo_unbacked_indices", {})
         kinds = [shapes.DimDynamic.DYNAMIC if d in dimensions else shapes.DimDynamic.STATIC for d in range(value.dim())]
+        for d in unknown:
+            kinds[d] = shapes.DimDynamic.UNBACKED
+        ids = {d: shape_id for d, (_, shape_id) in unknown.items() if shape_id is not None}
         limits = [shapes.RelaxedUnspecConstraint(False) if dimensions.get(d) else None for d in range(value.dim())]
-        context = shapes.StatelessSymbolicContext(kinds, constraint_sizes=limits)
+        context = shapes.StatelessSymbolicContext(kinds, constraint_sizes=limits, shape_ids=ids)
         made = self.fake.from_tensor(value, static_shapes=False, source=source.name(), symbolic_context=context)
         self.inputs.append((made, source))
         return made

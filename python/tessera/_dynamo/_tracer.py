@@ -2,6 +2,7 @@
 
 import builtins
 import collections
+import contextlib
 import enum
 import types
 
@@ -56,7 +57,7 @@ class Tracer:
 
     def __init__(self, settings, history=None, symbolic=False):
         self.settings, self.history = settings, history or History()
-        self.graph = Graph()
+        self.graph = self._into = Graph()  # _into: where nodes go, which of a function among arguments is another one
         self.attributes = {}  # of the GraphModule: tensors that are constants
         self.inputs = []  # Vars whose nodes are placeholders
         self.guards = Guards()
@@ -185,7 +186,9 @@ class Tracer:
         name = f"_tensor_constant{len(self.attributes)}"
         self.attributes[name] = value
         example = self.fake.from_tensor(value)
-        made = TensorV(self, example, self._node("get_attr", name, (), {}), cls=type(value))
+        with self.writing_to(self.graph):
+            node = self.node("get_attr", name, (), {})
+        made = TensorV(self, example, node, cls=type(value))
         self._made[id(example)] = (example, made)
         return made
 
@@ -256,8 +259,18 @@ class Tracer:
 
     # --- nodes ---
 
-    def _node(self, op, target, args, kwargs):
-        node = self.graph.create_node(op, target, args, kwargs)
+    @contextlib.contextmanager
+    def writing_to(self, graph):
+        """Context manager: nodes go into this graph."""
+        before, self._into = self._into, graph
+        try:
+            yield
+        finally:
+            self._into = before
+
+    def node(self, op, target, args, kwargs):
+        """A new node, which knows the lines of the program that it is of."""
+        node = self._into.create_node(op, target, args, kwargs)
         lines = [frame.summary() for frame in self.stack]
         node.stack_trace = "\n".join(
             f'  File "{f.filename}", line {f.lineno}, in {f.name}\n    {f.line}' for f in lines
@@ -319,7 +332,7 @@ class Tracer:
             return Const(result)  # a fact of shapes or dtypes: no node is needed
         if type(result) in (tuple, tessera.Size) and all(type(n) is int for n in result):
             return Seq([Const(n) for n in result], type(result))
-        node = self._node(
+        node = self.node(
             op, target, self.argument(Seq(args, tuple), True), {k: self.argument(v, True) for k, v in kwargs.items()}
         )
         node.meta["example_value"] = result
@@ -345,7 +358,7 @@ class Tracer:
             for i, part in enumerate(result):
                 inner = node
                 if not (isinstance(part, CONSTANTS) and type(part) in CONSTANTS):
-                    inner = self._node("call_function", operator.getitem, (node, i), {})
+                    inner = self.node("call_function", operator.getitem, (node, i), {})
                     inner.meta["example_value"] = part
                 items.append(self.result(part, inner))
             return Seq(items, type(result))
@@ -354,7 +367,7 @@ class Tracer:
     def mode(self, function, *args):
         """Changes a mode of the thread, now and where the graph runs."""
         function(*args)
-        self._node("call_function", function, args, {})
+        self.node("call_function", function, args, {})
 
     def close(self):
         """Leaves the regions that are still open."""

@@ -10,8 +10,8 @@ from .eval_frame import disable
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "disable", "disallow_in_graph", "forbid_in_graph", "graph_break",
-    "is_compiling", "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic", "nonstrict_trace",
-    "run", "skip_frame", "substitute_in_graph",
+    "is_compiling", "mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked", "maybe_mark_dynamic",
+    "nonstrict_trace", "run", "skip_frame", "substitute_in_graph",
 ]  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def run(fn=None):
     return wrapped
 
 
-def _mark(t, index, name, extra):
+def _dimensions(t, index, name):
     if not isinstance(t, tessera.Tensor):
         raise TypeError(f"{name}: expected a tensor, but got {type(t).__name__}")
     for one in index if isinstance(index, (list, tuple)) else [index]:
@@ -89,8 +89,13 @@ def _mark(t, index, name, extra):
             raise AssertionError(f"{name}: expected a dimension, but got {one!r}")
         if not -t.dim() <= one < t.dim():
             raise IndexError(f"{name}: dimension {one} of a tensor with {t.dim()} dimensions")
+        yield one % t.dim()
+
+
+def _mark(t, index, name, extra):
+    for one in _dimensions(t, index, name):
         getattr(t, extra, None) or setattr(t, extra, set())
-        getattr(t, extra).add(one % t.dim())
+        getattr(t, extra).add(one)
 
 
 class _DimRange:
@@ -130,6 +135,24 @@ def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize
         ranges = t.__dict__.setdefault("_dynamo_dynamic_range", set())
         for one in index if isinstance(index, (list, tuple)) else [index]:
             ranges.add(_DimRange(one % t.dim(), min, max))
+
+
+def mark_unbacked(t, index, hint_override=None, strict=False, specialize_on=None, shape_id=None):
+    """Says that nothing is known of a dimension's size while capturing, as of a number that a tensor holds.
+
+    It counts as neither 0 nor 1; a branch that depends on it is an error, and what operators need of it is checked
+    when the compiled function is called.
+
+    Args:
+        t: tensor. index: dimension, or a list of them.
+        strict: it is an error if the size has to be one number.
+        shape_id: a name; dimensions with the same one have one size.
+        hint_override, specialize_on: None. Errors: NotImplementedError for others.
+    """
+    if hint_override is not None or specialize_on is not None:
+        raise NotImplementedError("mark_unbacked: hint_override and specialize_on are not supported; leave them out")
+    for one in _dimensions(t, index, "mark_unbacked"):
+        t.__dict__.setdefault("_dynamo_unbacked_indices", {})[one] = (strict, shape_id)
 
 
 def maybe_mark_dynamic(t, index):

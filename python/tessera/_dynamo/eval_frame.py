@@ -7,7 +7,7 @@ import types
 import tessera
 from tessera.compiler import _stance
 
-from . import _calls, _points, config, exc
+from . import _calls, _checks, _points, config, exc  # noqa: F401 - _checks says how some functions are called
 from .backends.registry import lookup_backend
 
 __all__ = ["OptimizedModule", "disable", "innermost_fn", "is_dynamo_supported", "is_inductor_supported", "optimize",

@@ -5,7 +5,7 @@ import warnings
 
 import tessera
 from tessera import _C
-from tessera._library import registration
+from tessera._library import effects, registration
 from tessera._library.infer_schema import infer_schema
 
 __all__ = ["CustomOpDef", "custom_op", "triton_op", "wrap_triton"]
@@ -191,6 +191,8 @@ class CustomOpDef:
                     _C._increment_version(tensor)
 
     def _run_fake(self, *args, **kwargs):
+        if self._fake is None and not self._opoverload._schema.returns:
+            return None  # what it writes to keeps its shape
         if self._fake is None:
             raise RuntimeError(
                 f"There was no fake impl registered for {self}. This is necessary for torch.compile/export/fx tracing "
@@ -262,6 +264,16 @@ class CustomOpDef:
     def register_autocast(self, device_type, cast_inputs):
         """Casts floating inputs to `cast_inputs` where autocast is on for the device type."""
         tessera.library.register_autocast(self, device_type, cast_inputs)
+
+    def register_effect(self, effect):
+        """Calls of the operator stay in captured graphs, in order, although nothing uses their results.
+
+        Args:
+            effect: EffectType.ORDERED of `_library.effects`, or None for an operator without effects.
+
+        Raises: TypeError for others.
+        """
+        effects.register(self._opoverload, effect)
 
     def register_torch_dispatch(self, torch_dispatch_class, fn=None, /):
         """What the operator does under a TorchDispatchMode or for a tensor subclass."""

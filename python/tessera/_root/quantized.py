@@ -554,8 +554,17 @@ def _empty_per_channel_affine_quantized(size, *, scales, zero_points, axis, dtyp
     return _wrapped(_empty(size, dtype, device), dtype, quantizer)
 
 
-def empty_quantized(size, qtensor, *, dtype=None, device=None):
-    """A quantized tensor of zero integers with the parameters of `qtensor`."""
+def empty_quantized(
+    size, qtensor, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None
+):  # fmt: skip
+    """A quantized tensor of zero integers with the parameters of `qtensor`. RuntimeError for a layout, a memory format
+    or pinned memory: such tensors are strided and contiguous, in plain memory.
+    """
+    if layout not in (None, tessera.strided) or pin_memory or memory_format not in (None, tessera.contiguous_format):
+        raise RuntimeError(
+            "empty_quantized: expected a strided, contiguous tensor in plain memory, but got "
+            f"layout={layout}, pin_memory={pin_memory}, memory_format={memory_format}"
+        )
     kind = qtensor.dtype if dtype is None else dtype
     return _wrapped(_empty(size, kind, qtensor.device if device is None else device), kind, qtensor._quantizer)
 

@@ -8,7 +8,7 @@ those.
 import contextlib
 
 from tessera import SymBool, SymFloat, Tensor, _C
-from tessera._subclasses._symbolic_tools import Rule, env_of, leaves, mapped, solved_rule
+from tessera._subclasses._symbolic_tools import Rule, env_of, key_of, leaves, mapped, solved_rule
 from tessera.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 __all__ = ["lifted"]
@@ -19,8 +19,8 @@ class _Recorder(TorchDispatchMode):
 
     def __init__(self, inputs, symbols):
         super().__init__()
-        self.symbols = symbols  # the plain number that stands for a symbolic one -> its key
-        self.names = {id(t): ("input", key) for key, t in inputs.items()}
+        self.symbols = symbols  # the plain number that stands for a symbolic one -> its place
+        self.names = {id(t): ("input", place) for place, t in inputs.items()}
         self.kept = list(inputs.values())
         self.calls, self.numbers = [], []
 
@@ -75,7 +75,7 @@ class _Composite(Rule):
 
     def __init__(self, mode, env, func, args, kwargs):
         super().__init__(env, func, args, kwargs, on_meta=False)
-        self.mode = mode
+        self.mode, self.places = mode, _places((args, kwargs))
 
     def outcome(self, point):
         made, symbols = {}, {}
@@ -86,7 +86,7 @@ class _Composite(Rule):
                 if isinstance(value, SymBool):
                     raise NotImplementedError(f"{self.func}: a symbolic bool as an argument is not supported")
                 number = 1.2345678 + 0.0137 * len(symbols) + 0.00091 * sum(point.values())
-                symbols[number] = id(value)
+                symbols[number] = self.places[id(value)]
                 return number
             if isinstance(value, Tensor):
                 if id(value) not in made:
@@ -97,18 +97,47 @@ class _Composite(Rule):
 
         with _disable_current_modes(), _unseen():
             args, kwargs = mapped(self.args, at), mapped(self.kwargs, at)
-            recorder = _Recorder(made, symbols)
+            recorder = _Recorder({self.places[key]: fake for key, fake in made.items()}, symbols)
             with self.mode, recorder:
                 result = self.func(*args, **kwargs)
             shown = _named(result, recorder.name)
         return (recorder.calls, shown), recorder.numbers
 
 
+def _places(tree):
+    """{id of a tensor or symbolic number among the arguments: its place among them, if it is there twice the first}."""
+    found = {}
+    for v in _given(tree):
+        found.setdefault(id(v), len(found))
+    return found
+
+
+def _settings():
+    """What decides, apart from the arguments, which operators a composite one calls, as something to compare."""
+    whole = _C._func._keep_whole(None)
+    _C._func._keep_whole(whole)
+    return _C._tls_keys(), _C.is_grad_enabled(), whole
+
+
+def _solved(mode, env, func, args, kwargs):
+    """((calls, result), expressions) of a composite operator. Remembered as those of operators are (`solved`)."""
+    places = _places((args, kwargs))
+    given = tuple((places[id(v)], getattr(v, "requires_grad", False)) for v in _given((args, kwargs)))
+
+    def key():
+        return func, key_of(args), key_of(kwargs), given, *_settings(), env._facts.version
+
+    if key() not in env._calls:
+        found = solved_rule(env, lambda: _Composite(mode, env, func, args, kwargs))
+        env._calls[key()] = found  # with what is known now: there may be new guards
+    return env._calls[key()]
+
+
 def lifted(mode, func, args, kwargs):
     """The result of a composite operator, by what it calls."""
     env = mode.shape_env or env_of((args, kwargs))
-    (calls, shown), exprs = solved_rule(env, lambda: _Composite(mode, env, func, args, kwargs))
-    inputs = {id(v): v for v in _given((args, kwargs))}
+    (calls, shown), exprs = _solved(mode, env, func, args, kwargs)
+    inputs = list({id(v): v for v in _given((args, kwargs))}.values())
     results = []
 
     def value(name):

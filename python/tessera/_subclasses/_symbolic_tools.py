@@ -234,7 +234,7 @@ def solved_rule(env, make_rule):
     raise RuntimeError(f"{rule.func}: no expressions were found for the sizes of its results")
 
 
-def _key(value):
+def key_of(value):
     """What makes two calls equal."""
     if isinstance(value, Tensor):
         shape = _C._symbolic_shape(value)
@@ -243,9 +243,9 @@ def _key(value):
     if isinstance(value, SYMBOLIC):
         return ("s", value.node.expr)
     if isinstance(value, (tuple, list)):
-        return tuple(map(_key, value))
+        return tuple(map(key_of, value))
     if isinstance(value, dict):
-        return tuple((k, _key(v)) for k, v in value.items())
+        return tuple((k, key_of(v)) for k, v in value.items())
     return (type(value), value)
 
 
@@ -253,9 +253,9 @@ def solved(env, func, args, kwargs):
     """The expressions of the numbers that the result of an operator has. Remembered: a rule is asked once for the same
     expressions, as long as nothing new is known of their symbols.
     """
-    key = (func, _key(args), _key(kwargs), env._facts.version)
+    key = (func, key_of(args), key_of(kwargs), env._facts.version)
     if key not in env._calls:
         found = solved_rule(env, lambda: Rule(env, func, args, kwargs))[1]
-        key = (func, _key(args), _key(kwargs), env._facts.version)
+        key = (func, key_of(args), key_of(kwargs), env._facts.version)
         env._calls[key] = found
     return env._calls[key]

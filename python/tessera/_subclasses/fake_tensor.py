@@ -435,6 +435,10 @@ class FakeTensorMode(_C._FakeModeBase, TorchDispatchMode):
 
     # --- what python/bindings/library/fake.cc calls ---
 
+    def _from_operand(self, tensor):
+        """The fake twin of a real tensor among an operator's operands: its sizes are numbers."""
+        return self.from_tensor(tensor, static_shapes=True)
+
     def _refuse_real_tensors(self, func, args, kwargs):
         shown = ", ".join([_short(a) for a in args] + [f"{k}={_short(v)}" for k, v in kwargs.items()])
         raise AssertionError(

@@ -30,10 +30,9 @@ class no_grad(_NoParamDecoratorContextManager):
 
 
 class enable_grad(_NoParamDecoratorContextManager):
-    """Turns recording on inside the block, also within `no_grad`."""
+    """Turns recording on inside the block, also within `no_grad`; `enable_grad(f)` is f, run in such a block."""
 
-    def __init__(self):
-        self.prev = False
+    prev = False
 
     def __enter__(self):
         self.prev = _C._is_grad_enabled()

@@ -148,6 +148,30 @@ def _each(one):
     return lambda tensors, *rest: [one(tensor, *rest) for tensor in tensors]
 
 
+def _writing(one):
+    """An operator that writes its result, once it is there, to `out`."""
+    return lambda x, *rest, out: out.copy_(_wait(one(x, *rest)))
+
+
+def _by_ranks(one, count):
+    """The older form of an operator: tag, ranks and their number instead of a name. `count`: whether it takes the
+    number of members, too.
+    """
+
+    def call(x, *rest):
+        *rest, tag, ranks, size = rest
+        name = _resolve_group_name(list(ranks), tag)
+        return one(x, *rest, size, name) if count else one(x, *rest, name)
+
+    return call
+
+
+def _all_to_all_by_ranks(x, output_split_sizes, input_split_sizes, tag, ranks, group_size):
+    equal = [x.shape[0] // group_size] * group_size
+    name = _resolve_group_name(list(ranks), tag)
+    return _all_to_all(x, output_split_sizes or equal, input_split_sizes or equal, name)
+
+
 _TABLE = {
     "all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor": _all_reduce,
     "all_reduce_(Tensor(a!) input, str reduce_op, str group_name) -> Tensor(a!)": _all_reduce_,
@@ -161,11 +185,40 @@ _TABLE = {
     "-> Tensor": _all_to_all,
     "broadcast(Tensor input, int src, str group_name) -> Tensor": _broadcast,
     "broadcast_(Tensor(a!) input, int src, str group_name) -> Tensor(a!)": _broadcast_,
+    "all_reduce_coalesced_(Tensor[](a!) inputs, str reduce_op, str group_name) -> Tensor[](a!)": _each(_all_reduce_),
+    "all_gather_into_tensor_out(Tensor input, int group_size, str group_name, *, Tensor(a!) out) "
+    "-> Tensor(a!)": _writing(_all_gather),
+    "reduce_scatter_tensor_out(Tensor input, str reduce_op, int group_size, str group_name, *, Tensor(a!) out) "
+    "-> Tensor(a!)": _writing(_reduce_scatter),
+    "_wrap_tensor_autograd(Tensor input) -> Tensor": lambda x: _maybe_wrap_tensor(x),
 }
-_library = Library("_c10d_functional", "DEF")
-for _schema, _kernel in _TABLE.items():
-    _library.define(_schema)
-    _library.impl(_schema.partition("(")[0], _kernel, "CompositeExplicitAutograd")
+_RANKS = "str tag, int[] ranks, int group_size"
+# The operators before groups had names, which older graphs and programs hold.
+_OLDER = {
+    f"all_reduce(Tensor self, str reduceOp, {_RANKS}) -> Tensor": _by_ranks(_all_reduce, False),
+    f"all_reduce_coalesced(Tensor[] self, str reduceOp, {_RANKS}) -> Tensor[]": _by_ranks(_each(_all_reduce), False),
+    f"all_gather_into_tensor(Tensor shard, {_RANKS}) -> Tensor": _by_ranks(_all_gather, True),
+    f"all_gather_into_tensor_coalesced(Tensor[] input, {_RANKS}) -> Tensor[]": _by_ranks(_each(_all_gather), True),
+    f"reduce_scatter_tensor(Tensor input, str reduceOp, {_RANKS}) -> Tensor": _by_ranks(_reduce_scatter, True),
+    f"reduce_scatter_tensor_coalesced(Tensor[] inputs, str reduceOp, {_RANKS}) -> Tensor[]": _by_ranks(
+        _each(_reduce_scatter), True
+    ),
+    f"all_to_all_single(Tensor input, SymInt[]? output_split_sizes, SymInt[]? input_split_sizes, {_RANKS}) "
+    "-> Tensor": _all_to_all_by_ranks,
+    f"broadcast(Tensor self, int src, {_RANKS}) -> Tensor": _by_ranks(_broadcast, False),
+    "wait_tensor(Tensor self) -> Tensor": lambda x: _wait(x),
+}
+
+
+def _defined(namespace, table):
+    library = Library(namespace, "DEF")
+    for schema, kernel in table.items():
+        library.define(schema)
+        library.impl(schema.partition("(")[0], kernel, "CompositeExplicitAutograd")
+    return library
+
+
+_library, _older = _defined("_c10d_functional", _TABLE), _defined("c10d_functional", _OLDER)
 _library.define("wait_tensor(Tensor input) -> Tensor")
 _ops = tessera.ops._c10d_functional
 
@@ -181,16 +234,9 @@ class AsyncCollectiveTensor(tessera.Tensor):
 
     @staticmethod
     def __new__(cls, elem):
-        made = tessera.Tensor._make_wrapper_subclass(
-            cls,
-            elem.size(),
-            strides=elem.stride(),
-            storage_offset=elem.storage_offset(),
-            dtype=elem.dtype,
-            layout=elem.layout,
-            device=elem.device,
-            requires_grad=elem.requires_grad,
-        )
+        form = {name: getattr(elem, name) for name in ("dtype", "layout", "device", "requires_grad")}
+        place = {"strides": elem.stride(), "storage_offset": elem.storage_offset()}
+        made = tessera.Tensor._make_wrapper_subclass(cls, elem.size(), **place, **form)
         made.elem, made.completed = elem, False
         return made
 
@@ -346,6 +392,21 @@ def all_to_all_single(self, output_split_sizes, input_split_sizes, group, tag=""
 
 
 all_to_all_single_autograd = all_to_all_single
+
+_with_gradients = _defined(
+    "_c10d_functional_autograd",
+    {
+        "all_gather_into_tensor(Tensor input, int group_size, str group_name) -> Tensor": _all_gather,
+        "reduce_scatter_tensor(Tensor input, str reduce_op, int group_size, str group_name) -> Tensor": _reduce_scatter,
+        "all_to_all_single(Tensor input, SymInt[] output_split_sizes, SymInt[] input_split_sizes, str group_name) "
+        "-> Tensor": _all_to_all,
+    },
+)
+_with_gradients.impl("all_gather_into_tensor", lambda x, size, name: all_gather_tensor(x, 0, name), "Autograd")
+_with_gradients.impl(
+    "reduce_scatter_tensor", lambda x, op, size, name: reduce_scatter_tensor(x, op, 0, name), "Autograd"
+)
+_with_gradients.impl("all_to_all_single", lambda x, outs, ins, name: all_to_all_single(x, outs, ins, name), "Autograd")
 
 
 def permute_tensor(self, src_dst, group, tag=""):

@@ -7,6 +7,7 @@ from datetime import timedelta
 import tessera
 from tessera.distributed import _backends as backends
 from tessera.distributed import _kinds as kinds
+from tessera.distributed import config
 from tessera.distributed._process_group import ProcessGroup
 from tessera.distributed._stores import PrefixStore
 from tessera.distributed.constants import default_pg_timeout
@@ -237,6 +238,8 @@ def init_process_group(
     """
     if is_initialized():
         raise ValueError("the default process group is there already; destroy_process_group() comes first")
+    if config.use_torchcomms:
+        warnings.warn("distributed.config.use_torchcomms is set, but groups here have their own backends", stacklevel=2)
     backend = kinds.Backend.UNDEFINED if backend is None else str(backend).lower()
     if backend != kinds.Backend.UNDEFINED:
         backends.check_known(backend)

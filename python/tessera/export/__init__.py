@@ -57,8 +57,8 @@ def export(
 
     >>> from tessera.export import Dim, export
     >>> program = export(tessera.nn.Linear(2, 1), (tessera.ones(3, 2),))
-    >>> program.graph_signature.user_inputs  # `input` is a builtin of Python
-    ('input_1',)
+    >>> program.graph_signature.user_inputs
+    ('input',)
     """
     from tessera.export._trace import traced
 

@@ -5,9 +5,11 @@ import copy
 import operator
 
 import tessera
+from tessera._decomp._registry import composites, is_hiding
 from tessera._subclasses._symbolic_tools import BelowPython, plain
+from tessera._decomp._forms import documented_form
 from tessera.export._symbols import is_symbolic
-from tessera.export._tracer import ExportTracer, documented_form, export_mode
+from tessera.export._tracer import ExportTracer, export_mode
 from tessera.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from tessera.export.graph_signature import (
     ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec, TensorArgument,
@@ -29,7 +31,7 @@ class _Tracer(ExportTracer):
 
     def create_proxy(self, kind, target, args, kwargs, name=None, type_expr=None, proxy_factory_fn=None):
         if kind == "call_function" and hasattr(target, "_schema"):
-            target, args = documented_form(target, args)
+            target, args, kwargs = documented_form(target, args, kwargs)
         return super().create_proxy(kind, target, args, kwargs, name, type_expr, proxy_factory_fn)
 
     def _annotate(self, node, _like=None):
@@ -41,21 +43,39 @@ class _Tracer(ExportTracer):
 class _Run(Interpreter):
     """Runs the old graph."""
 
-    def __init__(self, program, tracer, table):
+    def __init__(self, program, tracer, table, functional):
         super().__init__(program.graph_module, garbage_collect_values=False)
-        self.tracer, self.table = tracer, table
+        self.tracer, self.table, self.functional = tracer, table, functional
         self.extra_traceback = False
 
     def run_node(self, n):
         self.tracer.current = n
         if n.op == "call_function" and is_symbolic(n.meta.get("val")):
             return self._number(n)
-        if n.target is tessera.ops.aten.reshape.default and n.target not in self.table:
+        name = getattr(n.target, "_name", None) if n.op == "call_function" else None
+        if name in (_RESHAPES if self.functional else ("aten::reshape",)) and self._is_composed(n.target):
             return self._reshape(n)
+        if self.functional and composites().get(name) and self._is_composed(n.target):
+            return self._held(n)
         result = super().run_node(n)
         if n.op == "call_function":
             self._as_before(n.meta.get("val"), result)
         return result
+
+    def _is_composed(self, op):
+        """Whether the table has no function of its own for an operator."""
+        return getattr(self.table.get(op), "__self__", op) is op
+
+    def _held(self, n):
+        """An operator that neither writes nor makes views, on what functional tensors hold: sizes stay symbols."""
+        from tessera._subclasses.functional_tensor import FunctionalTensor, disable_functional_mode
+
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        args, kwargs = pytree.tree_map(mb_unwrap, (args, kwargs))
+        with disable_functional_mode():
+            result = n.target(*args, **kwargs)
+        self._as_before(n.meta.get("val"), result)
+        return pytree.tree_map_only(tessera.Tensor, FunctionalTensor.to_functional, result)
 
     def _as_before(self, old, new):
         """Sizes that an operator finds in its data have the symbols that they had."""
@@ -87,6 +107,12 @@ class _Run(Interpreter):
         return known
 
 
+# Composite operators whose result has the elements of their first argument, in order.
+_RESHAPES = frozenset(
+    "aten::reshape aten::flatten.using_ints aten::unflatten.int aten::view_as aten::reshape_as aten::ravel".split()
+)
+
+
 def _is_viewable(tensor, shape):
     """Whether a tensor has a view of these sizes: decompositions leave other strides than operators do."""
     sizes, strides, shape = (tuple(map(plain, numbers)) for numbers in (tensor.shape, tensor.stride(), shape))
@@ -106,17 +132,29 @@ def mb_unwrap(value):
 
 
 def _writes(program):
-    """Whether an operator of a program writes to a tensor."""
+    """Whether an operator of a program, or what one is made of, writes to a tensor."""
     graphs = [m.graph for m in program.graph_module.modules() if isinstance(m, tessera.fx.GraphModule)]
     schemas = ((n, getattr(n.target, "_schema", None)) for graph in graphs for n in graph.nodes)
     return any(
-        schema is not None and (schema.is_mutable or (schema.name in _NORMS and n.args[3] is not None and n.args[5]))
+        schema is not None and (schema.is_mutable or (is_hiding(schema.name) and _hidden_write(schema.name, n.args)))
         for n, schema in schemas
     )
 
 
 # Write to running statistics, which are their fourth argument, if their sixth says so; their schemas do not tell.
 _NORMS = ("aten::batch_norm", "aten::native_batch_norm", "aten::instance_norm")
+
+
+# Where the flag is among their arguments without which operators that hide what they do write nowhere.
+_TRAINING = {"aten::rrelu": 3, "aten::feature_dropout": 2, "aten::alpha_dropout": 2, "aten::feature_alpha_dropout": 2}
+
+
+def _hidden_write(name, args):
+    if name in _NORMS:
+        return args[3] is not None and args[5]
+    if name in _TRAINING:
+        return len(args) > _TRAINING[name] and args[_TRAINING[name]]
+    return name != "aten::dropout"  # which the table has in a functional form
 
 
 def _fake_mode(program):
@@ -146,7 +184,7 @@ class _Decomposition:
             tessera.no_grad(), self.mode, decomposing(self.table), ProxyTorchDispatchMode(self.tracer, self.table),
             functional.FunctionalTensorMode() if self.writes else contextlib.nullcontext(),
         ):  # fmt: skip
-            runner = _Run(self.program, self.tracer, self.table)
+            runner = _Run(self.program, self.tracer, self.table, self.writes)
             results = runner.run(*inside, enable_io_processing=False)
             self.tracer.current = None
             self.env = runner.env
@@ -174,12 +212,16 @@ class _Decomposition:
     def _inputs(self):
         """Placeholders as in the old graph, and the functional tensors that the graph runs on."""
         tracer, inside = self.tracer, []
-        for node in (n for n in self.program.graph.nodes if n.op == "placeholder"):
+        tracer.names_of_constants.update(self.program.constants)
+        specs = self.program.graph_signature.input_specs
+        for spec, node in zip(specs, self.program.graph.find_nodes(op="placeholder")):
             value = node.meta.get("val")
             with tessera.no_grad():
                 value = value.detach() if isinstance(value, tessera.Tensor) and value.requires_grad else value
             made = tracer.make_placeholder(node.name, value)
             made.meta["val"] = node.meta.get("val")
+            if spec.kind is InputKind.USER_INPUT:
+                tracer.first_user_input = tracer.first_user_input or made
             is_tensor = isinstance(value, tessera.Tensor)
             wraps = is_tensor and self.writes
             inside.append(self.functional.FunctionalTensor.to_functional(value) if wraps else value)

@@ -191,11 +191,18 @@ def _check(mod, args, kwargs):
 
 
 def _in_order(mod, args, kwargs):
-    """The keyword arguments in the order of forward's parameters; TypeError if it cannot be called so."""
+    """(BoundArguments, the keyword arguments), both in the order in which the arguments were given, except that those
+    for **kwargs come last. TypeError if forward cannot be called so.
+    """
     signature = inspect.signature(mod.forward)
     bound = signature.bind(*args, **kwargs)
-    names = [p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    return bound, {n: kwargs[n] for n in (*(n for n in names if n in kwargs), *(n for n in kwargs if n not in names))}
+    kinds = {name: p.kind for name, p in signature.parameters.items()}
+    named = [n for n in kwargs if kinds.get(n) in (inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                                                   inspect.Parameter.KEYWORD_ONLY)]  # fmt: skip
+    last = [n for n in bound.arguments if kinds[n] is inspect.Parameter.VAR_KEYWORD]
+    first = [n for n in bound.arguments if n not in named and n not in last]
+    bound.arguments = {n: bound.arguments[n] for n in (*first, *named, *last)}
+    return bound, {n: kwargs[n] for n in (*named, *(n for n in kwargs if n not in named))}
 
 
 class Export:

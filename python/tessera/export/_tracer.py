@@ -5,8 +5,11 @@ Every operator of the thread passes the key PreDispatch while a trace is on. Its
 runs the operator on the tensors that stand for the inputs and writes a node.
 """
 
+import builtins
 import contextlib
 import functools
+import itertools
+import keyword
 import linecache
 import operator
 import os
@@ -14,12 +17,14 @@ import sys
 
 import tessera
 from tessera import _C
+from tessera._decomp._forms import documented_form
 from tessera.export._symbols import SymbolNodes, is_symbolic
 from tessera.fx.experimental import proxy_tensor
 from tessera.fx.passes.shape_prop import _extract_tensor_metadata
 from tessera.fx.proxy import Proxy
 
 _BIT = _C._key_bits("PreDispatch")
+_WRAPPERS = _C._key_bits("FuncTorchGradWrapper") | _C._key_bits("FuncTorchBatched")
 _AUTOCAST = [
     (_C._key_bits(name), name) for name in ("AutocastCPU", "AutocastCUDA", "AutocastXPU", "AutocastPrivateUse1")
 ]
@@ -28,9 +33,8 @@ _PACKAGE = os.path.dirname(tessera.__file__) + os.sep
 _LAYERS = os.path.join(_PACKAGE, "nn", "modules") + os.sep
 _SHELLS = (os.path.join(_LAYERS, "module.py"), os.path.join(_LAYERS, "container.py"))
 
-# Forms of operators in which this library calls what the documented operator set has another form of.
-_TENSOR_FORM = frozenset("add add_ sub sub_ mul mul_ div div_ true_divide true_divide_".split())
 _END = sys.maxsize
+_BUILTINS = frozenset(dir(builtins)) - frozenset(keyword.kwlist)
 
 
 @contextlib.contextmanager
@@ -46,30 +50,6 @@ def _keys(included, excluded):
 def recording_off():
     """Context manager: operators run and are not recorded."""
     return _keys(0, _BIT)
-
-
-@functools.cache
-def _form(op):
-    """(target, swap) of the node of an operator: the documented form of it, and whether its two arguments change
-    places."""
-    ops, packet, overload = tessera.ops.aten, op._schema.name.rpartition("::")[2], op._overloadname
-    if op.namespace != "aten":
-        return op, False
-    if overload == "Scalar" and packet in _TENSOR_FORM:
-        return getattr(ops, packet).Tensor, False
-    other = {
-        ("__rsub__", "Scalar"): lambda: ops.rsub.Scalar, ("__rpow__", "Scalar"): lambda: ops.pow.Scalar,
-        ("floor_divide", "Scalar"): lambda: ops.floor_divide.default,
-        ("__floordiv__", "Scalar"): lambda: ops.floor_divide.default,
-        ("__floordiv__", "Tensor"): lambda: ops.floor_divide.default,
-    }.get((packet, overload))  # fmt: skip
-    return (op, False) if other is None else (other(), packet == "__rpow__")
-
-
-def documented_form(op, args):
-    """(target, args) of the node of an operator's call."""
-    target, swap = _form(op)
-    return target, (args[1], args[0], *args[2:]) if swap else args
 
 
 @functools.cache
@@ -187,6 +167,7 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         self._nodes = {}  # id -> (tensor, which stays alive, its node)
         self.constants = {}  # path -> tensor, with its placeholder: (tensor, node)
         self._standing_for = {}  # id of a real tensor -> (that, the tensor that stands for it, whether it is a copy)
+        self.names_of_constants = set()  # those that the program has already
         self.first_user_input = None
         self.module_stack = {}
         self.symbols = SymbolNodes(self.graph, self._annotate)
@@ -200,6 +181,8 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
     def make_placeholder(self, name, value):
         """A placeholder of an input: of a tensor, symbolic number or constant."""
         node = self.graph.placeholder(name)
+        if node.name != name and name in _BUILTINS and self.graph._names.claim(name):
+            node.name = name  # a program's argument may have the name of a builtin function
         node.target = node.name
         self._note(node, value)
         return node
@@ -225,8 +208,8 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
             return known[1]
         path = self._attributes[id(tensor)][1] if id(tensor) in self._attributes else None
         if path is None:
-            names = map("lifted_tensor_{}".format, range(len(self.constants) + 1))
-            path = next(name for name in names if name not in self.constants)
+            names = map("lifted_tensor_{}".format, itertools.count())
+            path = next(name for name in names if name not in self.constants and name not in self.names_of_constants)
         with recording_off():
             stand_in = self.fake_mode.from_tensor(tensor)
         before = self.first_user_input
@@ -432,7 +415,7 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
             _C._call_with_symbols = plain_call
 
     def _fallback(self, keys, op, *args, **kwargs):
-        if _C._func._levels():  # of vmap, grad ...: what their rules call comes here again
+        if _C._func._levels() or keys.bits & _WRAPPERS:  # of vmap, grad ...: what their rules call comes here again
             return op._redispatch(keys.bits & ~_BIT, *args, **kwargs)
         if not self._is_on():
             with _keys(0, _BIT):
@@ -535,7 +518,7 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
 def _write(tracer, op, args, kwargs, result):
     """Makes the node of an operator's call."""
     shown, named = _written_out(op, args, kwargs)
-    target, shown = documented_form(op, shown)
+    target, shown, named = documented_form(op, shown, named, written=True)
     if op is tessera.ops.aten.slice.Tensor:
         shown = _open_slice(*args)
     name = target._schema.name.rpartition("::")[2]

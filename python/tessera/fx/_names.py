@@ -43,6 +43,10 @@ class Namespace:
     def reserve(self, name):
         self._used.setdefault(name, None)
 
+    def claim(self, name):
+        """Takes a name that nothing has, even that of a builtin function. False if it is in use."""
+        return name not in self._used and self._used.setdefault(name, None) is None
+
     def give_back(self, name):
         self._used.pop(name, None)
 

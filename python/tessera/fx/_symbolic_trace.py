@@ -7,8 +7,7 @@ import functools
 import inspect
 import itertools
 import math
-import types
-
+from types import FunctionType
 
 import tessera
 from tessera import _C
@@ -31,6 +30,13 @@ __all__ = [
     "PH",
     "PHBase",
 ]
+
+
+def __getattr__(name):
+    if name == "ScriptObject":  # which tracers of others look up here; the extension gives it when it is read
+        return _C.ScriptObject
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 _orig_module_call = Module.__call__
 _orig_module_getattr = Module.__getattr__
@@ -577,7 +583,7 @@ def _bound(fn, parameters, values, given):
     flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
     names = list(code.co_varnames)
     keyword_only = names[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    plain = types.FunctionType(
+    plain = FunctionType(
         code.replace(
             co_flags=flags,
             co_argcount=code.co_argcount + code.co_kwonlyargcount + len(starred),

@@ -6,6 +6,7 @@ import types
 import typing
 
 import tessera
+from tessera._library.effects import effect_of
 from tessera.fx._names import shown_target
 from tessera.fx.immutable_collections import immutable_dict, immutable_list
 
@@ -303,7 +304,7 @@ class Node:
         if self.op == "call_function":
             target = self.target
             schema = getattr(target, "_schema", None)
-            if schema is not None and getattr(schema, "is_mutable", False):
+            if schema is not None and (getattr(schema, "is_mutable", False) or effect_of(target) is not None):
                 return True
             if impure_random and getattr(target, "__name__", "").partition(".")[0] in _RANDOM:
                 return True

@@ -1,7 +1,9 @@
 """Proxies: values that write down what a program does with them."""
 
+import bisect
 import contextlib
 import dis
+import functools
 import inspect
 import operator
 import sys
@@ -189,10 +191,18 @@ def _is_operator(a):
     return isinstance(a, (OpOverload, OpOverloadPacket))
 
 
+@functools.lru_cache(256)
+def _instructions(code):
+    """(offsets, the bytecode instructions there) of a function."""
+    found = [i for i in dis.get_instructions(code) if i.opname != "CACHE"]
+    return [i.offset for i in found], found
+
+
 def _next_instruction(frame):
     """The bytecode instruction that a frame stands before or in the middle of, and the one after it."""
-    found = [i for i in dis.get_instructions(frame.f_code) if i.offset >= frame.f_lasti and i.opname != "CACHE"]
-    return found[0], found[1] if len(found) > 1 else None
+    offsets, found = _instructions(frame.f_code)
+    at = bisect.bisect_left(offsets, frame.f_lasti)
+    return found[at], found[at + 1] if at + 1 < len(found) else None
 
 
 def _unpacked_count(frame):
@@ -210,8 +220,8 @@ def _is_assertion(frame):
     at, after = _next_instruction(frame)
     # What asks for the truth may be an instruction of its own, and that of a comparison may ask itself.
     while after is not None and "JUMP" not in at.opname and at.opname in _ASKING:
-        following = [i for i in dis.get_instructions(frame.f_code) if i.offset > at.offset and i.opname != "CACHE"]
-        at, after = following[0], following[1]
+        offsets, found = _instructions(frame.f_code)
+        at, after = found[bisect.bisect_right(offsets, at.offset) :][:2]
     return "JUMP" in at.opname and "TRUE" in at.opname and after is not None and after.opname in _ASSERTING
 
 

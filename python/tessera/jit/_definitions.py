@@ -174,6 +174,45 @@ def lp_pool2d(input: Tensor, norm_type: float, kernel_size: BroadcastingList2[in
     step = kernel_size if stride is None else stride
     out = nn.avg_pool2d(input.pow(norm_type), kernel_size, step, [0, 0], ceil_mode)
     return (torch.sign(out) * torch.relu(torch.abs(out))).mul(kernel_size[0] * kernel_size[1]).pow(1.0 / norm_type)
+def lp_pool3d(input: Tensor, norm_type: float, kernel_size: BroadcastingList3[int],
+        stride: Optional[BroadcastingList3[int]] = None, ceil_mode: bool = False) -> Tensor:
+    step = kernel_size if stride is None else stride
+    out = nn.avg_pool3d(input.pow(norm_type), kernel_size, step, [0, 0, 0], ceil_mode)
+    count = kernel_size[0] * kernel_size[1] * kernel_size[2]
+    return (torch.sign(out) * torch.relu(torch.abs(out))).mul(count).pow(1.0 / norm_type)
+def _unpooled_size(sizes: List[int], kernel: List[int], step: List[int], padding: List[int],
+        wanted: Optional[List[int]]) -> List[int]:
+    n = len(kernel)
+    first = len(sizes) - n
+    usual = [(sizes[first + d] - 1) * step[d] + kernel[d] - 2 * padding[d] for d in range(n)]
+    if wanted is None:
+        return usual
+    size = wanted[2:] if len(wanted) == n + 2 else wanted
+    if len(size) != n:
+        raise ValueError("output_size should be a sequence containing {} or {} elements, but it has a length of "
+                "{}".format(n, n + 2, len(wanted)))
+    for d in range(n):
+        if size[d] <= usual[d] - step[d] or size[d] >= usual[d] + step[d]:
+            raise ValueError("invalid output_size {} (dim {} must be between {} and {})".format(size, d,
+                    usual[d] - step[d], usual[d] + step[d]))
+    return size
+def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: BroadcastingList1[int],
+        stride: Optional[BroadcastingList1[int]] = None, padding: BroadcastingList1[int] = 0,
+        output_size: Optional[List[int]] = None) -> Tensor:
+    step = kernel_size if stride is None else stride
+    size = _unpooled_size(input.size(), kernel_size, step, padding, output_size)
+    return nn.max_unpool2d(input.unsqueeze(-1), indices.unsqueeze(-1), [size[0], 1]).squeeze(-1)
+def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: BroadcastingList2[int],
+        stride: Optional[BroadcastingList2[int]] = None, padding: BroadcastingList2[int] = 0,
+        output_size: Optional[List[int]] = None) -> Tensor:
+    step = kernel_size if stride is None else stride
+    return nn.max_unpool2d(input, indices, _unpooled_size(input.size(), kernel_size, step, padding, output_size))
+def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: BroadcastingList3[int],
+        stride: Optional[BroadcastingList3[int]] = None, padding: BroadcastingList3[int] = 0,
+        output_size: Optional[List[int]] = None) -> Tensor:
+    step = kernel_size if stride is None else stride
+    size = _unpooled_size(input.size(), kernel_size, step, padding, output_size)
+    return nn.max_unpool3d(input, indices, size, step, padding)
 def _check_batch(size: List[int]):
     n = size[0]
     for i in range(len(size) - 2):
@@ -335,6 +374,39 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin
         size_average: Optional[bool] = None, reduce: Optional[bool] = None, reduction: str = "mean") -> Tensor:
     return torch.cosine_embedding_loss(input1, input2, target, margin, _reduction_number(size_average, reduce,
             reduction))
+def _reduced(loss: Tensor, reduction: str) -> Tensor:
+    if reduction == "mean":
+        return loss.mean()
+    return loss.sum() if reduction == "sum" else loss
+def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor, full: bool = False, eps: float = 1e-6,
+        reduction: str = "mean") -> Tensor:
+    if reduction != "none" and reduction != "mean" and reduction != "sum":
+        raise ValueError(reduction + " is not valid")
+    if var.size() != input.size():
+        if var.dim() + 1 == input.dim() and var.size() == input.size()[:-1]:
+            var = var.unsqueeze(-1)
+        elif var.dim() != input.dim() or var.size()[:-1] != input.size()[:-1] or var.size(-1) != 1:
+            raise ValueError("var is of incorrect size")
+    if bool((var < 0).any()):
+        raise ValueError("var has negative entry/entries")
+    var = var.clone()
+    with torch.no_grad():
+        var.clamp_(min=eps)
+    loss = 0.5 * (torch.log(var) + (input - target) ** 2 / var)
+    if full:
+        loss = loss + 0.5 * math.log(2.0 * math.pi)
+    return _reduced(loss, reduction)
+def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Optional[Tensor] = None,
+        size_average: Optional[bool] = None, reduce: Optional[bool] = None, reduction: str = "mean") -> Tensor:
+    loss = -(target * nn.log_sigmoid(input) + (1 - target) * nn.log_sigmoid(-input))
+    if weight is not None:
+        loss = loss * weight
+    number = _reduction_number(size_average, reduce, reduction)
+    return _reduced(loss.mean(input.dim() - 1), "none" if number == 0 else "mean" if number == 1 else "sum")
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int = 0,
+        reduction: str = "mean", zero_infinity: bool = False) -> Tensor:
+    return torch.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, _reduction_number(None, None,
+            reduction), zero_infinity)
 def soft_margin_loss(input: Tensor, target: Tensor, size_average: Optional[bool] = None,
         reduce: Optional[bool] = None, reduction: str = "mean") -> Tensor:
     return nn.soft_margin_loss(input, target, _reduction_number(size_average, reduce, reduction))
@@ -398,6 +470,12 @@ def _AdaptiveMaxPoolNd__forward(self, input: Tensor):
         return F.{pool}_with_indices(input, self.output_size)
     else:
         return F.{pool}(input, self.output_size)
+def MaxUnpool1d__forward(self, input: Tensor, indices: Tensor, output_size: Optional[List[int]] = None) -> Tensor:
+    return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+def MaxUnpool2d__forward(self, input: Tensor, indices: Tensor, output_size: Optional[List[int]] = None) -> Tensor:
+    return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+def MaxUnpool3d__forward(self, input: Tensor, indices: Tensor, output_size: Optional[List[int]] = None) -> Tensor:
+    return F.max_unpool3d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 def Sequential__forward(self, input):
     for module in self:
         input = module(input)

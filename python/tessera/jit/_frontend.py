@@ -7,6 +7,7 @@ import enum
 import functools
 import inspect
 import math
+import re
 import sys
 import types
 import warnings
@@ -99,6 +100,9 @@ def _specials():
         tessera.set_grad_enabled: "set_grad_enabled",
         tessera.inference_mode: "inference_mode",
         tessera._assert: "_assert",
+        tessera.compiler.is_compiling: "is_tracing",  # False in programs, as that one is
+        tessera.compiler.is_dynamo_compiling: "is_tracing",
+        tessera.compiler.is_exporting: "is_tracing",
         auto.profiler.record_function: "record_function",
         tessera._jit_internal._copy_to_script_wrapper: "ignored",
     }
@@ -215,8 +219,10 @@ def operator_of(obj):
         op = (_MATH if module == "math" else _CMATH).get(name, f"aten::{name}")
         return op if _jit.has_op(op) else None
     if isinstance(obj, types.BuiltinFunctionType) or (module or "").partition(".")[0] == "tessera":
-        if name and (module or "").startswith(("tessera.nn", "tessera.jit")):
+        if name and (module or "").startswith("tessera.jit"):
             return None
+        if obj is tessera.sparse.mm:
+            return "aten::_sparse_mm"
         if name and getattr(tessera, name, None) is obj and _jit.has_op(f"aten::{name}"):
             return f"aten::{name}"
     if type(obj).__name__ in ("OpOverloadPacket", "OpOverload"):
@@ -261,8 +267,7 @@ def _overloads_of(fn):
 def _with_signature(declaration, fn, name, owner=None, member=None):
     """A function with the signature of an @overload and the body of the implementation."""
     head, body = source_of(declaration).text, source_of(fn)
-    signature = _signature_text(head)
-    text = signature + _body_text(body.text)
+    text = _signature_text(head) + _type_comment(head) + _body_text(body.text)
     return _jit.define(text, body.file, body.line, name, lookup_in(fn), member or add_member, owner)
 
 
@@ -274,6 +279,20 @@ def _signature_text(text):
         if text[i] == ":" and not depth:
             return text[start : i + 1]
     raise NotSupportedError("an overload without a signature")
+
+
+_TYPES = re.compile(r"[^\S\n]*(?:#(?!\s*type:)[^\n]*)?\n?\s*(#\s*type:[^\n]*)")
+
+
+def _type_comment(text):
+    """The comment with types behind a signature, as the end of its line."""
+    found = _TYPES.match(text, text.index("def ") + len(_signature_text(text)))
+    return f"  {found[1]}\n   " if found else ""
+
+
+def declaration_text(text):
+    """A function's signature, with a body of nothing."""
+    return _signature_text(text) + _type_comment(text) + " pass\n"
 
 
 def _body_text(text):
@@ -306,7 +325,7 @@ def declare(fn):
         source, resolve = source_of(fn), lookup_in(inspect.unwrap(fn))
     modifier = getattr(fn, "_torchscript_modifier", None)
     if modifier in (FunctionModifiers.UNUSED, FunctionModifiers.IGNORE):
-        source.text = _signature_text(source.text) + " pass\n"
+        source.text = declaration_text(source.text)
     name = f"__torch__.torch.nn.functional.{fn.__name__}" if text is not None else qualified_name(fn)
     made = _jit.define(source.text, source.file, source.line, name, resolve, add_member, None)
     mark(made, fn, modifier)
@@ -645,7 +664,7 @@ def define_method(cls, made, fn, name, member=None):
     source = source_of(fn)
     modifier = getattr(fn, "_torchscript_modifier", None)
     if modifier in (FunctionModifiers.UNUSED, FunctionModifiers.IGNORE):
-        source.text = _signature_text(source.text) + " pass\n"
+        source.text = declaration_text(source.text)
     resolve = lookup_in(fn)
     own = lambda wanted: ("type", made.type) if wanted == cls.__name__ else resolve(wanted)
     method = _jit.define(source.text, source.file, source.line, name, own, member or add_member, made)

@@ -51,6 +51,13 @@ def done_future(value):
     return future
 
 
+def failed_future(message):
+    """A Future whose wait() raises what a task raised."""
+    future = tessera.futures.Future()
+    future.set_exception(RuntimeError(message))
+    return future
+
+
 def named_tuple_of(kind, items):
     """The named tuple of a type, of the program's own class where there is one."""
     cls = PYTHON_CLASSES.get(kind.label)
@@ -92,11 +99,3 @@ def trace_warning(kind, what="", level=2):
     from ._marks import TracerWarning
 
     warnings.warn(_TRACE_WARNINGS[kind].format(what), TracerWarning, stacklevel=level)
-
-
-def tensor_text(tensor):
-    """How print() shows a tensor."""
-    rows = str(tensor.detach()).removeprefix("tensor(").removesuffix(")")
-    kind = tensor.type().rpartition(".")[2].removesuffix("Tensor")
-    sizes = ",".join(map(str, tensor.shape))
-    return f"{rows}\n[ {'CPU' if tensor.is_cpu else 'CUDA'}{kind}Type{{{sizes}}} ]"

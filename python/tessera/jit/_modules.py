@@ -1,6 +1,5 @@
 """Modules as programs: their classes for the compiler, and the modules that hold the compiled ones."""
 
-import ast
 import copy
 import inspect
 import textwrap
@@ -19,6 +18,7 @@ from ._frontend import (
     add_member,
     class_type,
     classify,
+    declaration_text,
     lookup_in,
     mark,
     operator_of,
@@ -226,12 +226,6 @@ class ConcreteType:
                 made = self._define(hook, hook.__name__)
                 self.made.add_method(made, how)
                 self.made.add_method(made, "method")  # archives have it
-        if self.hooks or self.pre_hooks:
-            from ._definitions import method_of
-
-            text = method_of(cls, "forward", self.attributes, self.children) or source_of(cls.forward).text
-            text = _hooked_text(text)
-            self.made.add_method(self._define(cls.forward, _HOOKED, text, lookup_in(cls.forward)), "method")
 
     def _define(self, fn, name, text=None, scope=None):
         fn = inspect.unwrap(fn)
@@ -239,9 +233,7 @@ class ConcreteType:
         resolve = scope or lookup_in(fn)
         modifier = getattr(fn, "_torchscript_modifier", None)
         if modifier in (FunctionModifiers.UNUSED, FunctionModifiers.IGNORE):
-            from ._frontend import _signature_text
-
-            source.text = _signature_text(source.text) + " pass\n"
+            source.text = declaration_text(source.text)
         made = _jit.define(
             source.text, source.file, source.line, f"{self.made.name}.{name}", resolve, add_member, self.made
         )
@@ -305,20 +297,6 @@ class ConcreteType:
         if isinstance(value, (bool, int, float, str)) or value is None:
             return classify(value)
         return None
-
-
-_HOOKED = "__hooked__"  # the method that a call of a module with hooks runs
-
-
-def _hooked_text(forward):
-    """A method with the parameters of a forward's text, which calls the module: the compiler adds the hooks."""
-    tree = ast.parse(textwrap.dedent(forward))
-    method = tree.body[0]
-    own, *given = (ast.Name(p.arg) for p in (*method.args.posonlyargs, *method.args.args))
-    named = [ast.keyword(p.arg, ast.Name(p.arg)) for p in method.args.kwonlyargs]
-    method.name, method.returns, method.decorator_list = _HOOKED, None, []
-    method.body = [ast.Return(ast.Call(own, given, named))]
-    return ast.unparse(ast.fix_missing_locations(tree))
 
 
 def _scope_of(cls):
@@ -571,8 +549,8 @@ class RecursiveScriptModule(ScriptModule):
             return Module.__call__(self, *args, **kwargs)
         method = own.get("_called")
         if method is None:
-            hooked = any(m.name == _HOOKED for m in self._c.class_.methods)
-            method = own["_called"] = self._method(_HOOKED) if hooked else self._forward()
+            name = self._c.class_.callee()
+            method = own["_called"] = self._forward() if name == "forward" else self._method(name)
         return method._made(*args, **kwargs)
 
     def _forward(self):

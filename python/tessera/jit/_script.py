@@ -130,7 +130,7 @@ class CompilationUnit:
         if lang is not None:
             self.define(lang, _frames_up=_frames_up + 1)
 
-    def define(self, lang, rcb=None, _frames_up=0):
+    def define(self, src, rcb=None, _frames_up=0):
         """Adds the functions of a text."""
         frame = sys._getframe(1 + _frames_up)
         scope = {**vars(builtins), "torch": tessera, **frame.f_globals, **frame.f_locals}
@@ -142,7 +142,7 @@ class CompilationUnit:
             own = self._functions.get(name)
             return ("function", own._handle()) if own else resolve(name)
 
-        text = textwrap.dedent(lang)
+        text = textwrap.dedent(src)
         pieces = []
         for line in text.split("\n"):
             if line.startswith("def "):

@@ -121,49 +121,6 @@ def _causal_as_told(mask: Optional[Tensor], told: Optional[bool], size: int) -> 
         return False
     future = torch.full([size, size], float("-inf"), device=mask.device).triu(1)
     return bool((mask == future).all())
-def _recurrent_steps(gates: Tensor, h: Tensor, c: Tensor, w_hh: Tensor, b_hh: Optional[Tensor],
-        w_hr: Optional[Tensor], kind: int, reverse: bool) -> Tuple[Tensor, Tensor, Tensor]:
-    outputs: List[Tensor] = []
-    steps = gates.size(0)
-    for t in range(steps):
-        x = gates[steps - 1 - t] if reverse else gates[t]
-        own = F.linear(h, w_hh, b_hh)
-        if kind == 0:
-            i, f, g, o = (x + own).chunk(4, -1)
-            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-            h = o.sigmoid() * c.tanh()
-            if w_hr is not None:
-                h = F.linear(h, w_hr)
-        elif kind == 1:
-            x_r, x_z, x_n = x.chunk(3, -1)
-            h_r, h_z, h_n = own.chunk(3, -1)
-            z = (x_z + h_z).sigmoid()
-            n = (x_n + (x_r + h_r).sigmoid() * h_n).tanh()
-            h = (h - n) * z + n
-        else:
-            h = (x + own).tanh() if kind == 2 else (x + own).relu()
-        outputs.append(h)
-    if reverse:
-        outputs.reverse()
-    return torch.stack(outputs), h, c
-def _recurrent_direction(x: Tensor, h: Tensor, c: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor],
-        b_hh: Optional[Tensor], w_hr: Optional[Tensor], kind: int, reverse: bool) -> Tuple[Tensor, Tensor, Tensor]:
-    steps, batch = x.size(0), x.size(1)
-    whole = w_hr is None and x.is_cpu
-    if whole and kind != 1 and b_hh is not None and b_ih is not None:
-        b_hh = b_ih + b_hh
-        b_ih = None
-    gates = F.linear(x.reshape([steps * batch, -1]), w_ih, b_ih).view(steps, batch, -1)
-    if not whole:
-        return _recurrent_steps(gates, h, c, w_hh, b_hh, w_hr, kind, reverse)
-    given = gates.dtype
-    work = torch.float64 if given == torch.float64 else torch.float32
-    before: Optional[Tensor] = None
-    if kind == 0:
-        before = c.to(work)
-    out, last, cell, values, extra = torch._rnn_layer(gates.to(work), h.to(work), before, w_hh.to(work),
-            None if b_hh is None else b_hh.to(work), kind, reverse, torch.is_grad_enabled())
-    return out.to(given), last.to(given), cell.to(given) if kind == 0 else c
 def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = None, max_norm: Optional[float] = None,
         norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
         per_sample_weights: Optional[Tensor] = None, include_last_offset: bool = False,
@@ -358,38 +315,32 @@ def forward(self, input: Tensor, hx: Optional[{state}] = None) -> Tuple[Tensor, 
     expected = [{rows}, x.size(1), {out}]
     if h0.size() != expected:
         raise RuntimeError("Expected hidden size {{}}, got {{}}".format(expected, h0.size()))
-    kind = {kind}
-    hs: List[Tensor] = []
-    cs: List[Tensor] = []
-{layers}
+    c = c0
+{call}
     out = x.transpose(0, 1) if self.batch_first else x
-    h, c = torch.stack(hs), torch.stack(cs)
     if not batched:
         out, h, c = out.squeeze(0 if self.batch_first else 1), h.squeeze(1), c.squeeze(1)
     return out, {result}
 """
-_KINDS = {"LSTM": "0", "GRU": "1", "RNN": '2 if self.mode == "RNN_TANH" else 3'}
 
 
 def recurrent(cls, name, attributes):
-    """The text of forward() of LSTM, GRU or RNN for modules with these attributes: a call for each layer and
-    direction.
-    """
+    """The text of forward() of LSTM, GRU or RNN for modules with these attributes: one call of the operator."""
     tags = [n[len("weight_ih") :] for n in attributes if n.startswith("weight_ih_l")]
-    directions = 2 if any(tag.endswith("_reverse") for tag in tags) else 1
-    lines = []
-    for row, tag in enumerate(tags):
-        weights = ", ".join(
-            f"self.{part}{tag}" if part + tag in attributes else "None"
-            for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+    both = any(tag.endswith("_reverse") for tag in tags)
+    parts = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+    weights = ", ".join(f"self.{part}{tag}" for tag in tags for part in parts if part + tag in attributes)
+    layers = len(tags) // (2 if both else 1)
+    given = f"[{weights}], {'bias_ih_l0' in attributes}, {layers}, self.dropout, self.training, {both}, False"
+    if name == "LSTM":
+        call = f"    x, h, c = torch.lstm(x, [h0, c0], {given})"
+    elif name == "GRU":
+        call = f"    x, h = torch.gru(x, h0, {given})"
+    else:
+        call = (
+            f'    if self.mode == "RNN_TANH":\n        x, h = torch.rnn_tanh(x, h0, {given})\n'
+            f"    else:\n        x, h = torch.rnn_relu(x, h0, {given})"
         )
-        lines.append(f"y{row % directions}, h, c = _recurrent_direction(x, h0[{row}], c0[{row}], {weights}, kind, "
-                     f"{row % directions == 1})")  # fmt: skip
-        lines += ["hs.append(h)", "cs.append(c)"]
-        if row % directions == directions - 1:
-            lines.append("x = y0" if directions == 1 else "x = torch.cat([y0, y1], -1)")
-            if row + 1 < len(tags):
-                lines += ["if self.training and self.dropout > 0.0:", "    x = torch.dropout(x, self.dropout, True)"]
     lstm = name == "LSTM"
     return _RECURRENT.format(
         state="Tuple[Tensor, Tensor]" if lstm else "Tensor",
@@ -399,6 +350,5 @@ def recurrent(cls, name, attributes):
         rows=len(tags),
         out="self.proj_size if self.proj_size > 0 else self.hidden_size",
         cells=lstm,
-        kind=_KINDS[name],
-        layers="\n".join("    " + line for line in lines),
+        call=call,
     )

@@ -376,6 +376,19 @@ def is_tracing():
     return _jit.is_tracing()
 
 
+def _infer_attributes(graph, module):
+    """Gives the tensors that a recording reads from its module their types with sizes."""
+    owners = {value.debugName(): module for value in list(graph.inputs())[:1]}
+    for node in graph.nodes():
+        if node.kind() != "prim::GetAttr":
+            continue
+        value = getattr(owners.get(next(node.inputs()).debugName()), node.s("name"), None)
+        if isinstance(value, tessera.Tensor):
+            node.output().inferTypeFrom(value)
+        elif value is not None:
+            owners[node.output().debugName()] = value
+
+
 def _get_trace_graph(
     f, args=(), kwargs=None, strict=True, _force_outplace=False, return_inputs=False, _return_inputs_states=False
 ):
@@ -390,7 +403,9 @@ def _get_trace_graph(
     made, result = _record(
         f, args, kwargs, "forward", f"{concrete.made.name}.forward", concrete.made, (instance._c, f), strict
     )
-    return (made.graph, result, args) if return_inputs else (made.graph, result)
+    graph = made.graph  # a new object each time
+    _infer_attributes(graph, f)
+    return (graph, result, args) if return_inputs else (graph, result)
 
 
 class ONNXTracedModule(Module):

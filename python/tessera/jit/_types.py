@@ -79,7 +79,9 @@ def _type_of(annotation, names, known_class):
             return simple(_SIMPLE[annotation])
     except TypeError:  # not hashable
         return None
-    if isinstance(annotation, type) and issubclass(annotation, tessera.Tensor):
+    if isinstance(annotation, type) and (
+        issubclass(annotation, tessera.Tensor) or type(annotation).__name__ == "tensortype"
+    ):  # LongTensor and its like say no more
         return simple("Tensor")
     named = _names().get(annotation)
     if named and named != "Future":

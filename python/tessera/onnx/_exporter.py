@@ -151,15 +151,33 @@ def _report(folder, program, error, model, found=None):
 # --- from exported programs ---
 
 
-def named_sizes(spec):
-    """dynamic_shapes with Dims in place of texts."""
+def named_sizes(spec, dims=None):
+    """dynamic_shapes with Dims in place of texts; `dims`: a dict that gives equal texts the same one, else each has its
+    own.
+    """
     if isinstance(spec, str):
-        return tessera.export.Dim.AUTO
+        return tessera.export.Dim.AUTO if dims is None else dims.setdefault(spec, tessera.export.Dim(spec))
     if isinstance(spec, dict):
-        return {k: named_sizes(v) for k, v in spec.items()}
+        return {k: named_sizes(v, dims) for k, v in spec.items()}
     if type(spec) in (tuple, list):
-        return type(spec)(named_sizes(v) for v in spec)
+        return type(spec)(named_sizes(v, dims) for v in spec)
     return spec
+
+
+def _export_with_axes(model, args, kwargs, shapes):
+    """The exported program for sizes that differ. Sizes of the same name are one where the model lets them be: what
+    compares two sizes (a batch in two inputs) otherwise fixes both.
+
+    Errors: those of tessera.export.export.
+    """
+    model = _as_module(model)
+    texts = [d for axes in shapes.values() if axes for d in axes.values() if isinstance(d, str)]
+    if len(set(texts)) < len(texts) and all(map(str.isidentifier, texts)):
+        try:
+            return tessera.export.export(model, args, kwargs, dynamic_shapes=named_sizes(shapes, {}), strict=False)
+        except (RuntimeError, ValueError):
+            pass
+    return tessera.export.export(model, args, kwargs, dynamic_shapes=named_sizes(shapes), strict=False)
 
 
 def shapes_of_axes(dynamic_axes, input_names, names):
@@ -210,7 +228,7 @@ def _of_programs(model, args, kwargs, input_names, output_names, opset, dynamic_
         if not isinstance(model, tessera.nn.Module):
             if not callable(model):
                 raise TypeError(f"export: model: expected a Module or an ExportedProgram, got {type(model).__name__}")
-            model = _FunctionModule(model)
+            model = _as_module(model)
         if dynamic_shapes is None and dynamic_axes:
             dynamic_shapes = shapes_of_axes(dynamic_axes, input_names, _parameter_names(model, args, kwargs))
         say("Obtain model graph with torch.export...")
@@ -221,15 +239,30 @@ def _of_programs(model, args, kwargs, input_names, output_names, opset, dynamic_
         say("Obtain model graph with torch.export... done")
     times["torch.export"], now = time.perf_counter() - now, time.perf_counter()
     say("Translate the graph into ONNX...")
-    made, translator = translated(program, opset, table, custom_opsets)
+    made, translator, axes = _translated_with_axes(program, dynamic_shapes, opset, table, custom_opsets)
     _user_names(made, input_names, output_names)
-    axes = _axes(program, dynamic_shapes)
     proto = _model.model_proto(made, axes, optimize=bool(optimize))
     times["translation"] = time.perf_counter() - now
     say("Translate the graph into ONNX... done")
     result = ONNXProgram(proto, program)
     result._times, result._translated = times, dict(translator.translated)
     return result
+
+
+def _translated_with_axes(program, dynamic_shapes, opset, table, custom_opsets):
+    """(Model, Translator, names of axes) of an ExportedProgram; complex numbers become pairs of real ones."""
+    from tessera.onnx import _complex
+
+    axes = _axes(program, dynamic_shapes)
+    if _complex.has_complex(program):
+        with in_export():
+            program, symbols = _complex.real_program(program)
+        axes = {new: axes[old] for new, old in symbols.items() if old in axes}
+    return (*translated(program, opset, table, custom_opsets), axes)
+
+
+def _as_module(model):
+    return model if isinstance(model, tessera.nn.Module) else _FunctionModule(model)
 
 
 class _FunctionModule(tessera.nn.Module):
@@ -324,8 +357,9 @@ def _user_names(model, input_names, output_names):
 
 def _of_scripts(model, args, kwargs, scripted, input_names, output_names, opset, dynamic_axes, training, optimize,
                 custom_opsets):  # fmt: skip
-    from tessera.onnx import _script
+    from tessera.onnx import _complex, _script
     from tessera.onnx._custom import legacy_translations
+    from tessera.utils import _pytree as pytree
 
     now = time.perf_counter()
     mode = (
@@ -340,9 +374,7 @@ def _of_scripts(model, args, kwargs, scripted, input_names, output_names, opset,
                 # A trace fixes sizes; the graph that export() makes does not.
                 shapes = shapes_of_axes(dynamic_axes, input_names, _parameter_names(model, args, kwargs))
                 try:
-                    source = tessera.export.export(
-                        model, args, kwargs, dynamic_shapes=named_sizes(shapes), strict=False
-                    )
+                    source = _export_with_axes(model, args, kwargs, shapes)
                 except (RuntimeError, ValueError, NotImplementedError) as error:
                     import warnings
 
@@ -355,11 +387,13 @@ def _of_scripts(model, args, kwargs, scripted, input_names, output_names, opset,
                 input_names = names if input_names is None else input_names
                 args, kwargs, wrapped = (*args, *kwargs.values()), {}, True
             if source is None:
-                model = tessera.jit.trace(model, args, check_trace=False, strict=False)
+                plain, model = model, tessera.jit.trace(model, args, check_trace=False, strict=False)
+                state = plain.state_dict().values() if isinstance(plain, tessera.nn.Module) else ()
+                if _complex.may_make_complex(model.inlined_graph, (*pytree.tree_leaves(args), *state)):
+                    source, shapes = tessera.export.export(_as_module(plain), args, strict=False), None
         if source is not None:
-            made, translator = translated(source, opset, None, custom_opsets)
+            made, translator, axes = _translated_with_axes(source, shapes, opset, None, custom_opsets)
             _user_names(made, input_names, output_names)
-            axes = _axes(source, shapes)
         else:
             made = built = Model(opset)
             built.domains.update(custom_opsets or {})

@@ -1,7 +1,8 @@
-"""Base of the optimizers whose step treats one parameter after the other."""
+"""Base of the optimizers whose step is a formula of one parameter."""
 
 import tessera
 
+from ._lists import joined
 from .optimizer import (
     Optimizer,
     _use_grad_for_differentiable,
@@ -30,10 +31,12 @@ class SingleTensorOptimizer(Optimizer):
         """Does one step."""
         loss = run_closure(closure)
         for group in self.param_groups:
-            for p, grad, state in dense_parameters(self, group):
+            entries = list(dense_parameters(self, group))
+            for p, _, state in entries:
                 if not state:
                     state["step"] = new_step(p, group)
                     state.update(self._new_state(p, group))
+            for p, grad, state in joined(entries, group):
                 state["step"] += 1
                 if group.get("decoupled_weight_decay") and group["weight_decay"] != 0:
                     p.mul_(1 - group["lr"] * group["weight_decay"])

@@ -2,6 +2,7 @@
 
 import tessera
 
+from ._lists import joined
 from .optimizer import (
     Optimizer,
     _get_value,
@@ -51,16 +52,15 @@ class Adagrad(Optimizer):
             params = [p for p in group["params"] if p.grad is not None]
             if not take_scale([p.grad for p in params], **scale_of(self)):
                 continue
-            for p in params:
-                state = self.state[p]
+            for p, grad, state in joined([(p, p.grad, self.state[p]) for p in params], group):
                 state["step"] += 1
-                _update(p, p.grad, state["sum"], _get_value(state["step"]), group)
+                _update(p, grad, state["sum"], _get_value(state["step"]), group)
         return loss
 
 
 def _update(p, grad, total, t, group):
     rate = _to_scalar(group["lr"]) / (1 + (t - 1) * group["lr_decay"])
-    if grad.is_sparse:
+    if isinstance(grad, tessera.Tensor) and grad.is_sparse:
         if group["weight_decay"] != 0:
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
         grad = (-grad if group["maximize"] else grad).coalesce()

@@ -13,6 +13,7 @@ from .optimizer import (
     check_lr,
     check_tensors_of_lists,
     constructor,
+    count_steps,
     fused_ready,
     new_step,
     run_closure,
@@ -103,7 +104,7 @@ _RULE = ("amsgrad", "lr", "weight_decay", "eps", "maximize", "decoupled_weight_d
 def _all_at_once(lists, lr, weight_decay, decoupled_weight_decay, found_inf, **rule):
     """All parameters in one call. `lists`: parameters, gradients, steps, m, v and perhaps the largest v."""
     params, grads, steps, ms, vs, *max_vs = lists
-    tessera._C._add_to_steps(steps, 1)
+    count_steps(steps, 1)
     op = tessera._fused_adamw_ if decoupled_weight_decay else tessera._fused_adam_
     rule.update(lr=float(lr), weight_decay=float(weight_decay), found_inf=found_inf)
     op(params, grads, ms, vs, max_vs[0] if max_vs else [], steps, **rule)

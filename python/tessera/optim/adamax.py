@@ -27,7 +27,7 @@ class Adamax(SingleTensorOptimizer):
         else:
             tessera.maximum(u.mul_(beta2), grad.abs().add_(group["eps"]), out=u)
         rate = group["lr"] / (1 - beta1 ** count_of(state["step"], group))
-        if isinstance(rate, tessera.Tensor):
-            p.sub_(m / u * rate)
-        else:
+        if isinstance(rate, (int, float)):
             p.addcdiv_(m, u, value=-rate)
+        else:
+            p.sub_(m / u * rate)

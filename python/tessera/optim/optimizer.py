@@ -8,6 +8,8 @@ import tessera
 from tessera import _C, Tensor
 from tessera.utils.hooks import RemovableHandle
 
+from ._lists import Together
+
 __all__ = ["Optimizer", "register_optimizer_step_pre_hook", "register_optimizer_step_post_hook"]
 
 _begin_event, _end_event = _C._profiler.begin, _C._profiler.end  # None while nobody records
@@ -58,7 +60,7 @@ def _use_grad_for_differentiable(func):
 
 def _get_value(x):
     """A Python number from a number or a one-element tensor."""
-    return x.item() if isinstance(x, Tensor) else x
+    return x.item() if isinstance(x, (Tensor, Together)) else x
 
 
 def _to_scalar(x):
@@ -539,7 +541,7 @@ def count_of(step, group):
 
 def subtract_scaled(p, direction, lr):
     """p -= lr direction; a tensor as learning rate stays on its device."""
-    if isinstance(lr, Tensor):
+    if isinstance(lr, (Tensor, Together)):
         p.sub_(direction * lr.to(direction.device))
     else:
         p.add_(direction, alpha=-lr)
@@ -616,13 +618,24 @@ def step_lists(optimizer, group, names):
     return tessera._C._step_lists(params, optimizer.state, names)
 
 
+def count_steps(steps, number):
+    """Adds a number to the counters of steps."""
+    if steps[0].is_cuda:
+        tessera._foreach_add_(steps, number)
+    else:
+        tessera._C._add_to_steps(steps, number)
+
+
 def undo_steps(steps, found_inf):
     """Takes back the count of a step that was left out because of infinite gradients, without waiting for the device
     that knows.
     """
     if found_inf.device.type == "cpu":
         if bool(found_inf):
-            tessera._C._add_to_steps(steps, -1)
+            count_steps(steps, -1)
         return
+    skipped = {}
     for step in steps:
-        step -= (found_inf != 0).to(step.device, step.dtype).reshape(step.shape)
+        skipped.setdefault((step.device, step.dtype), []).append(step)
+    for (device, dtype), alike in skipped.items():
+        tessera._foreach_sub_(alike, [(found_inf != 0).to(device, dtype).reshape(())] * len(alike))

@@ -34,7 +34,7 @@ class RAdam(SingleTensorOptimizer):
             rect = ((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)) ** 0.5
             return step * (correction2**0.5 / (v.sqrt() + group["eps"])) * rect
 
-        if isinstance(rho, tessera.Tensor):
-            p.sub_(tessera.where(rho > 5.0, rectified(rho.clamp(min=5.0)), step))
-        else:
+        if isinstance(rho, (int, float)):
             p.sub_(rectified(rho) if rho > 5.0 else step)
+        else:
+            p.sub_(tessera.where(rho > 5.0, rectified(rho.clamp(min=5.0)), step))

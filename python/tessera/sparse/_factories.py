@@ -57,7 +57,7 @@ def sparse_coo_tensor(
     requires_grad=False,
     check_invariants=None,
     is_coalesced=None,
-    layout=None,
+    layout=tessera.sparse_coo,
 ):
     """A tensor of layout `sparse_coo`: `values[k]` at the place that column k of `indices` names.
 

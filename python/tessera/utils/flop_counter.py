@@ -122,15 +122,17 @@ def _attentions_backward(_grad, query, key, value, *_, **__):
 
 
 @register_flop_formula(_aten._rnn_layer)
-def _recurrences(gates, _h0, _c0, w_hh, *_, **__):
-    """The hidden state of each step and sample times the weights; the inputs' products are products of matrices."""
-    return 2 * math.prod(gates[:2]) * math.prod(w_hh)
+def _recurrences(gates, _h0, _c0, w_hh, _b_hh=None, w_hr=None, *_, **__):
+    """The state of each step and sample times the weights of each direction, and its projection; the inputs' products
+    are products of matrices.
+    """
+    return 2 * math.prod(gates[:-1]) * (math.prod(w_hh) + math.prod(w_hr or (0,)))
 
 
 @register_flop_formula(_aten._rnn_layer_backward)
-def _recurrences_backward(_output_grad, _h_grad, _c_grad, _h0, _c0, w_hh, output, *_, **__):
-    """The gradient of the hidden state; that of the weights is a product of matrices."""
-    return 2 * math.prod(output[:2]) * math.prod(w_hh)
+def _recurrences_backward(_output_grad, _h_grad, _c_grad, _h0, _c0, w_hh, w_hr, output, *_, **__):
+    """The gradient of the state; those of the weights are products of matrices."""
+    return 2 * math.prod(output[:-1]) * (math.prod(w_hh) + math.prod(w_hr or (0,)))
 
 
 class _Counter(TorchDispatchMode):

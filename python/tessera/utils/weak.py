@@ -82,6 +82,10 @@ class WeakIdKeyDictionary(MutableMapping):
             if key is not None:
                 yield key
 
+    def update(self, dict=None, **kwargs):
+        """Takes the entries of a mapping or of pairs."""
+        super().update(() if dict is None else dict, **kwargs)
+
     def __repr__(self):
         return f"<{type(self).__name__} at {id(self):#x}>"
 

@@ -72,7 +72,7 @@ def test_errors_name_what_does_not_fit(tmp_path):
     with pytest.raises(RuntimeError, match="checkpoint_id"):
         dcp.save({}, no_dist=True)
     with pytest.raises(RuntimeError, match="no path"):
-        dcp.save({}, checkpoint_id="s3://bucket/x", no_dist=True)
+        dcp.save({}, checkpoint_id="nosuch://bucket/x", no_dist=True)
     with pytest.raises(dcp.CheckpointException, match="overwrite=False"):
         dcp.save(state(), storage_writer=dcp.FileSystemWriter(tmp_path, overwrite=False), no_dist=True)
     with pytest.raises(ValueError, match="two values"):

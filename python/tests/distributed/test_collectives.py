@@ -187,3 +187,47 @@ def test_backends_that_are_not_built_say_so(name):
     with pytest.raises(RuntimeError, match=name.upper()):
         dist.init_process_group(name, store=dist.HashStore(), rank=0, world_size=1)
     assert not dist.is_initialized()
+
+
+@pytest.mark.parametrize("world", [3, 4])
+def test_every_collective_of_more_ranks(transport, world):
+    def body(rank, world):
+        x, found = tessera.arange(2.0) + 10 * rank, {}
+        zeros = lambda count=world: [tessera.zeros(2) for _ in range(count)]
+        rows = [x + 100 * r for r in range(world)]
+        found["broadcast"] = dist.broadcast(y := x.clone(), world - 1) or y
+        found["reduce"] = dist.reduce(y := x.clone(), 1, dist.ReduceOp.MAX) or (y if rank == 1 else None)
+        found["all_gather"] = dist.all_gather(y := zeros(), x) or tessera.stack(y)
+        found["into"] = dist.all_gather_into_tensor(y := tessera.zeros(2 * world), x) or y
+        found["gather"] = dist.gather(x, y := zeros() if rank == 2 else None, 2) or (y and tessera.stack(y))
+        found["scatter"] = dist.scatter(y := tessera.zeros(2), rows if rank == 0 else None, 0) or y
+        found["reduce_scatter"] = dist.reduce_scatter(y := tessera.zeros(2), rows) or y
+        found["from"] = dist.reduce_scatter_tensor(y := tessera.zeros(2), tessera.cat(rows)) or y
+        found["all_to_all"] = dist.all_to_all(y := zeros(), rows) or tessera.stack(y)
+        ins, outs = list(range(world)), [rank] * world
+        given = tessera.full((sum(ins),), float(rank))
+        dist.all_to_all_single(y := tessera.zeros(sum(outs)), given, outs, ins)
+        found["uneven"] = y
+        operations = [
+            dist.P2POp(dist.isend, x, (rank + 1) % world),
+            dist.P2POp(dist.irecv, y := tessera.zeros(2), (rank - 1) % world),
+        ]
+        [work.wait() for work in dist.batch_isend_irecv(operations)]
+        found["ring"] = y
+        objects = [None] * world
+        dist.all_gather_object(objects, {"rank": rank})
+        dist.barrier()
+        return {name: None if value is None else value.tolist() for name, value in found.items()}, objects
+
+    x = [[10.0 * r, 10.0 * r + 1] for r in range(world)]
+    total = [sum(column) for column in zip(*x)]
+    for rank, (found, objects) in enumerate(run(body, world, environment=transport)):
+        assert objects == [{"rank": r} for r in range(world)]
+        assert found["broadcast"] == x[-1] and found["reduce"] == (x[-1] if rank == 1 else None)
+        assert found["all_gather"] == x and found["into"] == sum(x, [])
+        assert found["gather"] == (x if rank == 2 else None)
+        assert found["scatter"] == [value + 100 * rank for value in x[0]]
+        assert found["reduce_scatter"] == found["from"] == [value + 100 * rank * world for value in total]
+        assert found["all_to_all"] == [[value + 100 * rank for value in row] for row in x]
+        assert found["uneven"] == [float(r) for r in range(world) for _ in range(rank)]
+        assert found["ring"] == x[(rank - 1) % world]

@@ -210,3 +210,13 @@ def test_averages_over_groups_of_groups():
         return seen
 
     assert run(body, 4) == [[1.5, 2.0, 4.5]] * 2 + [[1.5, 4.0, 4.5]] * 2
+
+
+def test_arguments_of_one_device():
+    def body(rank, world):
+        replica = DistributedDataParallel(tessera.nn.Linear(1, 1))
+        x = tessera.ones(1)
+        inputs, kwargs = replica.to_kwargs((x, [x, 3]), {"k": x}, None)
+        return inputs[0][0] is x, inputs[0][1][1], kwargs[0]["k"].tolist()
+
+    assert run(body) == [(True, 3, [1.0])] * 2

@@ -434,3 +434,48 @@ def test_layers_are_captured_under_the_other_name():
         "import torch; f = torch.compile(torch.nn.Linear(2, 1), backend='eager', fullgraph=True); f(torch.ones(2))"
     )
     subprocess.run([sys.executable, "-m", "tessera", "-c", program], check=True)
+
+
+def test_both_functions_of_cond_are_captured():
+    graphs, w = [], tessera.ones(2) * 3
+
+    def keep(module, inputs):
+        graphs.append(module)
+        return module
+
+    def f(x, y):
+        z = x * 2
+        first = tessera.cond(x.sum() > 0, lambda x: {"r": (x + w, y)}, lambda x: {"r": (x - z, y.sin())}, (x,))["r"]
+        return first[0] * first[1]
+
+    compiled = tessera.compile(f, backend=keep, fullgraph=True)
+    for sign in (1, -1):
+        x, y = tessera.ones(2) * sign, tessera.ones(2)
+        assert tessera.equal(compiled(x, y), f(x, y))
+    assert len(graphs) == 1 and {"cond_true_0", "cond_false_0"} <= {n for n, _ in graphs[0].named_children()}
+    written = []
+    with pytest.raises(tessera._dynamo.exc.Unsupported, match="writes to objects"):
+        tessera.compile(
+            lambda x: tessera.cond(x.sum() > 0, lambda x: (written.append(1), x + 1)[1], lambda x: x + 2, (x,)),
+            backend="eager", fullgraph=True,
+        )(tessera.ones(1))  # fmt: skip
+
+
+def test_operators_of_ops_and_custom_ones_are_captured():
+    @tessera.library.custom_op("captured::twice", mutates_args=())
+    def twice(x: tessera.Tensor) -> tessera.Tensor:
+        return x * 2
+
+    twice.register_fake(lambda x: tessera.empty_like(x))
+
+    @tessera.library.custom_op("captured::inc_", mutates_args={"x"})
+    def inc_(x: tessera.Tensor) -> None:
+        x.add_(1)
+
+    def f(x):
+        y = x.clone()
+        inc_(y)
+        return twice(y) + tessera.ops.captured.twice(x) + tessera.ops.aten.sin.default(x)
+
+    x = tessera.ones(2)
+    assert tessera.equal(tessera.compile(f, backend="eager", fullgraph=True)(x), f(x))

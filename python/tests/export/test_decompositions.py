@@ -136,3 +136,73 @@ def test_kept_signatures_follow_the_new_names():
     made = tessera.export.unflatten(program)
     tessera.testing.assert_close(made(x), m(x))
     assert made.inner(x)["r"].tolist() == (x + 1).tolist()
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_sizes_stay_open_where_a_program_writes(training):
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm, self.lin = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(36, 2)
+
+        def forward(self, x):
+            y = nn.functional.relu(self.norm(self.conv(x)), inplace=True)
+            return self.lin(y.flatten(1)).unflatten(-1, (2, 1))
+
+    m = M().train(training)
+    x = tessera.randn(3, 3, 5, 5)
+    program = export(m, (x,), dynamic_shapes=({0: Dim.DYNAMIC},)).run_decompositions()
+    assert len(program.range_constraints) == 1
+    made, other = program.module(), tessera.randn(5, 3, 5, 5)
+    wanted = m(other)
+    tessera.testing.assert_close(made(other), wanted)
+
+
+def test_dropout_of_training_is_functional():
+    program = export(nn.Dropout(0.5), (tessera.ones(3),)).run_decompositions()
+    assert any(n.target is tessera.ops.aten.native_dropout.default for n in program.graph.nodes)
+
+
+def test_documented_forms():
+    class M(nn.Module):
+        def forward(self, input):
+            first, _ = input.split([1, 1])
+            return first.sub(1, alpha=2).div(3, rounding_mode="floor"), nn.functional.interpolate(
+                input[None], scale_factor=2, mode="linear"
+            )
+
+    program = export(M(), (tessera.ones(2, 3),))
+    assert [n.name for n in program.graph.find_nodes(op="placeholder")] == ["input"]
+    aten, targets = tessera.ops.aten, [n.target for n in program.graph.nodes]
+    for op in (aten.split_with_sizes.default, aten.sub.Tensor, aten.div.Tensor_mode, aten.upsample_linear1d.vec):
+        assert op in targets
+    made = program.run_decompositions()
+    assert aten.upsample_linear1d.default in [n.target for n in made.graph.nodes]
+    x = tessera.randn(2, 3)
+    for a, b in zip(made.module()(x), M()(x)):
+        assert tessera.equal(a, b)
+
+
+def test_writes_into_copies_stay_one_call():
+    class Scattered(nn.Module):
+        def forward(self, x):
+            return x.diagonal_scatter(x[:, 0]), tessera.as_strided_scatter(x, x[:, 1], (2,), (3,), 0)
+
+    x = tessera.randn(2, 2)
+    program = export(Scattered(), (x,)).run_decompositions()
+    assert {aten.diagonal_scatter.default, aten.as_strided_scatter.default} <= set(targets(program))
+    assert all(tessera.equal(a, b) for a, b in zip(program.module()(x), Scattered()(x)))
+
+
+def test_random_slopes_are_decomposed():
+    class Sloped(nn.Module):
+        def forward(self, x):
+            return nn.functional.rrelu(x, 0.1, 0.4, training=True), nn.functional.rrelu(x, 0.1, 0.3)
+
+    x = tessera.randn(50)
+    program = export(Sloped(), (x,)).run_decompositions()
+    assert aten.rand_like.default in targets(program) and aten.rrelu.default not in targets(program)
+    drawn, mean = program.module()(x)
+    slopes = (drawn / x)[x < 0]
+    assert slopes.min() >= 0.1 and slopes.max() <= 0.4 and slopes.std() > 0 and tessera.equal(drawn[x > 0], x[x > 0])
+    tessera.testing.assert_close(mean, nn.functional.leaky_relu(x, 0.2))

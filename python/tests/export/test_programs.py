@@ -329,13 +329,13 @@ def test_variadic_arguments_have_names():
     assert program.module()(one, one, one, q=one).tolist() == [4, 4]
 
 
-def test_keyword_arguments_come_in_the_order_of_the_parameters():
+def test_keyword_arguments_come_in_the_order_in_which_they_are_given():
     class M(nn.Module):
         def forward(self, x, *, a, b):
             return x + a - b
 
     program = export(M(), (tessera.ones(2),), {"b": tessera.full((2,), 5.0), "a": tessera.ones(2)})
-    assert program.graph_signature.user_inputs == ("x", "a", "b")
+    assert program.graph_signature.user_inputs == ("x", "b", "a")
     assert program.module()(tessera.ones(2), b=tessera.ones(2), a=tessera.zeros(2)).tolist() == [0, 0]
 
 
@@ -523,3 +523,12 @@ def test_loops_and_found_numbers_inside_of_branches():
         for p in (program, saved(program), program.run_decompositions()):
             for x in (tessera.ones(4, 3), -tessera.ones(6, 3)):
                 tessera.testing.assert_close(p.module()(x), module(x))
+
+
+def test_gradients_of_functions_are_traced():
+    class Slope(nn.Module):
+        def forward(self, x):
+            return tessera.func.grad(lambda a: a.sin().sum())(x) + tessera.vmap(lambda a: a * x)(x).sum(0)
+
+    program, y = export(Slope(), (tessera.randn(3),)), tessera.randn(3)
+    tessera.testing.assert_close(program.module()(y), y.cos() + y.sum() * y)

@@ -89,8 +89,8 @@ def test_no_mode_stays_after_an_error():
 def test_what_is_refused():
     with pytest.raises(ValueError, match="tracing_mode"):
         make_fx(tessera.sin, tracing_mode="later")
-    with pytest.raises(NotImplementedError, match="pre_dispatch"):
-        make_fx(tessera.sin, pre_dispatch=True)
+    with pytest.raises(NotImplementedError, match="record_module_stack"):
+        make_fx(tessera.sin, record_module_stack=True)
 
 
 def test_dispatch_sees_calls_as_they_were_written():
@@ -113,3 +113,74 @@ def test_dispatch_sees_calls_as_they_were_written():
         (aten.sum.dim_IntList, ([0], True), {}),
         (aten.argmax.default, (), {}),
     ]
+
+
+def before_dispatch(f, *args, **settings):
+    """The trace above autograd of a function, which is checked on other numbers."""
+    traced = make_fx(f, pre_dispatch=True, **settings)(*args)
+    assert get_proxy_mode() is None
+    others = [a + 0.25 for a in args]
+    assert tessera.equal(traced(*others), f(*others))
+    return traced
+
+
+def test_operators_as_they_are_called():
+    layer = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.LayerNorm(3))
+    traced = before_dispatch(lambda x: layer(x).softmax(-1).reshape(-1)[:2], tessera.randn(2, 4))
+    assert targets(traced) == [
+        aten.linear.default, aten.relu.default, aten.layer_norm.default, aten.softmax.int, aten.reshape.default,
+        aten.slice.Tensor,
+    ]  # fmt: skip
+    for mode in ("fake", "symbolic"):
+        settings = dict(tracing_mode=mode, _allow_non_fake_inputs=True)
+        assert aten.linear.default in targets(before_dispatch(layer, tessera.randn(2, 4), **settings))
+    traced = before_dispatch(lambda x: x.reshape(x.shape[0] * 2, -1), tessera.randn(2, 4), tracing_mode="symbolic")
+    assert targets(traced) == [aten.sym_size.int, operator.mul, aten.reshape.default]
+    assert traced(tessera.ones(3, 4)).shape == (6, 2)
+
+
+def test_grad_mode_and_autocast_are_nodes_above_autograd():
+    def function(x):
+        with tessera.no_grad():
+            y = x.sin()
+        with tessera.autocast("cpu", tessera.bfloat16):
+            y = tessera.mm(y, x)
+        return y * 2
+
+    traced = before_dispatch(function, tessera.randn(3, 3))
+    modes = tessera.amp.autocast_mode
+    assert targets(traced) == [
+        tessera._C._set_grad_enabled, aten.sin.default, tessera._C._set_grad_enabled, modes._enter_autocast,
+        aten.mm.default, modes._exit_autocast, aten.mul.Tensor,
+    ]  # fmt: skip
+    x = tessera.randn(3, 3, requires_grad=True)
+    traced(x).sum().backward()
+    got, x.grad = x.grad, None
+    function(x).sum().backward()
+    assert tessera.equal(got, x.grad)
+
+
+def test_gradients_and_branches_above_autograd():
+    def gradient(x):
+        x = x.clone().requires_grad_()
+        return tessera.autograd.grad(tessera.nn.functional.linear(x, x).sum(), x)[0]
+
+    assert aten.linear.default in targets(before_dispatch(gradient, tessera.randn(2, 2)))
+    attend = nn.functional.scaled_dot_product_attention
+    before_dispatch(lambda x: tessera.func.grad(lambda a: attend(a, a.sin(), a.cos()).sum())(x), tessera.randn(1, 3, 4))
+    before_dispatch(lambda x: tessera.func.grad(lambda a: nn.functional.gelu(a @ a).norm())(x), tessera.randn(3, 3))
+    before_dispatch(lambda x: tessera.func.grad(lambda a: a.sin().sum())(x), tessera.randn(3))
+    before_dispatch(lambda x: tessera.vmap(lambda a: a.cumsum(0) * x)(x), tessera.randn(3, 3))
+    traced = before_dispatch(
+        lambda x: tessera.cond(x.sum() > 0, lambda x: x.softmax(0), lambda x: x - 1, (x,)), tessera.ones(3)
+    )
+    assert targets(traced.true_graph_0) == [aten.softmax.int]
+    assert traced(-tessera.ones(3)).tolist() == [-2.0] * 3
+
+
+def test_a_table_above_autograd():
+    table = {aten.linear.default: lambda x, w, b=None: tessera.matmul(x, w.t())}
+    traced = before_dispatch(
+        lambda x: nn.functional.linear(x, x), tessera.randn(2, 2), decomposition_table=table
+    )  # fmt: skip
+    assert aten.matmul.default in targets(traced) and aten.linear.default not in targets(traced)

@@ -261,3 +261,40 @@ def test_the_rest_of_tensors_is_a_list():
             return tessera.einsum(self.pattern, x, self.weight)
 
     assert tessera.equal(jit.script(Product())(tessera.eye(2)), tessera.ones(2, 2))
+
+
+def a_leaf(x: tessera.Tensor, k: int) -> tessera.Tensor:
+    if k == 7:
+        raise ValueError("seven")
+    return x + k
+
+
+def a_branch(x: tessera.Tensor, first: int) -> tessera.Tensor:
+    parts: List[jit.Future[tessera.Tensor]] = []
+    for k in range(4):
+        parts.append(jit.fork(a_leaf, x, first + k))
+    total = x
+    for part in parts:
+        total = total + jit.wait(part)
+    return total
+
+
+def a_tree(x: tessera.Tensor, size: int, first: int) -> tessera.Tensor:
+    branches: List[jit.Future[tessera.Tensor]] = []
+    for k in range(size):
+        branches.append(jit.fork(a_branch, x, first))
+    total = tessera.zeros(2)
+    for branch in branches:
+        total = total + jit.wait(branch)
+    return total
+
+
+def test_tasks_that_wait_for_tasks_end_however_many_there_are():
+    scripted = jit.script(a_tree)
+    for _ in range(5):
+        assert scripted(tessera.ones(2), 40, 0).tolist() == [440.0, 440.0]
+    with pytest.raises(Exception, match="seven"):
+        scripted(tessera.ones(2), 3, 4)
+    x = tessera.ones(2, requires_grad=True)
+    scripted(x, 2, 0).sum().backward()
+    assert x.grad.tolist() == [10.0, 10.0]

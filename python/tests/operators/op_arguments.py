@@ -66,8 +66,20 @@ DOMAINS = {
 }
 
 
-def _recurrent(kind, gates, **more):
-    return Given(gates=floats(3, 2, 3 * gates), h0=floats(2, 3), w_hh=floats(3 * gates, 3), kind=kind, **more)
+def _recurrent(kind, gates, directions=1, rows=(3, 2), outputs=3, **more):
+    width = 3 * gates
+    given = {"c0": floats(directions, 2, 3) if kind == 0 else None, "b_hh": None, "w_hr": None, **more}
+    return Given(
+        gates=floats(*rows, directions * width),
+        h0=floats(directions, 2, outputs),
+        w_hh=floats(directions, width, outputs),
+        kind=kind,
+        **given,
+    )
+
+
+def _recurrent_weights(gates, directions):
+    return [floats(3 * gates, 3), floats(3 * gates, 3), floats(3 * gates), floats(3 * gates)] * directions
 
 
 def _float8(*shape):
@@ -179,10 +191,47 @@ CONSTRAINTS = {
         Given(self=floats(1, 1, 2, 2), indices=lambda dtype: tessera.tensor([[[[0, 3], [9, 14]]]]), output_size=[4, 4])
     ],
     "_rnn_layer": [
-        _recurrent(0, 4, c0=floats(2, 3), b_hh=None),
-        _recurrent(1, 3, c0=None, b_hh=floats(9)),
-        _recurrent(2, 1, c0=None, b_hh=None),
-        _recurrent(3, 1, c0=None, b_hh=None),
+        _recurrent(0, 4),
+        _recurrent(1, 3, b_hh=floats(1, 9)),
+        _recurrent(2, 1),
+        _recurrent(3, 1),
+        _recurrent(0, 4, 2, outputs=2, w_hr=floats(2, 2, 3)),
+        _recurrent(1, 3, 2, rows=(4,), batch_sizes=[2, 1, 1], b_hh=floats(2, 9)),
+    ],
+    "_rnn_layers": [
+        Given(
+            input=floats(2, 2, 3),
+            hx=[floats(2, 2, 3), floats(2, 2, 3)],
+            params=_recurrent_weights(4, 2),
+            kind=0,
+            has_biases=True,
+            dropout=0.0,
+            bidirectional=True,
+        ),
+        Given(
+            input=floats(3, 3),
+            hx=[floats(2, 2, 3)],
+            params=_recurrent_weights(3, 2),
+            kind=1,
+            has_biases=True,
+            dropout=0.0,
+            bidirectional=False,
+            batch_sizes=[2, 1],
+        ),
+    ],
+    "_rnn_cell": [
+        Given(
+            input=floats(2, 4),
+            hx=[floats(2, 3)],
+            w_ih=floats(9, 4),
+            w_hh=floats(9, 3),
+            b_ih=floats(9),
+            b_hh=floats(9),
+            kind=1,
+        ),
+        Given(
+            input=floats(2, 4), hx=[floats(2, 3)], w_ih=floats(3, 4), w_hh=floats(3, 3), b_ih=None, b_hh=None, kind=2
+        ),
     ],
     "conv1d": [Given(input=floats(1, 2, 5), weight=floats(3, 2, 2), bias=floats(3))],
     "conv2d": [Given(input=floats(1, 2, 4, 4), weight=floats(2, 2, 3, 2), bias=floats(2), padding=[1, 0])],

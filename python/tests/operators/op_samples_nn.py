@@ -505,7 +505,26 @@ def _ctc(dtype, which):
     return (scores.log_softmax(-1), *found)[which].to(dtype).requires_grad_()
 
 
+def _resizing():
+    """{operator of resizing: samples}: to sizes, and by scales."""
+    found = {}
+    for name, sizes, corners in (
+        *[(f"{part}{n}d", n, ()) for part in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3)],
+        ("upsample_linear1d", 1, (False, True)), ("upsample_bilinear2d", 2, (False, True)),
+        ("upsample_trilinear3d", 3, (False, True)), ("upsample_bicubic2d", 2, (False, True)),
+        ("_upsample_bilinear2d_aa", 2, (False, True)), ("_upsample_bicubic2d_aa", 2, (False, True)),
+    ):  # fmt: skip
+        x, size = F(1, 1, *(3, 4, 3)[:sizes]), [5, 3, 2][:sizes]
+        ways = [{"align_corners": a} for a in corners] or [{}]
+        found[name] = [Given(self=x, output_size=size, **way) for way in ways]
+        found[name + ".vec"] = [Given(input=x, output_size=size, scale_factors=None, **way) for way in ways] + [
+            Given(input=x, output_size=None, scale_factors=[2.0, 0.7, 1.0][:sizes], **way) for way in ways
+        ]
+    return found
+
+
 RESAMPLING = {
+    **_resizing(),
     "_resample": [
         Given(self=F(1, 1, 3, 4), output_size=[1, 1, 5, 3], steps=[0.0, 0.0], mode=mode, align_corners=a)
         for mode, a in RESAMPLED

@@ -195,13 +195,14 @@ FITTING = {
     "_rnn_layer_backward": [
         Given(
             grad_output=floats(3, 2, 4),
-            grad_h_n=floats(2, 4),
+            grad_h_n=floats(1, 2, 4),
             grad_c_n=None,
-            h0=floats(2, 4),
+            h0=floats(1, 2, 4),
             c0=None,
-            w_hh=floats(4, 4),
+            w_hh=floats(1, 4, 4),
+            w_hr=None,
             output=floats(3, 2, 4),
-            values=floats(3, 2, 4),
+            values=floats(1, 3, 2, 4),
             extra=floats(0),
             kind=2,
         )
@@ -260,6 +261,28 @@ FITTING = {
             "grid_sampler_3d",
         )
     },
+    **{
+        f"{name}{n}d.vec": [
+            Given(input=floats(1, 2, *(2, 3, 4)[:n]), output_size=[5, 3, 2][:n], scale_factors=None, **corners)
+        ]
+        for name, sizes, corners in (
+            ("upsample_nearest", (1, 2, 3), {}),
+            ("_upsample_nearest_exact", (1, 2, 3), {}),
+            ("upsample_linear", (1,), {"align_corners": True}),
+            ("upsample_bilinear", (2,), {"align_corners": False}),
+            ("upsample_bicubic", (2,), {"align_corners": False}),
+            ("upsample_trilinear", (3,), {"align_corners": True}),
+        )
+        for n in sizes
+    },
+    **{
+        f"_upsample_{name}2d_aa.vec": [
+            Given(input=_IMAGE, output_size=None, align_corners=False, scale_factors=[0.5, 2.0])
+        ]
+        for name in ("bilinear", "bicubic")
+    },
+    "upsample_bicubic2d": [Given(self=_IMAGE, output_size=[5, 3], align_corners=False)],
+    "upsample_trilinear3d": [Given(self=floats(1, 2, 2, 3, 4), output_size=[5, 3, 2], align_corners=True)],
     "_resample": [Given(self=_IMAGE, output_size=[1, 2, 3, 7], steps=[], mode=2, align_corners=False)],
     "_resample_backward": [
         Given(grad_output=floats(1, 2, 3, 7), input_size=[1, 2, 4, 4], steps=[], mode=2, align_corners=False)

@@ -55,7 +55,7 @@ def test_attention_and_recurrence():
     )
     recurrent = 2 * 3 * 2 * 20 * 5
     counts = count(lambda: nn.LSTM(4, 5)(tessera.randn(3, 2, 4))).get_flop_counts()["Global"]
-    assert counts[aten._rnn_layer] == recurrent and counts[aten.mm] == 2 * 3 * 2 * 4 * 20
+    assert counts[aten._rnn_layer] == recurrent and counts[aten.addmm] == 2 * 3 * 2 * 4 * 20
 
 
 def test_formulas_of_ones_own():

@@ -5,6 +5,8 @@ import pathlib
 import struct
 import subprocess
 import sys
+import threading
+import time
 import types
 import wave
 
@@ -14,6 +16,7 @@ import tessera
 from google.protobuf import text_format
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.graph_pb2 import GraphDef
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
@@ -370,3 +373,51 @@ def test_versions_that_are_too_old():
     _check_version("1.15.0")
     with pytest.raises(ImportError, match="1.15 or above"):
         _check_version("1.14.2")
+
+
+def scalars_of(folder):
+    return [event.step for event in read(folder).Scalars("x")]
+
+
+def test_what_waits_is_written_in_time_and_in_order(tmp_path):
+    with SummaryWriter(tmp_path / "some", max_queue=4) as writer:
+        for step in range(6):
+            writer.add_scalar("x", step, step)
+        assert scalars_of(tmp_path / "some") == [0, 1, 2, 3]
+        writer.flush()
+        assert scalars_of(tmp_path / "some") == [0, 1, 2, 3, 4, 5]
+    with SummaryWriter(tmp_path / "late", max_queue=1000, flush_secs=0.01) as writer:
+        writer.add_scalar("x", 1, 8)
+        (file,) = (tmp_path / "late").iterdir()
+        size, end = file.stat().st_size, time.monotonic() + 30
+        while file.stat().st_size == size and time.monotonic() < end:
+            time.sleep(0.01)
+        assert scalars_of(tmp_path / "late") == [8]
+
+
+def test_many_threads_write_one_file(tmp_path):
+    def add(writer, first):
+        for step in range(first, first + 50):
+            writer.add_scalar("x", step, step)
+
+    with SummaryWriter(tmp_path) as writer:
+        threads = [threading.Thread(target=add, args=(writer, 50 * i)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(scalars_of(tmp_path)) == list(range(200))
+
+
+def test_a_closed_file_takes_nothing_and_another_can_follow(tmp_path):
+    writer = FileWriter(tmp_path)
+    writer.close()
+    writer.close()
+    with pytest.raises(OSError, match="is closed"):
+        writer.add_event(Event())
+    writer.reopen()
+    with pytest.raises(TypeError, match="of type Event"):
+        writer.event_writer.add_event(b"bytes")
+    writer.add_event(Event(file_version="x"), 3)
+    writer.close()
+    assert len(list(tmp_path.iterdir())) == 2

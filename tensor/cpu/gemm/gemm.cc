@@ -10,9 +10,29 @@
 #include "tensor/cpu/gemm/gemm_bf16.h"
 #include "tensor/cpu/gemm/gemm_int8.h"
 #include "tensor/cpu/gemm/gemm_internal.h"
+#include "tensor/cpu/gemm/gemm_reduced.h"
+#include "tensor/cpu/pointwise/convert.h"
 #include "tensor/cpu/support/scratch.h"
 
 namespace tessera::cpu {
+
+void internal::store_reduced(SourceKind kind, int64_t n, float alpha, float beta, const float* sum, uint16_t* to) {
+  const bool half = kind == SourceKind::kHalf;
+  const auto narrow = half ? float_to_half : float_to_bfloat16;
+  if (alpha == 1 && beta == 0) return narrow(to, sum, n, Store::kCached);
+  constexpr int64_t kAtOnce = 256;
+  float scaled[kAtOnce], before[kAtOnce];
+  for (int64_t i = 0; i < n; i += kAtOnce) {
+    const int64_t count = n - i < kAtOnce ? n - i : kAtOnce;
+    for (int64_t j = 0; j < count; ++j) scaled[j] = alpha * sum[i + j];
+    if (beta != 0) {
+      (half ? half_to_float : bfloat16_to_float)(before, to + i, count);
+      for (int64_t j = 0; j < count; ++j) scaled[j] = beta * before[j] + scaled[j];
+    }
+    narrow(to + i, scaled, count, Store::kCached);
+  }
+}
+
 namespace {
 
 using internal::GemmProblem;
@@ -67,9 +87,6 @@ void finish(const Product& p, S alpha, S beta, const S* sum) {
   for_rows(p.m, p.n, [&](int64_t i) {
     T* c = static_cast<T*>(p.c.data) + i * p.c.row_stride;
     const S* const row = sum + i * p.n;
-    if constexpr (std::is_same_v<T, Half>) {
-      if (p.c.col_stride == 1) return internal::store_halves(p.n, alpha, beta, row, reinterpret_cast<uint16_t*>(c));
-    }
     for (int64_t j = 0; j < p.n; ++j, c += p.c.col_stride) {
       const S v = alpha * row[j];
       *c = static_cast<T>(beta == S{} ? v : beta * static_cast<S>(*c) + v);
@@ -119,18 +136,43 @@ void batch_float(Product p, int64_t count, int64_t a_step, int64_t b_step, int64
 }
 
 template <class T>
-void gemm_half(const Product& p) {
+constexpr SourceKind kHalfKind = std::is_same_v<T, Half> ? SourceKind::kHalf : SourceKind::kBFloat16;
+
+// The sums of a product whose C is reduced floats, row-major m x n, to their places.
+template <class T>
+void finish_half(const Product& p, const float* sum) {
+  const float alpha = static_cast<float>(p.alpha.f), beta = static_cast<float>(p.beta.f);
+  if (p.c.col_stride != 1) return finish<T, float>(p, alpha, beta, sum);
+  for_rows(p.m, p.n, [&](int64_t i) {
+    internal::store_reduced(kHalfKind<T>, p.n, alpha, beta, sum + i * p.n,
+                            static_cast<uint16_t*>(p.c.data) + i * p.c.row_stride);
+  });
+}
+
+template <class T>
+void gemm_half(Product p) {
   const float alpha = static_cast<float>(p.alpha.f), beta = static_cast<float>(p.beta.f);
   if (p.k == 0 || alpha == 0) return scale<T, float>(p, beta);
-  constexpr bool kIsHalf = std::is_same_v<T, Half>;
-  constexpr SourceKind kKind = kIsHalf ? SourceKind::kHalf : SourceKind::kBFloat16;
+  constexpr SourceKind kKind = kHalfKind<T>;
+  constexpr bool kIsHalf = kKind == SourceKind::kHalf;
   if (kIsHalf && beta == 0 && internal::gemm_f16({p.m, p.n, p.k, alpha, 0, p.a, p.b, p.c})) return;
+  if (kIsHalf && beta != 0) {
+    ScratchArray<float> sum(p.m * p.n);
+    if (internal::gemm_f16({p.m, p.n, p.k, 1, 0, p.a, p.b, {sum.get(), p.n, 1}, true}))
+      return finish_half<T>(p, sum.get());
+  }
+  if (better_transposed(p)) transpose(p);
+  GemmProblem<float> g{p.m, p.n, p.k, 1, 0, source(p.a, kKind), source(p.b, kKind), nullptr, p.n, 1};
+  if (p.c.col_stride == 1) {
+    g.alpha = alpha;
+    g.beta = beta;
+    g.c_row = p.c.row_stride;
+    return internal::gemm_rounded(g, kKind, static_cast<uint16_t*>(p.c.data));
+  }
   ScratchArray<float> sum(p.m * p.n);
-  if (kIsHalf && beta != 0 && internal::gemm_f16({p.m, p.n, p.k, 1, 0, p.a, p.b, {sum.get(), p.n, 1}, true}))
-    return finish<T, float>(p, alpha, beta, sum.get());
-  internal::gemm_real(
-      GemmProblem<float>{p.m, p.n, p.k, 1, 0, source(p.a, kKind), source(p.b, kKind), sum.get(), p.n, 1});
-  finish<T, float>(p, alpha, beta, sum.get());
+  g.c = sum.get();
+  internal::gemm_real(g);
+  finish_half<T>(p, sum.get());
 }
 
 // A complex product is a real one of twice the width, see SourceKind.

@@ -18,18 +18,16 @@ namespace {
 // ---- The choice ----
 
 struct Features {
-  bool tiles, tiles_bf16, tiles_int8, avx512_bf16, avx512_vnni, fast_bf16;
+  bool tiles, tiles_bf16, tiles_int8, avx512_bf16, avx512_vnni, intel;
 };
 
-// Intel's processors take two cycles for a dot product of bfloat16 in vectors, in which they do four fused products of
-// float32: half the numbers. (They have AMX for it, unless a virtual machine hides that.)
-bool has_fast_bf16_vectors() {
+bool is_intel() {
   unsigned a, b, c, d;
   char vendor[12];
   if (!__get_cpuid(0, &a, &b, &c, &d)) return false;
   const unsigned parts[] = {b, d, c};
   std::memcpy(vendor, parts, sizeof vendor);
-  return std::memcmp(vendor, "GenuineIntel", sizeof vendor) != 0;
+  return std::memcmp(vendor, "GenuineIntel", sizeof vendor) == 0;
 }
 
 // The system call by which Linux lets a process use the tile registers; it fails where the CPU or the kernel has none.
@@ -51,7 +49,7 @@ Features find_features() {
     f.tiles_int8 = f.tiles && (d >> 25 & 1);
   }
   if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) f.avx512_bf16 = a >> 5 & 1;
-  f.fast_bf16 = has_fast_bf16_vectors();
+  f.intel = is_intel();
   return f;
 }
 const Features& features() {
@@ -239,11 +237,30 @@ void int8_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, i
 void uint8_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row,
                      bool accumulate);
 
+namespace {
+
+// Which instruction multiplies bfloat16, for matrix products, convolutions and attention alike: the first line that
+// fits. Rates are products of two numbers in a cycle of a core.
+struct Bf16Choice {
+  PanelLevel level;
+  bool (*fits)(const Features&);
+};
+constexpr Bf16Choice kBf16Choices[] = {
+    // 1024. (Sums are rounded to bfloat16 by AVX512_BF16, which all processors with AMX have.)
+    {PanelLevel::kAmx, [](const Features& f) { return f.tiles_bf16 && f.avx512_bf16; }},
+    // 32 on AMD's, whose vectors of float32 do 16.
+    {PanelLevel::kAvx512, [](const Features& f) { return f.avx512_bf16 && !f.intel; }},
+    // Intel's do 16, and 32 in float32 (AMX is for bfloat16 there, but a virtual machine may hide it). AVX2 has no such
+    // instruction. So numbers are widened as operands are packed, and multiplied as float32.
+    {PanelLevel::kNone, [](const Features&) { return true; }},
+};
+
+}  // namespace
+
 PanelLevel bf16_panel_level() {
-  const Features& f = features();
-  // Sums are rounded to bfloat16 by AVX512_BF16, which all CPUs with AMX have.
-  if (!f.avx512_bf16) return PanelLevel::kNone;
-  return f.tiles_bf16 ? PanelLevel::kAmx : f.fast_bf16 ? PanelLevel::kAvx512 : PanelLevel::kNone;
+  for (const Bf16Choice& choice : kBf16Choices)
+    if (choice.fits(features())) return choice.level;
+  return PanelLevel::kNone;
 }
 PanelLevel int8_panel_level() {
   const Features& f = features();

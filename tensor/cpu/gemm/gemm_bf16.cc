@@ -2,10 +2,13 @@
 
 #include <immintrin.h>
 
+#include <cmath>
 #include <utility>
 
 #include "tensor/core/half.h"
 #include "tensor/cpu/gemm/gemm_internal.h"
+#include "tensor/cpu/gemm/gemm_reduced.h"
+#include "tensor/cpu/pointwise/convert.h"
 #include "tensor/cpu/support/integer.h"
 
 namespace tessera::cpu::internal {
@@ -27,33 +30,11 @@ bool is_tiny(const Bf16Problem& g) {
          g.m * g.n <= kTinyElements;
 }
 
-void widen_run(int64_t n, const uint16_t* from, float* to) {
-  int64_t i = 0;
-  for (; i + 4 <= n; i += 4) {
-    const __m128i v = _mm_cvtepu16_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + i)));
-    _mm_storeu_ps(to + i, _mm_castsi128_ps(_mm_slli_epi32(v, 16)));
-  }
-  for (; i < n; ++i) to[i] = bfloat16_bits_to_float(from[i]);
-}
-// Rounds to the nearest, to even ones between two; NaN stays NaN.
-void narrow_run(int64_t n, const float* from, uint16_t* to) {
-  int64_t i = 0;
-  for (; i + 4 <= n; i += 4) {
-    const __m128 x = _mm_loadu_ps(from + i);
-    const __m128i bits = _mm_castps_si128(x), upper = _mm_srli_epi32(bits, 16);
-    const __m128i rounded = _mm_srli_epi32(
-        _mm_add_epi32(bits, _mm_add_epi32(_mm_and_si128(upper, _mm_set1_epi32(1)), _mm_set1_epi32(0x7fff))), 16);
-    const __m128i v =
-        _mm_blendv_epi8(rounded, _mm_or_si128(upper, _mm_set1_epi32(0x40)), _mm_castps_si128(_mm_cmpunord_ps(x, x)));
-    _mm_storel_epi64(reinterpret_cast<__m128i*>(to + i), _mm_packus_epi32(v, v));
-  }
-  for (; i < n; ++i) to[i] = BFloat16(from[i]).bits;
-}
-
 // `count` matrices, `step` elements apart, one after the other.
 void widen_all(const MatrixRef& x, int64_t rows, int64_t cols, int64_t count, int64_t step, float* to) {
   const uint16_t* from = static_cast<const uint16_t*>(x.data);
-  if (x.col_stride == 1 && x.row_stride == cols && step == rows * cols) return widen_run(count * rows * cols, from, to);
+  if (x.col_stride == 1 && x.row_stride == cols && (count == 1 || step == rows * cols))
+    return bfloat16_to_float(to, from, count * rows * cols);
   for (; count > 0; --count, from += step)
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < cols; ++j) *to++ = bfloat16_bits_to_float(from[i * x.row_stride + j * x.col_stride]);
@@ -62,15 +43,16 @@ template <class T>
 void finish_all(const Bf16Problem& g, int64_t count, int64_t step, const float* sums) {
   T* c = static_cast<T*>(g.c.data);
   if constexpr (sizeof(T) == 2) {
-    if (g.alpha == 1 && g.beta == 0 && g.c.col_stride == 1 && g.c.row_stride == g.n && step == g.m * g.n)
-      return narrow_run(count * step, sums, static_cast<uint16_t*>(g.c.data));
+    if (g.c.col_stride == 1 && g.c.row_stride == g.n && (count == 1 || step == g.m * g.n))
+      return store_reduced(SourceKind::kBFloat16, count * g.m * g.n, g.alpha, g.beta, sums,
+                           static_cast<uint16_t*>(g.c.data));
   }
   for (; count > 0; --count, c += step)
     for (int64_t i = 0; i < g.m; ++i)
       for (int64_t j = 0; j < g.n; ++j) {
         T& to = c[i * g.c.row_stride + j * g.c.col_stride];
         const float v = g.alpha * *sums++;
-        to = g.beta == 0 ? v : g.beta * to + v;
+        to = g.beta == 0 ? v : std::fma(g.beta, static_cast<float>(to), v);  // rounded as in the vectors below
       }
 }
 
@@ -170,7 +152,8 @@ void write_elements(const Bf16Problem& g, T* c, int64_t rows, int64_t cols, cons
   for (; rows > 0; --rows, from += kPanelLines, c += g.c.row_stride)
     for (int64_t q = 0; q < cols; ++q) {
       T& to = c[q * g.c.col_stride];
-      to = g.beta == 0 ? g.alpha * from[q] : g.beta * to + g.alpha * from[q];
+      const float v = g.alpha * from[q];
+      to = g.beta == 0 ? v : std::fma(g.beta, static_cast<float>(to), v);
     }
 }
 

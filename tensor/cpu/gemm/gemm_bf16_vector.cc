@@ -5,6 +5,7 @@
 // half, shifted up, that of an even one. So sums are kept for even and odd elements apart.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/gemm/gemm_bf16_vector.cc"
+#include <cmath>
 #include <cstdint>
 
 #include "hwy/foreach_target.h"
@@ -42,7 +43,8 @@ HWY_INLINE hn::Vec<DU> load_pairs(const uint16_t* p) {
 
 inline void write(const Bf16Problem& g, int64_t j, float sum) {
   const int64_t at = j * g.c.col_stride;
-  const auto put = [&](auto& c) { c = g.beta == 0 ? g.alpha * sum : g.beta * c + g.alpha * sum; };
+  const float v = g.alpha * sum;
+  const auto put = [&](auto& c) { c = g.beta == 0 ? v : std::fma(g.beta, static_cast<float>(c), v); };
   if (g.float_c)
     put(static_cast<float*>(g.c.data)[at]);
   else

@@ -46,8 +46,6 @@ void gemm_real(const GemmProblem<double>& g);
 // `count` products like g, kPlain, one after the other on the calling thread; steps in elements from one to the next.
 void gemm_real_batch(const GemmProblem<float>& g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step);
 void gemm_real_batch(const GemmProblem<double>& g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step);
-// to = beta to + alpha sum in float16; beta == 0 does not read it.
-void store_halves(int64_t n, float alpha, float beta, const float* sum, uint16_t* to);
 // x and y contiguous.
 float dot_real(int64_t n, const float* x, const float* y);
 double dot_real(int64_t n, const double* x, const double* y);

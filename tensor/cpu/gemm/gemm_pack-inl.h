@@ -41,20 +41,21 @@ HWY_INLINE void store_first(V v, T* p, int64_t n) {
 
 // ---- Contiguous across ----
 
+constexpr int64_t kRowsAhead = 12;  // source rows are often in pages of their own
+
 HWY_NOINLINE void pack_copying(const T* HWY_RESTRICT src, int64_t stride, int64_t rows, int64_t k, int64_t width,
                                T* HWY_RESTRICT dst) {
-  constexpr int64_t kAhead = 12;  // source rows are often in pages of their own
   if (rows == kPanel && width == kPanel) {
     for (int64_t p = 0; p < k; ++p, src += stride, dst += kPanel) {
-      prefetch_near(src + kAhead * stride);
-      prefetch_near(src + kAhead * stride + kPanel - 1);
+      prefetch_near(src + kRowsAhead * stride);
+      prefetch_near(src + kRowsAhead * stride + kPanel - 1);
       hn::StoreU(hn::LoadU(d, src), d, dst);
       hn::StoreU(hn::LoadU(d, src + kLanes), d, dst + kLanes);
     }
     return;
   }
   for (int64_t p = 0; p < k; ++p, src += stride, dst += width) {
-    prefetch_near(src + kAhead * stride);
+    prefetch_near(src + kRowsAhead * stride);
     for (int64_t r = 0; r < width; r += kLanes) store_first(load_first(src + r, rows - r), dst + r, width - r);
   }
 }
@@ -198,6 +199,7 @@ HWY_NOINLINE void pack_reduced(SourceKind kind, const uint16_t* src, int64_t acr
                                int64_t k, int64_t width, T* dst) {
   if (across == 1) {
     for (int64_t p = 0; p < k; ++p, src += along, dst += width) {
+      prefetch_near(src + kRowsAhead * along);
       convert_line(d, kind, src, rows, dst);
       for (int64_t r = rows; r < width; ++r) dst[r] = T{0};
     }
@@ -206,6 +208,7 @@ HWY_NOINLINE void pack_reduced(SourceKind kind, const uint16_t* src, int64_t acr
   HWY_ALIGN T lines[kPanel * kBlockK];
   for (int64_t r = 0; r < rows; ++r) {
     const uint16_t* const from = src + r * across;
+    for (int64_t p = 0; p < k && along == 1; p += kLine / 2) prefetch_near(from + 2 * across + p);
     if (along == 1)
       convert_line(d, kind, from, k, lines + r * k);
     else

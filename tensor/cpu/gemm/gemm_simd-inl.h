@@ -81,12 +81,55 @@ struct PanelSource {
   }
 };
 
+// A product whose C may be reduced floats: c_reduced of c_kind instead of c.
+struct Problem : GemmProblem<T> {
+  Problem(const GemmProblem<T>& g) : GemmProblem<T>(g) {}  // NOLINT: any is one
+  uint16_t* c_reduced = nullptr;
+  SourceKind c_kind = SourceKind::kPlain;
+};
+
+#ifdef TESSERA_GEMM_ROUNDS
+// The last part of some sums, and those before (or null), become numbers of C: from (row, column) on.
+HWY_NOINLINE void round_tile(const Problem& g, int64_t row, int64_t column, int64_t rows, int64_t cols, const T* tile,
+                             const T* sums, int64_t sums_row) {
+  const hn::ScalableTag<uint16_t> du16;
+  const V alpha = hn::Set(d, g.alpha), beta = hn::Set(d, g.beta);
+  const bool direct = g.c_kind == SourceKind::kBFloat16 && cols == kPanel;
+  HWY_ALIGN T line[kPanel] = {};
+  uint16_t* c = g.c_reduced + row * g.c_row + column;
+  for (int64_t r = 0; r < rows; ++r, tile += kPanel, c += g.c_row) {
+    V v[2] = {hn::Load(d, tile), hn::Load(d, tile + kLanes)};
+    if (sums) {
+      for (int q = 0; q < 2; ++q) v[q] = hn::Add(hn::LoadU(d, sums + q * kLanes), v[q]);
+      sums += sums_row;
+    }
+    for (int q = 0; q < 2 && g.alpha != 1; ++q) v[q] = hn::Mul(alpha, v[q]);
+    if (g.beta != 0) {
+      convert_line(d, g.c_kind, c, cols, line);
+      for (int q = 0; q < 2; ++q) v[q] = hn::MulAdd(beta, hn::Load(d, line + q * kLanes), v[q]);
+    }
+    if (direct) {
+      hn::StoreU(cpu::HWY_NAMESPACE::RoundTwo(v[0], v[1]), du16, c);
+      continue;
+    }
+    for (int q = 0; q < 2; ++q) hn::Store(v[q], d, line + q * kLanes);
+    store_reduced(g.c_kind, cols, 1, 0, line, c);
+  }
+}
+#else
+inline void round_tile(const Problem&, int64_t, int64_t, int64_t, int64_t, const T*, const T*, int64_t) {}
+#endif
+
 // Rows [row, row + rows) of A, values of k [p0, p0 + depth), packed: one part of kc values of k after the other.
 struct PackedBlock {
   const GemmProblem<T>& g;
   const RowPanels& panels;
   int64_t row, rows, p0, depth, kc;
   const T* a;
+  // Where C is in reduced floats: the problem, and where g's C begins in its C. g is about the sums before
+  // the last part of k.
+  const Problem* rounded = nullptr;
+  int64_t first_row = 0, first_column = 0;
 
   // What the row panels [i0, i1) add to columns [j0, j1) of C; panel: room for one of B, which stays in L1 while A
   // streams by.
@@ -113,14 +156,16 @@ struct PackedBlock {
   // One panel of B.
   void add(MicroArgs& args, int64_t i0, int64_t i1, int64_t column, int64_t p, const PanelSource& next) const {
     const bool straddles = g.c_block != 0 && column % g.c_block + args.cols > g.c_block;
-    const bool plain = args.cols == kPanel && is_plain(args, g.c_col);
+    const bool plain = args.cols == kPanel && is_plain(args, g.c_col), rounds = rounded && p0 + p + kc >= g.k;
     T* const to = g.c + place(column);
     for (int64_t i = i0; i < i1; ++i) {
       const int64_t first = panels.first(i), height = panels.height(i);
       next.take(args, i - i0);
       args.a = a + p * rows + first * args.k;
       args.a_col = height;
-      if (straddles) {
+      if (rounds) {
+        add_last(args, i, column, p0 + p == 0 ? nullptr : to + first * g.c_row);
+      } else if (straddles) {
         T* const from = g.c + (row + first) * g.c_row;
         through_temporary(kMicro.packed[height - 1], args, [&](const T* tile) {
           for (int64_t q = 0; q < args.cols; ++q)
@@ -135,6 +180,22 @@ struct PackedBlock {
         RunTile(kMicro.packed[height - 1], args, height, g.c_col, plain);
       }
     }
+  }
+  // The last part of k: what becomes numbers of C, whose places come nearer while the tile is summed.
+  void add_last(MicroArgs args, int64_t i, int64_t column, const T* sums) const {
+    HWY_ALIGN T tile[kMaxRows * kPanel];
+    const int64_t height = panels.height(i), i0 = first_row + panels.first(i), j0 = first_column + column;
+    for (int64_t r = 0; r < height; ++r) {
+      __builtin_prefetch(rounded->c_reduced + (i0 + r) * rounded->c_row + j0, 1);
+      if (sums == nullptr) continue;
+      prefetch_near(sums + r * g.c_row);
+      prefetch_near(sums + r * g.c_row + kPanel - 1);
+    }
+    args.c = tile;
+    args.c_row = kPanel;
+    args.beta = T{0};
+    kMicro.packed[height - 1](args);
+    round_tile(*rounded, i0, j0, height, args.cols, tile, sums, g.c_row);
   }
   int64_t place(int64_t column) const {
     return g.c_block == 0 ? column * g.c_col : column / g.c_block * g.c_block_stride + column % g.c_block * g.c_col;
@@ -165,28 +226,44 @@ int64_t own_rows(const GemmProblem<T>& g) {
   if (threads == 1 || rows < kLeast || g.n > kWidest * rows || g.b.kind == SourceKind::kVirtual) return g.m;
   return ceil_div(g.m, threads * max64(1, rows / kMost));
 }
-GemmProblem<T> rows_of(GemmProblem<T> g, int64_t begin, int64_t end) {
+Problem rows_of(Problem g, int64_t begin, int64_t end) {
   const int64_t item = g.a.kind == SourceKind::kPlain          ? sizeof(T)
                        : g.a.kind == SourceKind::kComplexPairs ? 2 * sizeof(T)
                                                                : 2;
   g.m = end - begin;
   g.a.data = static_cast<const char*>(g.a.data) + begin * g.a.row_stride * item;
-  g.c += begin * g.c_row;
+  if (g.c_kind == SourceKind::kPlain)
+    g.c += begin * g.c_row;
+  else
+    g.c_reduced += begin * g.c_row;
   return g;
 }
 
-void GemmShared(const GemmProblem<T>& g) {
+// Sums that wait to be rounded: so many stay in L2.
+constexpr int64_t kBlockSums = (int64_t{1} << 20) / sizeof(T);
+
+// Columns [j, j + g.n) of all; g has these alone, but for where its sums are rounded to.
+void GemmBand(const Problem& g, int64_t j) {
   const int64_t kc = part_of(g.k, kBlockK, 8),
                 rows_most = part_of(g.m, min64(kBlockRows, max64(kMaxRows, kBlockElements / kc)), 1);
   const int64_t depth_most = min64(ceil_div(g.k, kc), max64(1, kBlockElements / (rows_most * kc))) * kc;
-  ScratchArray<T> a(rows_most * depth_most);
+  const bool rounds = g.c_kind != SourceKind::kPlain;
+  ScratchArray<T> a(rows_most * depth_most), sums(rounds && g.k > kc ? rows_most * g.n + kPanel : 0);
+  GemmProblem<T> to = g;
+  if (rounds) {
+    to.c = sums.get();
+    to.c_row = g.n;
+    to.c_col = 1;
+    to.alpha = 1;
+    to.beta = 0;
+  }
   for (int64_t i = 0; i < g.m; i += rows_most) {
     const int64_t rows = min64(rows_most, g.m - i);
     const RowPanels panels(rows, kMaxRows);
     for (int64_t p = 0; p < g.k; p += depth_most) {
       const int64_t depth = min64(depth_most, g.k - p);
       pack_rows(g.a, i, panels, p, depth, kc, a.get());
-      const PackedBlock block{g, panels, i, rows, p, depth, kc, a.get()};
+      const PackedBlock block{to, panels, rounds ? 0 : i, rows, p, depth, kc, a.get(), rounds ? &g : nullptr, i, j};
       const Pieces pieces(g.n, panels, rows * g.n * depth);
       parallel_for(pieces.count, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
         ScratchArray<T> panel(kPanel * kc);
@@ -199,7 +276,19 @@ void GemmShared(const GemmProblem<T>& g) {
   }
 }
 
-void GemmPacked(const GemmProblem<T>& g) {
+void GemmShared(const Problem& g) {
+  if (g.c_kind == SourceKind::kPlain || g.k <= kBlockK) return GemmBand(g, 0);
+  // Sums that wait to be rounded come in bands of columns, for each of which A is packed again.
+  const int64_t cols = part_of(g.n, max64(16 * kPanel, kBlockSums / min64(g.m, kBlockRows)), kPanel);
+  Problem band = g;
+  for (int64_t j = 0; j < g.n; j += cols) {
+    band.n = min64(cols, g.n - j);
+    GemmBand(band, j);
+    band.b.data = static_cast<const uint16_t*>(band.b.data) + cols * g.b.col_stride;
+  }
+}
+
+void GemmPacked(const Problem& g) {
   parallel_for(g.m, own_rows(g), [&](int64_t begin, int64_t end) HWY_ATTR { GemmShared(rows_of(g, begin, end)); });
 }
 
@@ -540,6 +629,15 @@ void GemmSplitK(const GemmProblem<T>& g) {
     }
 }
 }  // namespace
+
+#ifdef TESSERA_GEMM_ROUNDS
+void GemmRounded(const GemmProblem<T>& g, SourceKind kind, uint16_t* c) {
+  Problem rounded = g;
+  rounded.c_kind = kind;
+  rounded.c_reduced = c;
+  GemmPacked(rounded);
+}
+#endif
 
 T DotEntry(int64_t n, const T* x, const T* y) {
   T out;

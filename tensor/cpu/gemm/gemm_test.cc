@@ -342,6 +342,20 @@ TEST(Gemm, LargerThanTheSuperBlocks) {
   check<double>({2100, 33, 20, Order::kCols, Order::kCols});
 }
 
+// C is rounded tile by tile: sums in one part or several, bands of columns, places of C apart, what was there before.
+template <class T>
+void check_rounding() {
+  check<T>({600, 700, 300});
+  check<T>({37, 1500, 520, Order::kCols, Order::kCols, Order::kRows, -3, 1});
+  check<T>({130, 70, 256, Order::kRows, Order::kCols, Order::kPaddedRows, 1, 1});
+  check<T>({130, 71, 257, Order::kCols, Order::kRows, Order::kPaddedRows, 2, -2});
+  check<T>({64, 90, 300, Order::kRows, Order::kRows, Order::kCols, 1, 1});
+}
+TEST(Gemm, ReducedFloatsByTiles) {
+  check_rounding<Half>();
+  check_rounding<BFloat16>();
+}
+
 // float16 sums must not lose small terms: accumulation is in float32 over all of k.
 TEST(Gemm, ReducedFloatsRoundOnce) {
   const int64_t k = 5000;
@@ -400,6 +414,7 @@ TEST(Gemm, SameBitsAtAnyThreadCount) {
     same_bits_at_any_thread_count<std::complex<double>>({461, 100, 210, Order::kCols, b});
     same_bits_at_any_thread_count<Half>({200, 300, 300, Order::kRows, b});
     same_bits_at_any_thread_count<Half>({461, 300, 210, Order::kCols, b});
+    same_bits_at_any_thread_count<BFloat16>({1300, 1100, 520, Order::kRows, b});
     same_bits_at_any_thread_count<int32_t>({200, 600, 300, Order::kRows, b});
   }
 }

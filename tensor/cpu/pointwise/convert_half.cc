@@ -8,6 +8,7 @@
 #define HWY_TARGET_INCLUDE "tensor/cpu/pointwise/convert_half.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "tensor/cpu/support/bfloat16_simd-inl.h"  // last: it uses the headers above
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
@@ -82,19 +83,6 @@ void Bfloat16ToFloat(float* HWY_RESTRICT dst, const uint16_t* HWY_RESTRICT src, 
   for (; i < n; ++i) dst[i] = bfloat16_bits_to_float(src[i]);
 }
 
-// Rounded to bfloat16, in the upper half of each lane, but for nans.
-HWY_INLINE hn::Vec<U32> RoundToBfloat16(hn::Vec<F32> v) {
-  const U32 du;
-  const auto x = hn::BitCast(du, v);
-  const auto odd = hn::And(hn::ShiftRight<16>(x), hn::Set(du, 1));
-  return hn::Add(hn::Add(x, hn::Set(du, 0x7fff)), odd);
-}
-// A nan keeps its upper bits and becomes quiet.
-HWY_INLINE hn::Vec<U32> WithNans(hn::Vec<F32> v, hn::Vec<U32> rounded) {
-  const U32 du;
-  return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), hn::Or(hn::BitCast(du, v), hn::Set(du, 0x400000)), rounded);
-}
-
 void FloatToBfloat16(uint16_t* HWY_RESTRICT dst, const float* HWY_RESTRICT src, int64_t n, Store how) {
   const F32 d;
   const hn::ScalableTag<uint16_t> du16;
@@ -103,9 +91,7 @@ void FloatToBfloat16(uint16_t* HWY_RESTRICT dst, const float* HWY_RESTRICT src, 
   int64_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
     const auto a = hn::LoadU(d, src + i), b = hn::LoadU(d, src + i + lanes);
-    auto low = RoundToBfloat16(a), high = RoundToBfloat16(b);
-    if (HWY_UNLIKELY(!hn::AllFalse(d, hn::IsNaN(hn::Add(a, b))))) low = WithNans(a, low), high = WithNans(b, high);
-    const auto bits = hn::ConcatOdd(du16, hn::BitCast(du16, high), hn::BitCast(du16, low));
+    const auto bits = RoundTwo(a, b);
     Request(src + i, 2 * lanes);
     if (stream)
       hn::Stream(bits, du16, dst + i);

@@ -15,19 +15,15 @@ namespace {
 
 constexpr size_t kAlign = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
-constexpr int kKept = 8;
-constexpr size_t kMaxKept = size_t{16} << 20;  // a larger block goes back to the system at once
+constexpr int kKept = 8;                          // of a bank
+constexpr size_t kBanks[] = {64 << 10, 1 << 20};  // where the second and the third begin
+constexpr size_t kMaxKept = size_t{32} << 20;     // a larger block goes back to the system at once
 
-// Free blocks of one thread.
-struct Cache {
+// Free blocks of one thread, of sizes like each other: small requests do not use up large blocks.
+struct Bank {
   void* data[kKept] = {};
   size_t capacity[kKept] = {};
-  bool alive = true;  // false while the thread's locals are destroyed
 
-  ~Cache() {
-    alive = false;
-    for (void* p : data) std::free(p);
-  }
   // The smallest kept block that fits.
   int find(size_t bytes) const {
     int best = -1;
@@ -45,7 +41,33 @@ struct Cache {
     return capacity[smallest] < bytes ? smallest : -1;
   }
 };
-thread_local Cache t_cache;
+struct Cache {
+  Bank banks[3];
+
+  ~Cache() {
+    for (const Bank& bank : banks)
+      for (void* p : bank.data) std::free(p);
+  }
+};
+// The thread's cache, made when it is first asked for. It is not thread-local itself: a process has little room for the
+// thread-locals of libraries that are loaded later, and some of them need it.
+struct OwnCache {
+  Cache* cache = nullptr;
+  bool alive = true;  // false while the thread's locals are destroyed
+
+  ~OwnCache() {
+    alive = false;
+    delete cache;
+  }
+};
+thread_local OwnCache t_own;
+
+// Where the thread keeps blocks of such a size; null while it ends.
+Bank* bank_of(size_t bytes) {
+  if (!t_own.alive) return nullptr;
+  if (!t_own.cache) t_own.cache = new Cache;
+  return &t_own.cache->banks[(bytes > kBanks[0]) + (bytes > kBanks[1])];
+}
 
 void* allocate(size_t bytes) {
   const size_t align = bytes >= kHugePage ? kHugePage : kAlign;
@@ -59,12 +81,11 @@ void* allocate(size_t bytes) {
 
 Scratch::Scratch(size_t bytes) {
   if (bytes > SIZE_MAX / 4) raise_out_of_memory(bytes);
-  Cache& cache = t_cache;
-  const int kept = cache.find(bytes);
-  if (kept >= 0) {
-    data_ = cache.data[kept];
-    capacity_ = cache.capacity[kept];
-    cache.data[kept] = nullptr;
+  Bank* const bank = bank_of(bytes);
+  if (const int kept = bank ? bank->find(bytes) : -1; kept >= 0) {
+    data_ = bank->data[kept];
+    capacity_ = bank->capacity[kept];
+    bank->data[kept] = nullptr;
     return;
   }
   // Few distinct sizes, so that kept blocks fit later requests: powers of two, then whole huge pages.
@@ -76,15 +97,15 @@ Scratch::Scratch(size_t bytes) {
 }
 
 Scratch::~Scratch() {
-  Cache& cache = t_cache;
-  const int place = capacity_ <= kMaxKept && cache.alive ? cache.place(capacity_) : -1;
+  Bank* const bank = capacity_ <= kMaxKept ? bank_of(capacity_) : nullptr;
+  const int place = bank ? bank->place(capacity_) : -1;
   if (place < 0) {
     std::free(data_);
     return;
   }
-  std::free(cache.data[place]);
-  cache.data[place] = data_;
-  cache.capacity[place] = capacity_;
+  std::free(bank->data[place]);
+  bank->data[place] = data_;
+  bank->capacity[place] = capacity_;
 }
 
 }  // namespace tessera::cpu::internal

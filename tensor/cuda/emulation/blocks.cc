@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "tensor/cuda/emulation/device.h"
+#include "tensor/cuda/emulation/orders.h"
 
 // Saves the registers that a function must keep on the running stack, whose top goes to *from, and goes on with the
 // stack `to`.
@@ -79,6 +81,7 @@ struct Block {
 };
 Block block;
 bool cooperating = false;
+uint32_t warp_epochs[kMaxThreadsPerBlock];
 unsigned char* shared_memory = nullptr;  // the end of a mapping; a page that cannot be touched follows
 
 void* map(size_t bytes) {
@@ -112,14 +115,6 @@ uint3 index_of(int number, dim3 shape) {
   return {n % shape.x, n / shape.x % shape.y, n / shape.x / shape.y};
 }
 
-bool backwards() {
-  static const bool value = [] {
-    const char* s = getenv("TESSERA_EMULATED_BACKWARDS");
-    return s && std::strcmp(s, "1") == 0;
-  }();
-  return value;
-}
-
 void prepare_stack(int number) {
   auto* top = reinterpret_cast<void**>(block.stacks + (number + 1) * kStackBytes);
   *--top = nullptr;
@@ -129,7 +124,7 @@ void prepare_stack(int number) {
 }
 
 void resume(int number) {
-  block.running = number;
+  block.running = position.thread = number;
   threadIdx = index_of(number, block.shape);
   tessera_emulation_switch(&block.scheduler_top, block.threads[number].stack_top);
 }
@@ -146,6 +141,7 @@ void finish_barrier() {
                          : block.barrier == Barrier::kAnd ? block.barrier_true == n
                                                           : block.barrier_true > 0;
   block.at_barrier = block.barrier_true = 0;
+  ++position.block_epoch;
   for (Thread& t : block.threads) t.state = State::kRunnable;
 }
 
@@ -172,6 +168,12 @@ uint64_t combine(WarpOp op, uint64_t a, uint64_t b) {
 
 // The lanes `there` of a warp have all called the same function.
 void compute_results(Thread* warp, unsigned there, WarpOp op) {
+  uint32_t* const epochs = warp_epochs + (warp - block.threads.data());
+  uint32_t latest = 0;
+  for (int i = 0; i < 32; ++i)
+    if (there >> i & 1) latest = std::max(latest, epochs[i]);
+  for (int i = 0; i < 32; ++i)
+    if (there >> i & 1) epochs[i] = latest + 1;
   uint64_t common = 0;
   bool first = true;
   for (int i = 0; i < 32; ++i) {
@@ -241,8 +243,9 @@ void run_cooperating_block() {
   block.ended = block.at_barrier = block.barrier_true = 0;
   while (block.ended < n) {
     bool progress = false;
+    const Order order(static_cast<uint64_t>(n));
     for (int i = 0; i < n; ++i) {
-      const int k = backwards() ? n - 1 - i : i;
+      const int k = static_cast<int>(order[static_cast<uint64_t>(i)]);
       if (block.threads[k].state != State::kRunnable) continue;
       progress = true;
       resume(k);
@@ -260,12 +263,27 @@ void check_cooperating(const char* message) {
 
 }  // namespace
 
+Position position;
+uint32_t warp_epoch(int thread) { return warp_epochs[thread]; }
+
 void fail(const char* message) {
   std::fprintf(stderr, "emulated device: block (%u, %u, %u), thread (%u, %u, %u): %s\n", blockIdx.x, blockIdx.y,
                blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, message);
   std::fflush(stderr);
   std::abort();
 }
+
+namespace {
+int number_of(const char* name, int otherwise) {
+  const char* s = getenv(name);
+  const int n = s && *s ? std::atoi(s) : otherwise;
+  if (n < 1) {
+    std::fprintf(stderr, "%s=%s is no number of at least 1\n", name, s);
+    std::abort();
+  }
+  return n;
+}
+}  // namespace
 
 const Capability& capability() {
   static const Capability value = [] {
@@ -282,7 +300,9 @@ const Capability& capability() {
       if (major == 8) return minor == 0 || minor == 7 ? 163 : 99;
       return major == 12 ? 99 : 227;
     };
-    return Capability{major, minor, static_cast<size_t>(limit()) * 1024};
+    const int shared = number_of("TESSERA_EMULATED_SHARED", limit()),
+              multiprocessors = number_of("TESSERA_EMULATED_MULTIPROCESSORS", 4);
+    return Capability{major, minor, static_cast<size_t>(shared) * 1024, multiprocessors};
   }();
   return value;
 }
@@ -295,7 +315,8 @@ cudaError_t check_launch(dim3 blocks, dim3 threads, size_t shared_bytes) {
   return shared_bytes > capability().max_shared_bytes ? cudaErrorInvalidValue : cudaSuccess;
 }
 
-void run_blocks(dim3 blocks, dim3 threads, size_t shared_bytes, bool cooperate, const std::function<void()>& body) {
+void run_blocks(dim3 blocks, dim3 threads, size_t shared_bytes, bool cooperate, const std::function<void()>& body,
+                const char* name) {
   const int n = static_cast<int>(threads.x * threads.y * threads.z);
   blockDim = threads;
   gridDim = blocks;
@@ -307,25 +328,30 @@ void run_blocks(dim3 blocks, dim3 threads, size_t shared_bytes, bool cooperate, 
     block.shape = threads;
     block.body = &body;
   }
+  position = {name, position.launch + 1, 0, 0, n, 0, shared_memory, shared_bytes};
   const uint64_t total = uint64_t{blocks.x} * blocks.y * blocks.z;
+  const Order order(total);
   for (uint64_t b = 0; b < total; ++b) {
-    const uint64_t k = backwards() ? total - 1 - b : b;
+    const uint64_t k = order[b];
     blockIdx = {static_cast<unsigned>(k % blocks.x), static_cast<unsigned>(k / blocks.x % blocks.y),
                 static_cast<unsigned>(k / blocks.x / blocks.y)};
     if (shared_bytes) std::memset(shared_memory, 0xA5, shared_bytes);
+    position.block = static_cast<uint32_t>(k);
+    position.block_epoch = 0;
+    std::fill_n(warp_epochs, n, 0u);
     if (cooperate) {
       run_cooperating_block();
       continue;
     }
-    for (unsigned z = 0; z < threads.z; ++z) {
-      for (unsigned y = 0; y < threads.y; ++y) {
-        for (unsigned x = 0; x < threads.x; ++x) {
-          threadIdx = backwards() ? uint3{threads.x - 1 - x, threads.y - 1 - y, threads.z - 1 - z} : uint3{x, y, z};
-          body();
-        }
-      }
+    const Order of_threads(static_cast<uint64_t>(n));
+    for (int t = 0; t < n; ++t) {
+      const int thread = static_cast<int>(of_threads[static_cast<uint64_t>(t)]);
+      threadIdx = index_of(thread, threads);
+      position.thread = thread;
+      body();
     }
   }
+  position.kernel = nullptr;
   cooperating = false;
 }
 

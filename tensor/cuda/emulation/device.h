@@ -76,10 +76,22 @@ T shuffle(unsigned mask, T value, int source) {
   return value;
 }
 
+#if TESSERA_EMULATED_RACES  // races.cc
+void begin_atomic();
+void end_atomic();
+void note_write(const void* p, size_t n);
+#else
+inline void begin_atomic() {}
+inline void end_atomic() {}
+inline void note_write(const void*, size_t) {}
+#endif
+
 template <class T, class F>
 T atomic(T* p, F&& next) {
+  begin_atomic();
   const T old = *p;
   *p = next(old);
+  end_atomic();
   return old;
 }
 }  // namespace tessera::cuda::emulation

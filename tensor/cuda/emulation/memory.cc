@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "tensor/cuda/runtime/virtual_memory.h"
@@ -93,8 +94,14 @@ Memory::Memory() {
   sigaction(SIGSEGV, &action, &before);
 }
 
-void set_access(int protection) {
-  for (Device& d : memory().devices) {
+bool peers[64][64];  // [who][whose memory]
+
+// Of the memory that a device reaches; all of it for -1.
+void set_access(int protection, int device) {
+  auto& devices = memory().devices;
+  for (int i = 0; i < static_cast<int>(devices.size()); ++i) {
+    Device& d = devices[static_cast<size_t>(i)];
+    if (device >= 0 && device != i && !peers[device][i]) continue;
     for (auto& [offset, a] : d.allocations) mprotect(d.base + offset, a.pages, protection);
   }
 }
@@ -285,15 +292,36 @@ bool is_accessible(const void* p, size_t n) {
          static_cast<const unsigned char*>(p) + n <= static_cast<unsigned char*>(start) + size;
 }
 
-DeviceAccess::DeviceAccess() {
+bool set_peer_access(int device, int peer, bool on) {
+  std::lock_guard lock(memory().mutex);
+  return std::exchange(peers[device][peer], on);
+}
+
+void fill_freed(void* p, size_t n, int device, cudaStream_t stream) {
+  static const bool wanted = environment("TESSERA_EMULATED_DEFERRED", 0) != 0;
+  if (!wanted || n == 0) return;
+  int before = 0;
+  cudaGetDevice(&before);
+  cudaSetDevice(device);
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(stream, &status) == cudaSuccess && status == cudaStreamCaptureStatusNone) {
+    // Of large blocks both ends: they are memory that nobody has touched yet.
+    constexpr size_t kEnd = 1 << 20;
+    cudaMemsetAsync(p, 0xDD, n < 2 * kEnd ? n : kEnd, stream);
+    if (n >= 2 * kEnd) cudaMemsetAsync(static_cast<char*>(p) + n - kEnd, 0xDD, kEnd, stream);
+  }
+  cudaSetDevice(before);
+}
+
+DeviceAccess::DeviceAccess(int device) : device_(device) {
   Memory& m = memory();
   m.mutex.lock();
-  if (m.depth++ == 0 && m.protect) set_access(PROT_READ | PROT_WRITE);
+  if (m.depth++ == 0 && m.protect) set_access(PROT_READ | PROT_WRITE, device);
 }
 
 DeviceAccess::~DeviceAccess() {
   Memory& m = memory();
-  if (--m.depth == 0 && m.protect) set_access(PROT_NONE);
+  if (--m.depth == 0 && m.protect) set_access(PROT_NONE, device_);
   m.mutex.unlock();
 }
 

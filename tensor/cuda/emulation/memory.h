@@ -32,13 +32,22 @@ int device_of(const void* p);
 bool is_accessible(const void* p, size_t n);
 bool find_allocation(const void* p, void** start, size_t* n);
 
-// While one lives, its thread can touch device memory; other threads that want to wait.
+// Whether `device` reaches the memory of `peer`; returns what was so before.
+bool set_peer_access(int device, int peer, bool on);
+// What an allocator does with memory that it has been given back, in the order of its stream: where work is deferred
+// (work.h), it is filled with 0xDD.
+void fill_freed(void* p, size_t n, int device, cudaStream_t stream);
+
+// While one lives, its thread can touch the memory that a device reaches (-1: all); other threads that want to wait.
 class DeviceAccess {
  public:
-  DeviceAccess();
+  explicit DeviceAccess(int device = -1);
   ~DeviceAccess();
   DeviceAccess(const DeviceAccess&) = delete;
   DeviceAccess& operator=(const DeviceAccess&) = delete;
+
+ private:
+  int device_;
 };
 
 }  // namespace tessera::cuda::emulation

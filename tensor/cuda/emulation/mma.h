@@ -98,6 +98,7 @@ inline void finish_copies(size_t groups_left) {
     for (const PendingCopy& c : groups.front()) {
       std::memcpy(c.to, c.from, static_cast<size_t>(c.bytes));
       std::memset(static_cast<char*>(c.to) + c.bytes, 0, static_cast<size_t>(16 - c.bytes));
+      note_write(c.to, 16);
     }
     groups.erase(groups.begin());
   }

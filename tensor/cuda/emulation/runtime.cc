@@ -1,5 +1,5 @@
-// The functions of the CUDA runtime that the library calls, for the emulated devices. All work is done at once, in the
-// order of the calls, except on a stream that is captured, where it is recorded.
+// The functions of the CUDA runtime that the library calls, for the emulated devices. Work is done at once or later
+// (work.h), except on a stream that is captured, where it is recorded.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -18,12 +18,11 @@
 #include "tensor/cuda/emulation/blocks.h"
 #include "tensor/cuda/emulation/device.h"
 #include "tensor/cuda/emulation/memory.h"
+#include "tensor/cuda/emulation/work.h"
 
 using namespace tessera::cuda::emulation;
 
 namespace {
-using Work = std::function<void()>;
-
 struct Capture {
   std::vector<Work> work;
   std::vector<CUstream_st*> streams;  // the first one began it
@@ -40,12 +39,14 @@ struct CUstream_st {
   unsigned flags;
   int priority;
   unsigned long long id;
+  std::shared_ptr<Queue> queue;
   Capture* capture = nullptr;
 };
 struct CUevent_st {
   int device;
   unsigned flags;
-  int64_t time = -1;  // ns; -1: never recorded
+  std::shared_ptr<int64_t> time = std::make_shared<int64_t>(-1);  // ns; -1: not reached
+  Mark mark = {};
   Capture* capture = nullptr;
   std::map<const CUstream_st*, int64_t> known;  // of the capture, where it was recorded
 };
@@ -65,7 +66,6 @@ std::map<const void*, size_t> host_allocations;
 thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
-bool peers[64][64];
 
 cudaError_t done(cudaError_t e) {
   if (e != cudaSuccess && e != cudaErrorNotReady) last_error = e;
@@ -77,6 +77,8 @@ bool is_default(cudaStream_t s) { return s == nullptr || s == cudaStreamLegacy |
 Capture* capture_of(cudaStream_t s) { return is_default(s) ? nullptr : s->capture; }
 int device_of_stream(cudaStream_t s) { return is_default(s) ? current_device : s->device; }
 Where where(cudaStream_t s) { return {device_of_stream(s), is_default(s) ? 0 : static_cast<uint32_t>(s->id)}; }
+Queue& queue_of(cudaStream_t s) { return is_default(s) ? *Queue::of_default(current_device) : *s->queue; }
+void finish_stream(cudaStream_t s) { finish(queue_of(s).mark()); }
 int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 // What may wait for the device or change its address space is refused while any stream is captured, unless capture and
@@ -98,9 +100,33 @@ cudaError_t submit(cudaStream_t s, Work work) {
     c->work.push_back(std::move(work));
     return cudaSuccess;
   }
-  work();
+  if (deferred())
+    queue_of(s).add(std::move(work));
+  else
+    work();
   return cudaSuccess;
 }
+
+bool is_pinned_host(const void* p) {
+  std::lock_guard lock(mutex);
+  auto it = host_allocations.upper_bound(p);
+  return it != host_allocations.begin() &&
+         (--it, static_cast<const char*>(p) < static_cast<const char*>(it->first) + it->second);
+}
+
+// What a copy is told of the host's memory: pageable bytes are taken when it is called, and are there when a copy to
+// them returns.
+struct HostSide {
+  std::shared_ptr<std::vector<char>> taken;  // instead of the source
+  bool waits = false;
+  HostSide(const void* dst, const void* src, size_t n, cudaStream_t stream) {
+    if (!deferred() || capture_of(stream)) return;
+    if (device_of(src) < 0 && !is_pinned_host(src))
+      taken = std::make_shared<std::vector<char>>(static_cast<const char*>(src), static_cast<const char*>(src) + n);
+    waits = device_of(dst) < 0 && !is_pinned_host(dst);
+  }
+  const void* source(const void* given) const { return taken ? taken->data() : given; }
+};
 
 bool good_kind(const void* dst, const void* src, cudaMemcpyKind kind) {
   const bool to_device = device_of(dst) >= 0, from_device = device_of(src) >= 0;
@@ -180,8 +206,8 @@ cudaError_t run(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_by
                          .blocks = blocks,
                          .threads = threads,
                          .shared_bytes = shared_bytes});
-    DeviceAccess access;
-    run_blocks(blocks, threads, shared_bytes, cooperate, body);
+    DeviceAccess access(where.device);
+    run_blocks(blocks, threads, shared_bytes, cooperate, body, body.target_type().name());
   }));
 }
 }  // namespace tessera::cuda::emulation
@@ -225,7 +251,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   p->totalGlobalMem = total_memory();
   p->major = capability().major;
   p->minor = capability().minor;
-  p->multiProcessorCount = 4;  // few, so that kernels walk over their data more than once
+  p->multiProcessorCount = capability().multiprocessors;
   p->warpSize = 32;
   p->maxThreadsPerBlock = kMaxThreadsPerBlock;
   p->maxThreadsPerMultiProcessor = 2048;
@@ -271,7 +297,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 }
 cudaError_t cudaDeviceSynchronize() {
   const RuntimeCall call("cudaDeviceSynchronize");
-  return done(is_unsafe_now() ? cudaErrorStreamCaptureUnsupported : cudaSuccess);
+  if (is_unsafe_now()) return done(cudaErrorStreamCaptureUnsupported);
+  finish_device(current_device);
+  return cudaSuccess;
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;
@@ -285,13 +313,11 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
 }
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   if (!good_device(peer) || peer == current_device) return done(cudaErrorInvalidDevice);
-  std::lock_guard lock(mutex);
-  return done(std::exchange(peers[current_device][peer], true) ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess);
+  return done(set_peer_access(current_device, peer, true) ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess);
 }
 cudaError_t cudaDeviceDisablePeerAccess(int peer) {
   if (!good_device(peer)) return done(cudaErrorInvalidDevice);
-  std::lock_guard lock(mutex);
-  return done(std::exchange(peers[current_device][peer], false) ? cudaSuccess : cudaErrorPeerAccessNotEnabled);
+  return done(set_peer_access(current_device, peer, false) ? cudaSuccess : cudaErrorPeerAccessNotEnabled);
 }
 cudaError_t cudaDriverGetVersion(int* version) {
   const char* broken = std::getenv("TESSERA_EMULATED_CONNECTION");
@@ -316,6 +342,7 @@ cudaError_t cudaMalloc(void** p, size_t n) {
 cudaError_t cudaFree(void* p) {
   if (!p) return cudaSuccess;
   if (is_unsafe_now()) return done(cudaErrorStreamCaptureUnsupported);
+  if (const int device = device_of(p); device >= 0) finish_device(device);  // it waits for the device
   return done(free_memory_at(p) ? cudaSuccess : cudaErrorInvalidValue);
 }
 cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
@@ -336,6 +363,7 @@ cudaError_t cudaHostAlloc(void** p, size_t n, unsigned) {
 }
 cudaError_t cudaFreeHost(void* p) {
   if (!p) return cudaSuccess;
+  for (int device = 0; device < emulated_devices(); ++device) finish_device(device);
   {
     std::lock_guard lock(mutex);
     if (host_allocations.erase(p) == 0) return done(cudaErrorInvalidValue);
@@ -367,10 +395,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
     a->devicePointer = const_cast<void*>(p);
     return cudaSuccess;
   }
-  std::lock_guard lock(mutex);
-  auto it = host_allocations.upper_bound(p);
-  const bool pinned = it != host_allocations.begin() &&
-                      (--it, static_cast<const char*>(p) < static_cast<const char*>(it->first) + it->second);
+  const bool pinned = is_pinned_host(p);
   a->type = pinned ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
   if (pinned) a->devicePointer = const_cast<void*>(p);
   a->hostPointer = const_cast<void*>(p);
@@ -381,15 +406,20 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t n, cudaMemcpyKind
   if (!good_kind(dst, src, kind) || !is_accessible(dst, n) || !is_accessible(src, n))
     return done(cudaErrorInvalidValue);
   const RuntimeCall call("cudaMemcpyAsync");
-  return done(submit(stream, [=, where = where(stream)] {
+  const HostSide host(dst, src, n, stream);
+  const cudaError_t e = submit(stream, [=, where = where(stream)] {
     const WorkNote note(copy_of(where, dst, src, n));
     DeviceAccess access;
-    std::memmove(dst, src, n);
-  }));
+    std::memmove(dst, host.source(src), n);
+  });
+  if (e == cudaSuccess && host.waits) finish_stream(stream);
+  return done(e);
 }
 cudaError_t cudaMemcpy(void* dst, const void* src, size_t n, cudaMemcpyKind kind) {
   if (is_unsafe_now()) return done(cudaErrorStreamCaptureImplicit);
-  return cudaMemcpyAsync(dst, src, n, kind, nullptr);
+  const cudaError_t e = cudaMemcpyAsync(dst, src, n, kind, nullptr);
+  finish_stream(nullptr);
+  return e;
 }
 cudaError_t cudaMemcpyPeerAsync(void* dst, int, const void* src, int, size_t n, cudaStream_t stream) {
   return cudaMemcpyAsync(dst, src, n, cudaMemcpyDeviceToDevice, stream);
@@ -402,12 +432,16 @@ cudaError_t cudaMemcpy2DAsync(void* dst, size_t dst_pitch, const void* src, size
     return done(cudaErrorInvalidValue);
   }
   const RuntimeCall call("cudaMemcpy2DAsync");
-  return done(submit(stream, [=, where = where(stream)] {
+  const HostSide host(dst, src, src_pitch * (height - 1) + width, stream);
+  const cudaError_t e = submit(stream, [=, where = where(stream)] {
     const WorkNote note(copy_of(where, dst, src, width * height));
     DeviceAccess access;
     for (size_t i = 0; i < height; ++i)
-      std::memmove(static_cast<char*>(dst) + i * dst_pitch, static_cast<const char*>(src) + i * src_pitch, width);
-  }));
+      std::memmove(static_cast<char*>(dst) + i * dst_pitch, static_cast<const char*>(host.source(src)) + i * src_pitch,
+                   width);
+  });
+  if (e == cudaSuccess && host.waits) finish_stream(stream);
+  return done(e);
 }
 cudaError_t cudaMemsetAsync(void* p, int value, size_t n, cudaStream_t stream) {
   if (n == 0) return cudaSuccess;
@@ -424,7 +458,11 @@ cudaError_t cudaMemset(void* p, int value, size_t n) { return cudaMemsetAsync(p,
 // Streams.
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned flags, int priority) {
   std::lock_guard lock(mutex);
-  *s = new CUstream_st{current_device, flags, priority > 0 ? 0 : priority < -5 ? -5 : priority, next_id++};
+  *s = new CUstream_st{current_device, flags,
+                       priority > 0    ? 0
+                       : priority < -5 ? -5
+                                       : priority,
+                       next_id++, Queue::make(current_device, !(flags & cudaStreamNonBlocking))};
   return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
@@ -452,7 +490,9 @@ cudaError_t cudaStreamGetId(cudaStream_t s, unsigned long long* id) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t s) {
-  return done(capture_of(s) ? cudaErrorStreamCaptureUnsupported : cudaSuccess);
+  if (capture_of(s)) return done(cudaErrorStreamCaptureUnsupported);
+  finish_stream(s);
+  return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   const RuntimeCall call("cudaStreamSynchronize");
@@ -460,12 +500,16 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
     c->invalid = true;
     return done(cudaErrorStreamCaptureUnsupported);
   }
+  finish_stream(s);
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
   if (!e) return done(cudaErrorInvalidResourceHandle);
   Capture* c = e->capture;
-  if (!c) return cudaSuccess;
+  if (!c) {
+    if (!capture_of(s)) queue_of(s).wait_for(e->mark);
+    return cudaSuccess;
+  }
   if (capture_of(s) != c) {
     if (is_default(s)) return done(cudaErrorStreamCaptureImplicit);
     if (s->capture) return done(cudaErrorStreamCaptureMerge);
@@ -495,22 +539,29 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned) {
   if (!e || e->device != device_of_stream(s)) return done(cudaErrorInvalidResourceHandle);
   e->capture = capture_of(s);
-  if (e->capture)
+  if (e->capture) {
     e->known = e->capture->known[s];
-  else
-    e->time = now();
-  return cudaSuccess;
+    return cudaSuccess;
+  }
+  e->time = std::make_shared<int64_t>(-1);
+  const cudaError_t error = submit(s, [time = e->time] { *time = now(); });
+  e->mark = queue_of(s).mark();
+  return done(error);
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) { return cudaEventRecordWithFlags(e, s, 0); }
 cudaError_t cudaEventQuery(cudaEvent_t e) {
   if (is_unsafe_now()) return done(cudaErrorStreamCaptureUnsupported);
-  return done(!e ? cudaErrorInvalidResourceHandle : e->capture ? cudaErrorCapturedEvent : cudaSuccess);
+  if (!e) return done(cudaErrorInvalidResourceHandle);
+  if (e->capture) return done(cudaErrorCapturedEvent);
+  finish(e->mark);
+  return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) { return cudaEventQuery(e); }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) {
-  if (!a || !b || a->time < 0 || b->time < 0 || ((a->flags | b->flags) & cudaEventDisableTiming))
+  if (!a || !b || !a->mark.queue || !b->mark.queue || ((a->flags | b->flags) & cudaEventDisableTiming))
     return done(cudaErrorInvalidResourceHandle);
-  *ms = static_cast<float>(b->time - a->time) * 1e-6f;
+  if (*a->time < 0 || *b->time < 0) return done(cudaErrorNotReady);
+  *ms = static_cast<float>(*b->time - *a->time) * 1e-6f;
   return cudaSuccess;
 }
 

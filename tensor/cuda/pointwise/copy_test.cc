@@ -1,5 +1,6 @@
 // Copies, conversions and fills of a device against the CPU's.
 #include <algorithm>
+#include <memory>
 
 #include "tensor/core/error.h"
 #include "tensor/cpu/pointwise/pointwise.h"
@@ -25,6 +26,43 @@ void compare(const std::vector<int64_t>& shape, DType to, const std::vector<int6
       std::string(name_of(from)) + " -> " + name_of(to) + (conj ? ", conj" : "") + (neg ? ", neg" : "") + ", shape";
   for (int64_t s : shape) what += " " + std::to_string(s);
   expect_same(to, dst.host_bytes(), dst.device_bytes(), what);
+}
+
+// Parts of any length and alignment, more of them than a launch takes.
+TEST_F(Copy, JoinedRows) {
+  for (const int64_t rows : {1, 3, 40})
+    for (const int64_t unit : {1, 2, 4, 8, 16})
+      for (const int count : {1, 5, 130, 300}) {
+        int64_t row_bytes = 0;
+        std::vector<std::unique_ptr<Mirror>> sources;
+        std::vector<JoinedPart> parts;
+        for (int i = 0; i < count; ++i) {
+          const int64_t bytes = unit * (i % 7);
+          sources.push_back(std::make_unique<Mirror>(random_elements(DType::kUInt8, rows * bytes, 3 + i, 0, 255)));
+          parts.push_back({sources.back()->device(), bytes});
+          row_bytes += bytes;
+        }
+        std::vector<uint8_t> expected;
+        for (int64_t r = 0; r < rows; ++r)
+          for (int i = 0; i < count; ++i) {
+            const uint8_t* const from = sources[static_cast<size_t>(i)]->host_bytes().data() + r * parts[i].bytes;
+            expected.insert(expected.end(), from, from + parts[i].bytes);
+          }
+        const DeviceBytes out(static_cast<size_t>(rows * row_bytes));
+        cuda::join_rows(rows, parts, out.get());
+        ASSERT_EQ(out.read(), expected) << rows << " rows, unit " << unit << ", " << count << " parts";
+      }
+}
+TEST_F(Copy, ElementsThatAreNoProbabilities) {
+  for (const double wrong : {-0.1, 1.5, static_cast<double>(NAN)})
+    for (const DType t : {DType::kFloat16, DType::kFloat32, DType::kFloat64}) {
+      std::vector<uint8_t> x = random_elements(t, 300, 1, 0, 1);
+      const DeviceBytes good(x), bad(with_value(x, t, 299, wrong));
+      cuda::check_elements(t, 300, good.get(), ElementCheck::kProbabilities);
+      synchronize_stream();
+      cuda::check_elements(t, 300, bad.get(), ElementCheck::kProbabilities);
+      EXPECT_THROW(synchronize_stream(), Error);
+    }
 }
 
 constexpr int kLastFloat8 = static_cast<int>(DType::kFloat8_e8m0fnu);

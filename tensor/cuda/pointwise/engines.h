@@ -8,7 +8,14 @@ namespace tessera::cuda {
 
 TESSERA_POINTWISE_ENGINES(TESSERA_ENGINE_DECLARATION)
 
+JoinRows join_rows;
+CheckElements check_elements;
+
 // Fills the table of DeviceType::kCUDA.
-inline void connect(PointwiseEngines& engines) { TESSERA_POINTWISE_ENGINES(TESSERA_ENGINE_CONNECTION) }
+inline void connect(PointwiseEngines& engines) {
+  TESSERA_POINTWISE_ENGINES(TESSERA_ENGINE_CONNECTION)
+  engines.join_rows = &join_rows;
+  engines.check_elements = &check_elements;
+}
 
 }  // namespace tessera::cuda

@@ -8,7 +8,12 @@ namespace tessera::cuda {
 
 TESSERA_RANDOM_ENGINES(TESSERA_ENGINE_DECLARATION)
 
+RandomDropout random_dropout;
+
 // Fills the table of DeviceType::kCUDA.
-inline void connect(RandomEngines& engines) { TESSERA_RANDOM_ENGINES(TESSERA_ENGINE_CONNECTION) }
+inline void connect(RandomEngines& engines) {
+  TESSERA_RANDOM_ENGINES(TESSERA_ENGINE_CONNECTION)
+  engines.random_dropout = &random_dropout;
+}
 
 }  // namespace tessera::cuda

@@ -364,6 +364,41 @@ void random_bernoulli(Shape shape, const Operand& out, double p, const Generator
                                                         });
 }
 
+namespace {
+template <class T, class Raw>
+__global__ void dropout_kernel(Philox stream, Lanes lanes, typename Raw::Value kept, Compute<T> scale, const T* x, T* y,
+                               bool* mask) {
+  const int64_t lane = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (int64_t step = blockIdx.y; step < lanes.steps; step += gridDim.y) {
+    typename Raw::Value u[Raw::kPerStep];
+    Raw::raw(stream.words(static_cast<uint64_t>(lane), static_cast<uint64_t>(step)), u);
+#pragma unroll
+    for (int k = 0; k < Raw::kPerStep; ++k) {
+      const int64_t i = (step * Raw::kPerStep + k) * lanes.lanes + lane;
+      if (i >= lanes.n) break;
+      const bool keep = u[k] <= kept;
+      // What is not a number stays so.
+      store(y + i, load(x + i) * (keep ? scale : Compute<T>{0}));
+      mask[i] = keep;
+    }
+  }
+}
+}  // namespace
+
+void random_dropout(DType dtype, int64_t n, double p, double scale, const void* x, void* y, bool* mask,
+                    const Generator& gen) {
+  visit<kAllFloats>(dtype, "fused_dropout", [&]<class T>(Tag<T>) {
+    using Raw = std::conditional_t<std::is_same_v<T, double>, UniformDoubles, UniformFloats>;
+    if (n == 0) return;
+    const Lanes lanes(n, Raw::kPerStep);
+    const dim3 blocks(static_cast<unsigned>(lanes.lanes / 256),
+                      static_cast<unsigned>(std::min<int64_t>(lanes.steps, 8)));
+    launch(dropout_kernel<T, Raw>, blocks, dim3(256), reserve(gen, static_cast<uint64_t>(lanes.steps)), lanes,
+           static_cast<typename Raw::Value>(1 - p), static_cast<Compute<T>>(scale), static_cast<const T*>(x),
+           static_cast<T*>(y), mask);
+  });
+}
+
 void random_bernoulli_tensor(Shape shape, const Operand& out, const Operand& p, const Generator& gen) {
   check_ordinary("bernoulli_tensor_cuda_self_", out.dtype);
   check_floating("bernoulli_tensor_cuda_p_", p.dtype);

@@ -151,6 +151,27 @@ TEST_F(Random, BernoulliOfAllDtypes) {
   }
 }
 
+// The numbers of a Bernoulli mask, and products.
+TEST_F(Random, DropoutInOneStep) {
+  for (const DType t : kFloats) {
+    constexpr int64_t kCount = 5000;
+    const bool wide = t == DType::kFloat64;
+    const std::vector<double> kept =
+        sampled(wide ? t : DType::kFloat32, kCount, seeded(3),
+                [](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_bernoulli(s, o, 0.7, g); });
+    const testing::Mirror x(testing::random_elements(t, kCount, 1));
+    const DeviceBytes y(static_cast<size_t>(kCount * item_size(t))), mask(kCount);
+    const Generator g = seeded(3);
+    cuda::random_dropout(t, kCount, 0.3, 1 / 0.7, x.device(), y.get(), mask.as<bool>(), g);
+    EXPECT_GT(g->get_offset(), 0u);
+    const std::vector<uint8_t> out = y.read(), bits = mask.read();
+    for (int64_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(bits[static_cast<size_t>(i)], kept[static_cast<size_t>(i)]) << name_of(t) << " " << i;
+      const double before = element(t, x.host_bytes().data(), i).real(), now = element(t, out.data(), i).real();
+      ASSERT_NEAR(now, kept[static_cast<size_t>(i)] * before / 0.7, 0.02 * std::fabs(before)) << name_of(t) << " " << i;
+    }
+  }
+}
 TEST_F(Random, BernoulliOfATensor) {
   for (DType t : kFloats) {
     std::vector<uint8_t> chances(static_cast<size_t>(4 * item_size(t)));

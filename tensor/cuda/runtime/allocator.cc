@@ -19,6 +19,10 @@
 #include "tensor/cuda/runtime/thread_state.h"
 #include "tensor/cuda/runtime/virtual_memory.h"
 
+#if TESSERA_CUDA_EMULATED
+#include "tensor/cuda/emulation/memory.h"
+#endif
+
 namespace tessera::cuda {
 namespace {
 
@@ -698,6 +702,9 @@ class DeviceAllocator {
 
   // No work of any stream uses b any more but that of its own stream.
   void free_now(Block* b) {
+#if TESSERA_CUDA_EMULATED
+    emulation::fill_freed(b->data, b->size, device_, b->stream);
+#endif
     active_.erase(b);
     note(AllocatorEvent::kFreeCompleted, device_, b->data, b->size, b->stream);
     decrease(stats_.active, b, 1);

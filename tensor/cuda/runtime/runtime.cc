@@ -54,6 +54,15 @@ void read_properties(int device, Properties* to) {
       tessera::internal::raise<Error>("ZeroDivisionError");
     case ReportKind::kBadProbability:
       tessera::internal::raise<Error>("probability tensor contains either `inf`, `nan` or element < 0");
+    case ReportKind::kNotBetween0And1:
+      tessera::internal::raise<Error>("all elements of input should be between 0 and 1");
+    case ReportKind::kBadBags:
+      tessera::internal::raise<Error>(
+          r.index == 0
+              ? "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position "
+                "0. However, got "
+              : "offsets has to be non-decreasing and its last entry can not be greater than input's length ",
+          r.size);
     default:
       tessera::internal::raise<Error>("CUDA error: device-side assert triggered");
   }

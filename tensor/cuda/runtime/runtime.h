@@ -103,6 +103,8 @@ enum class ReportKind : int {
   kTargetOutOfBounds,
   kIntegerDivisionByZero,
   kBadProbability,
+  kNotBetween0And1,
+  kBadBags,
   kOther
 };
 struct Report {

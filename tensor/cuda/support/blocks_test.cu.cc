@@ -86,6 +86,7 @@ TEST_F(BlocksTest, SumsInSharedMemory) {
 __global__ void shuffles_kernel(int* out) {
   const int t = static_cast<int>(threadIdx.x), n = static_cast<int>(blockDim.x), v = 100 + t;
   const unsigned all = 0xffffffffu;
+  out += 11 * n * static_cast<int>(blockIdx.x);
   out[0 * n + t] = __shfl_sync(all, v, 3);
   out[1 * n + t] = __shfl_sync(all, v, 9, 8);
   out[2 * n + t] = __shfl_up_sync(all, v, 2);
@@ -105,7 +106,7 @@ __global__ void shuffles_kernel(int* out) {
 
 TEST_F(BlocksTest, WarpFunctions) {
   constexpr int n = 64;
-  Buffer b(11 * n * sizeof(int));
+  Buffer b(2 * 11 * n * sizeof(int));
   launch_blocks(shuffles_kernel, dim3(2), dim3(n), 0, b.as<int>());
   const auto v = read_all(b.as<int>(), 11 * n);
   for (int t = 0; t < n; ++t) {
@@ -197,7 +198,12 @@ TEST_F(BlocksDeathTest, KernelsStayInAllocations) {
   void* p = nullptr;
   ASSERT_EQ(cudaMalloc(&p, 256), cudaSuccess);
   launch(write_kernel, dim3(1), dim3(1), static_cast<char*>(p), int64_t{255});
-  EXPECT_DEATH(launch(write_kernel, dim3(1), dim3(1), static_cast<char*>(p), int64_t{256}), "touches no allocation");
+  EXPECT_DEATH(
+      {
+        launch(write_kernel, dim3(1), dim3(1), static_cast<char*>(p), int64_t{256});
+        synchronize_stream();
+      },
+      "touches no allocation");
   cudaFree(p);
 }
 
@@ -213,10 +219,83 @@ __global__ void missing_lane_kernel() {
 __global__ void barrier_kernel() { __syncthreads(); }
 
 TEST_F(BlocksDeathTest, BarriersThatNotAllReach) {
-  EXPECT_DEATH(launch_blocks(uneven_barrier_kernel, dim3(1), dim3(8), 0), "ended before a __syncthreads");
-  EXPECT_DEATH(launch_blocks(missing_lane_kernel, dim3(1), dim3(8), 0), "whose other lanes do not come");
-  EXPECT_DEATH(launch(barrier_kernel, dim3(1), dim3(8)), "not launch_blocks");
+  const auto run = [](void (*kernel)()) {
+    launch_blocks(kernel, dim3(1), dim3(8), 0);
+    synchronize_stream();
+  };
+  EXPECT_DEATH(run(uneven_barrier_kernel), "ended before a __syncthreads");
+  EXPECT_DEATH(run(missing_lane_kernel), "whose other lanes do not come");
+  EXPECT_DEATH(
+      {
+        launch(barrier_kernel, dim3(1), dim3(8));
+        synchronize_stream();
+      },
+      "not launch_blocks");
 }
+
+#if TESSERA_EMULATED_RACES
+// Each of them gives the right result in the order in which threads are run by default.
+__global__ void unordered_kernel(int* out, bool with_barrier) {
+  __shared__ int shared[64];
+  shared[threadIdx.x] = static_cast<int>(threadIdx.x);
+  if (with_barrier) __syncthreads();
+  out[threadIdx.x] = shared[threadIdx.x / 2];
+}
+__global__ void warp_kernel(int* out, bool with_barrier) {
+  int* const shared = static_cast<int*>(dynamic_shared());
+  shared[threadIdx.x] = static_cast<int>(threadIdx.x);
+  if (with_barrier) __syncwarp();
+  out[threadIdx.x] = shared[threadIdx.x ^ 1];
+}
+__global__ void blocks_kernel(int* out, bool atomic) {
+  if (atomic)
+    atomicAdd(out, 1);
+  else
+    *out += 1;
+}
+__global__ void unwritten_kernel(int* out) {
+  int* const shared = static_cast<int*>(dynamic_shared());
+  if (threadIdx.x < 32) shared[threadIdx.x] = 1;
+  __syncthreads();
+  out[threadIdx.x] = shared[threadIdx.x];
+}
+__global__ void misaligned_kernel(char* p) { *reinterpret_cast<int*>(p + 1) = 1; }
+
+TEST_F(BlocksDeathTest, RacesWhateverTheOrder) {
+  const Buffer b(256);
+  int* const out = b.as<int>();
+  const auto unordered = [&](bool barrier) {
+    launch_blocks(unordered_kernel, dim3(1), dim3(64), 0, out, barrier);
+    synchronize_stream();
+  };
+  const auto lanes = [&](bool barrier) {
+    launch_blocks(warp_kernel, dim3(1), dim3(32), 128, out, barrier);
+    synchronize_stream();
+  };
+  const auto blocks = [&](bool atomic) {
+    launch(blocks_kernel, dim3(3), dim3(1), out, atomic);
+    synchronize_stream();
+  };
+  unordered(true);
+  lanes(true);
+  blocks(true);
+  EXPECT_DEATH(unordered(false), "a (read beside a write|write beside a read).*shared memory");
+  EXPECT_DEATH(lanes(false), "a (read beside a write|write beside a read|read of what no thread).*shared memory");
+  EXPECT_DEATH(blocks(false), "device memory; the other one: block");
+  EXPECT_DEATH(
+      {
+        launch_blocks(unwritten_kernel, dim3(1), dim3(64), 256, out);
+        synchronize_stream();
+      },
+      "a read of what no thread of the block has written");
+  EXPECT_DEATH(
+      {
+        launch(misaligned_kernel, dim3(1), dim3(1), b.as<char>());
+        synchronize_stream();
+      },
+      "not aligned for its type");
+}
+#endif
 #endif
 
 }  // namespace

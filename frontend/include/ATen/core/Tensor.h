@@ -148,6 +148,10 @@ inline tessera::Tensor made(tessera::Tensor t, const TensorOptions& o) {
 
 class Tensor : public tessera::Tensor {
  public:
+  // Matrices transposed; mH and H conjugated as well.
+  Tensor mT() const { return transpose(-2, -1); }
+  Tensor mH() const { return transpose(-2, -1).conj(); }
+  Tensor H() const { return mH(); }
   Tensor() = default;
   Tensor(const tessera::Tensor& t) : tessera::Tensor(t) {}
   Tensor(tessera::Tensor&& t) noexcept : tessera::Tensor(std::move(t)) {}

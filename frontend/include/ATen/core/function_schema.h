@@ -26,17 +26,95 @@ inline std::string toString(const OperatorName& n) { return c10::str(n); }
 class Type {
  public:
   explicit Type(tessera::SchemaType t) : type_(std::move(t)) {}
+  // As schemas write it: "int[]", "Dict(str, Tensor)". Error for a text that is no type.
+  static std::shared_ptr<Type> parse(const std::string& text) {
+    return std::make_shared<Type>(tessera::parse_schema("f(" + text + " x) -> ()").arguments.at(0).type);
+  }
   std::string str() const { return type_.str_without_alias(); }
-  std::string repr_str() const { return str(); }
-  std::string annotation_str() const { return str(); }
+  std::string repr_str() const { return annotation_str(); }
+  // As programs write it: "List[int]" for "int[]".
+  std::string annotation_str() const { return annotation_of(type_); }
   const tessera::SchemaType& schema_type() const { return type_; }
   friend bool operator==(const Type& a, const Type& b) { return a.str() == b.str(); }
   friend std::ostream& operator<<(std::ostream& out, const Type& t) { return out << t.str(); }
 
  private:
+  static std::string annotation_of(const tessera::SchemaType& t) {
+    using K = tessera::TypeKind;
+    const char* outer = t.kind == K::kList       ? "List["
+                        : t.kind == K::kOptional ? "Optional["
+                        : t.kind == K::kDict     ? "Dict["
+                        : t.kind == K::kTuple    ? "Tuple["
+                                                 : nullptr;
+    if (!outer) return t.str_without_alias();
+    std::string text = outer;
+    for (size_t i = 0; i < t.elements.size(); ++i) text += (i ? ", " : "") + annotation_of(t.elements[i]);
+    return text + "]";
+  }
+
   tessera::SchemaType type_;
 };
 using TypePtr = std::shared_ptr<Type>;
+inline TypePtr IValue::type() const { return Type::parse(type_text()); }
+
+// The types that have a name alone: IntType::get().
+#define TESSERA_NAMED_TYPE(Name, text)                 \
+  struct Name : Type {                                 \
+    static TypePtr get() { return Type::parse(text); } \
+  };
+TESSERA_NAMED_TYPE(AnyType, "Any")
+TESSERA_NAMED_TYPE(BoolType, "bool")
+TESSERA_NAMED_TYPE(ComplexType, "complex")
+TESSERA_NAMED_TYPE(DeviceObjType, "Device")
+TESSERA_NAMED_TYPE(FloatType, "float")
+TESSERA_NAMED_TYPE(GeneratorType, "Generator")
+TESSERA_NAMED_TYPE(IntType, "int")
+TESSERA_NAMED_TYPE(NoneType, "NoneType")
+TESSERA_NAMED_TYPE(NumberType, "Scalar")
+TESSERA_NAMED_TYPE(StringType, "str")
+TESSERA_NAMED_TYPE(TensorType, "Tensor")
+#undef TESSERA_NAMED_TYPE
+// Those of others: ListType::create(IntType::get()).
+struct ListType : Type {
+  static TypePtr create(const TypePtr& element) { return Type::parse(element->str() + "[]"); }
+  static TypePtr ofInts() { return Type::parse("int[]"); }
+  static TypePtr ofFloats() { return Type::parse("float[]"); }
+  static TypePtr ofBools() { return Type::parse("bool[]"); }
+  static TypePtr ofStrings() { return Type::parse("str[]"); }
+  static TypePtr ofTensors() { return Type::parse("Tensor[]"); }
+};
+struct OptionalType : Type {
+  static TypePtr create(const TypePtr& inside) { return Type::parse(inside->str() + "?"); }
+  static TypePtr ofTensor() { return Type::parse("Tensor?"); }
+};
+struct DictType : Type {
+  static TypePtr create(const TypePtr& key, const TypePtr& value) {
+    return Type::parse("Dict(" + key->str() + ", " + value->str() + ")");
+  }
+};
+struct TupleType : Type {
+  static TypePtr create(const std::vector<TypePtr>& elements) {
+    std::string inside;
+    for (const TypePtr& e : elements) inside += (inside.empty() ? "" : ", ") + e->str();
+    return Type::parse("(" + inside + ")");
+  }
+};
+
+namespace impl {
+// Containers whose element types are known at run time alone; elements tell theirs.
+struct GenericList : List<IValue> {
+  explicit GenericList(const TypePtr&) {}
+};
+struct GenericDict : Dict<IValue, IValue> {
+  GenericDict(const TypePtr&, const TypePtr&) {}
+};
+}  // namespace impl
+namespace detail {
+template <>
+struct list_of<impl::GenericList> : list_of<List<IValue>> {};
+template <>
+struct dict_of<impl::GenericDict> : dict_of<Dict<IValue, IValue>> {};
+}  // namespace detail
 
 inline IValue from_schema_value(const tessera::SchemaValue& v) {
   using K = tessera::SchemaValue::Kind;
@@ -137,7 +215,23 @@ inline std::string toString(const FunctionSchema& s) { return c10::str(s); }
 }  // namespace c10
 
 namespace torch::jit {
+using c10::AnyType;
+using c10::BoolType;
+using c10::ComplexType;
+using c10::DeviceObjType;
+using c10::DictType;
+using c10::FloatType;
 using c10::FunctionSchema;
+using c10::IntType;
+using c10::ListType;
+using c10::NoneType;
+using c10::NumberType;
+using c10::OptionalType;
+using c10::StringType;
+using c10::TensorType;
+using c10::TupleType;
+using c10::Type;
+using c10::TypePtr;
 inline FunctionSchema parseSchema(const std::string& text) { return FunctionSchema(tessera::parse_schema(text)); }
 inline c10::OperatorName parseName(const std::string& text) {
   const tessera::OperatorName n = tessera::parse_operator_name(text);

@@ -18,6 +18,7 @@ namespace c10 {
 using at::Generator;
 using at::Tensor;
 class IValue;
+class Type;  // ATen/core/function_schema.h
 
 namespace ivalue {
 struct Tuple;
@@ -246,6 +247,17 @@ class IValue {
     return to<T>();
   }
   bool is(const IValue& o) const;
+  // The type as far as the value shows it: that of a list or dict without elements is of Any.
+  std::shared_ptr<Type> type() const;
+  // The same in a schema: "int[]", "Dict(str, Tensor)".
+  std::string type_text() const;
+  // New containers and tensors; what is held twice is copied once. Objects of classes: torch/script.h's modules only.
+  IValue deepcopy() const {
+    std::vector<std::pair<IValue, IValue>> made;
+    return deepcopy(made);
+  }
+  // Of numbers, strings, devices and tuples of them by value, of tensors by identity; NotImplementedError for others.
+  static size_t hash(const IValue& v);
   bool isAliasOf(const IValue& o) const {
     return isTensor() && o.isTensor() ? toTensor().is_alias_of(o.toTensor()) : is(o);
   }
@@ -260,10 +272,11 @@ class IValue {
     return std::holds_alternative<T>(v_);
   }
   bool holds(ivalue::Element e) const;
+  IValue deepcopy(std::vector<std::pair<IValue, IValue>>& made) const;
   template <class T>
   const T& get(const char* wanted) const {
     const T* p = std::get_if<T>(&v_);
-    TORCH_CHECK(p, "Expected IValue of kind ", wanted, ", but it is ", tagKind());
+    TORCH_CHECK(p, "Expected ", wanted, " but got ", tagKind());
     return *p;
   }
 
@@ -405,6 +418,79 @@ inline bool IValue::is(const IValue& o) const {
       },
       v_);
 }
+inline std::string IValue::type_text() const {
+  static constexpr const char* kElements[] = {"Any", "int", "float", "bool", "complex", "Tensor", "str", "Tensor?"};
+  const auto common = [](const auto& items, auto text_of) {
+    std::string all;
+    for (const auto& item : items) {
+      const std::string text = text_of(item);
+      if (!all.empty() && text != all) return std::string("Any");
+      all = text;
+    }
+    return all.empty() ? std::string("Any") : all;
+  };
+  if (isTuple()) {
+    std::string inside;
+    for (const IValue& e : toTupleRef().items) inside += (inside.empty() ? "" : ", ") + e.type_text();
+    return "(" + inside + ")";
+  }
+  if (isList()) {
+    const ivalue::Element kind = std::get<std::shared_ptr<ivalue::ListData>>(v_)->kind;
+    if (kind != ivalue::Element::kAny) return std::string(kElements[static_cast<int>(kind)]) + "[]";
+    return common(toListRef(), [](const IValue& e) { return e.type_text(); }) + "[]";
+  }
+  if (isGenericDict()) {
+    const auto& items = std::get<std::shared_ptr<ivalue::DictData>>(v_)->items;
+    return "Dict(" + common(items, [](const auto& e) { return e.first.type_text(); }) + ", " +
+           common(items, [](const auto& e) { return e.second.type_text(); }) + ")";
+  }
+  static constexpr const char* kNames[] = {"NoneType", "Tensor", "float",     "complex", "int", "bool",
+                                           "str",      "Device", "Generator", "Storage", "Any"};
+  return kNames[v_.index()];
+}
+inline IValue IValue::deepcopy(std::vector<std::pair<IValue, IValue>>& made) const {
+  if (isNone() || isScalar() || isString() || isDevice() || isGenerator()) return *this;
+  for (const auto& [from, to] : made)
+    if (from.is(*this)) return to;
+  IValue copy;
+  if (isTensor()) {
+    copy = toTensor().defined() ? IValue(toTensor().detach().clone()) : *this;
+  } else if (isTuple()) {
+    std::vector<IValue> items;
+    for (const IValue& e : toTupleRef().items) items.push_back(e.deepcopy(made));
+    copy = ivalue::Tuple::create(std::move(items));
+  } else if (isList()) {
+    copy = list({}, std::get<std::shared_ptr<ivalue::ListData>>(v_)->kind);
+    made.emplace_back(*this, copy);
+    for (const IValue& e : toListRef())
+      std::get<std::shared_ptr<ivalue::ListData>>(copy.v_)->items.push_back(e.deepcopy(made));
+    return copy;
+  } else if (isGenericDict()) {
+    copy.v_ = std::make_shared<ivalue::DictData>();
+    made.emplace_back(*this, copy);
+    for (const auto& [key, value] : std::get<std::shared_ptr<ivalue::DictData>>(v_)->items)
+      std::get<std::shared_ptr<ivalue::DictData>>(copy.v_)->items.emplace_back(key.deepcopy(made),
+                                                                               value.deepcopy(made));
+    return copy;
+  } else {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "a deep copy of a value of kind ", tagKind());
+  }
+  made.emplace_back(*this, copy);
+  return copy;
+}
+inline size_t IValue::hash(const IValue& v) {
+  if (v.isTensor()) return std::hash<const void*>()(v.toTensor().unsafeGetTensorImpl());
+  if (v.isInt()) return std::hash<int64_t>()(v.toInt());
+  if (v.isBool()) return std::hash<bool>()(v.toBool());
+  if (v.isDouble()) return std::hash<double>()(v.toDouble());
+  if (v.isString()) return std::hash<std::string>()(v.toStringRef());
+  if (v.isDevice()) return std::hash<std::string>()(c10::str(v.toDevice()));
+  if (v.isNone()) return 0;
+  TORCH_CHECK_NOT_IMPLEMENTED(v.isTuple(), "unhashable value of kind ", v.tagKind());
+  size_t seed = v.toTupleRef().size();
+  for (const IValue& e : v.toTupleRef().items) seed = seed * 1000003 ^ hash(e);
+  return seed;
+}
 inline bool operator==(const IValue& a, const IValue& b) {
   if (a.isTensor() && b.isTensor()) return a.toTensor().is_same(b.toTensor()) || at::equal(a.toTensor(), b.toTensor());
   if (a.isString() && b.isString()) return a.toStringRef() == b.toStringRef();
@@ -437,7 +523,10 @@ inline std::ostream& operator<<(std::ostream& out, const IValue& v) {
   }
   if (v.isInt()) return out << v.toInt();
   if (v.isBool()) return out << (v.toBool() ? "True" : "False");
-  if (v.isComplexDouble()) return out << v.toScalar();
+  if (v.isComplexDouble()) {
+    const std::complex<double> z = v.toComplexDouble();
+    return out << IValue(z.real()) << (std::signbit(z.imag()) ? "" : "+") << IValue(z.imag()) << 'j';
+  }
   if (v.isString()) return out << v.toStringRef();
   if (v.isDevice()) return out << v.toDevice();
   if (v.isTuple())

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
+#include <variant>
 
 #include "c10/macros/Macros.h"
 #include "c10/util/StringUtil.h"
@@ -62,11 +64,58 @@ std::string message_of(const char*, const Parts&... parts) {
 }
 }  // namespace detail
 
+// What TORCH_WARN says.
 class Warning {
  public:
+  struct UserWarning {};
+  struct DeprecationWarning {};
+  using warning_variant_t = std::variant<UserWarning, DeprecationWarning>;
+  Warning(warning_variant_t type, const SourceLocation& where, std::string message, bool verbatim = false)
+      : type_(type), where_(where), message_(std::move(message)), verbatim_(verbatim) {}
+  warning_variant_t type() const { return type_; }
+  const SourceLocation& source_location() const { return where_; }
+  const std::string& msg() const { return message_; }
+  bool verbatim() const { return verbatim_; }
   static void set_warnAlways(bool always) { tessera::set_warn_always(always); }
+
+ private:
+  warning_variant_t type_;
+  SourceLocation where_;
+  std::string message_;
+  bool verbatim_;
 };
-inline void warn(const std::string& message) { tessera::warn(message); }
+// Where the warnings of this front end's macros go in a thread. The base gives them to Python's warnings module or, in
+// a program without Python, to stderr; those of operators always go there.
+class WarningHandler {
+ public:
+  virtual ~WarningHandler() = default;
+  virtual void process(const Warning& w) {
+    tessera::warn(w.msg(), std::holds_alternative<Warning::UserWarning>(w.type()) ? tessera::WarningKind::kUser
+                                                                                  : tessera::WarningKind::kDeprecation);
+  }
+};
+namespace WarningUtils {
+inline WarningHandler*& current_handler() {
+  static WarningHandler base;
+  thread_local WarningHandler* current = &base;
+  return current;
+}
+inline WarningHandler* get_warning_handler() noexcept { return current_handler(); }
+inline void set_warning_handler(WarningHandler* handler) noexcept { current_handler() = handler; }
+inline void set_warnAlways(bool always) { tessera::set_warn_always(always); }
+class WarningHandlerGuard {
+ public:
+  explicit WarningHandlerGuard(WarningHandler* now) : before_(get_warning_handler()) { set_warning_handler(now); }
+  ~WarningHandlerGuard() { set_warning_handler(before_); }
+  WarningHandlerGuard(const WarningHandlerGuard&) = delete;
+  WarningHandlerGuard& operator=(const WarningHandlerGuard&) = delete;
+
+ private:
+  WarningHandler* before_;
+};
+}  // namespace WarningUtils
+inline void warn(const Warning& w) { WarningUtils::get_warning_handler()->process(w); }
+inline void warn(const std::string& message) { warn(Warning(Warning::UserWarning(), {}, message)); }
 
 }  // namespace c10
 
@@ -100,8 +149,11 @@ inline void warn(const std::string& message) { tessera::warn(message); }
 #define AT_ERROR(...) ::c10::detail::raise<::c10::Error>(::c10::str(__VA_ARGS__))
 #define AT_INDEX_ERROR(...) ::c10::detail::raise<::c10::IndexError>(::c10::str(__VA_ARGS__))
 #define C10_THROW_ERROR(type, message) throw ::c10::type({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, message)
-#define TORCH_WARN(...) ::c10::warn(::c10::str(__VA_ARGS__))
-#define TORCH_WARN_DEPRECATION(...) ::tessera::warn(::c10::str(__VA_ARGS__), ::tessera::WarningKind::kDeprecation)
+#define TORCH_WARN_WITH(type, ...)                                                                          \
+  ::c10::warn(::c10::Warning(::c10::Warning::type(), {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, \
+                             ::c10::str(__VA_ARGS__)))
+#define TORCH_WARN(...) TORCH_WARN_WITH(UserWarning, __VA_ARGS__)
+#define TORCH_WARN_DEPRECATION(...) TORCH_WARN_WITH(DeprecationWarning, __VA_ARGS__)
 #define TORCH_WARN_ONCE(...)                                         \
   do {                                                               \
     static const bool warned_here = (TORCH_WARN(__VA_ARGS__), true); \

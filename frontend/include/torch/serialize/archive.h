@@ -15,7 +15,7 @@
 #include <vector>
 
 namespace torch::jit {
-struct CompilationUnit {};  // archives need none, but accept one
+class CompilationUnit;  // torch/script.h; archives need none, but accept one
 }  // namespace torch::jit
 
 namespace torch::serialize {

@@ -222,15 +222,18 @@ def _to_disk(stream):
 class _InFolder:
     """What readers and writers of folders have in common: `path`, in any file system (`fs`, a FileSystemBase)."""
 
+    _file_system: type[FileSystemBase] = FileSystem
+    _options: dict = {}  # of the file system
+
     def __init__(self, path):
         super().__init__()
-        self.fs = FileSystem()
-        self.path = self.fs.init_path(path)
+        self.fs = self._file_system()
+        self.path = self.fs.init_path(path, **self._options)
 
     def reset(self, checkpoint_id=None):
         """Another checkpoint begins, in the folder `checkpoint_id`; None: that of before."""
         if checkpoint_id:
-            self.path = self.fs.init_path(checkpoint_id)
+            self.path = self.fs.init_path(checkpoint_id, **self._options)
 
     @property
     def checkpoint_id(self):

@@ -1,5 +1,6 @@
 """Loading."""
 
+import importlib.util
 import inspect
 import os
 import warnings
@@ -22,9 +23,15 @@ def _file_storage(kind, path):
         raise RuntimeError(f"`checkpoint_id` must be specified if storage_{kind.lower()} is None.")
     cls = getattr(filesystem, f"FileSystem{kind.capitalize()}")
     if not cls.validate_checkpoint_id(path):
+        if importlib.util.find_spec("fsspec") is not None:
+            from tessera.distributed.checkpoint import _fsspec_filesystem
+
+            cls = getattr(_fsspec_filesystem, f"Fsspec{kind.capitalize()}")
+            if cls.validate_checkpoint_id(path):
+                return cls(path)
         raise RuntimeError(
             f"Cannot detect which Storage{kind.capitalize()} to use: checkpoint_id={os.fspath(path)!r} is no path of "
-            f"this machine; give a storage_{kind.lower()}"
+            f"this machine, and no URL that the package fsspec, if installed, knows; give a storage_{kind.lower()}"
         )
     return cls(path)
 
@@ -54,7 +61,7 @@ def load(state_dict, *, checkpoint_id=None, storage_reader=None, planner=None, p
     Args:
         state_dict: {name: tensor, DTensor, value, nested dict or list, object with a state}.
         checkpoint_id: name of the checkpoint; of files the folder.
-        storage_reader: StorageReader; None: FileSystemReader(checkpoint_id).
+        storage_reader: StorageReader; None: FileSystemReader(checkpoint_id), or for a URL FsspecReader.
         planner: LoadPlanner; None: DefaultLoadPlanner().
         process_group: None: the default one.
         no_dist: this process loads alone.

@@ -46,7 +46,7 @@ def save(
     Args:
         state_dict: {name: tensor, DTensor, value, nested dict or list, object with `state_dict`}.
         checkpoint_id: name of the checkpoint; of files the folder.
-        storage_writer: StorageWriter; None: FileSystemWriter(checkpoint_id).
+        storage_writer: StorageWriter; None: FileSystemWriter(checkpoint_id), or for a URL FsspecWriter.
         planner: SavePlanner; None: DefaultSavePlanner().
         process_group: None: the default one.
         no_dist: this process saves alone.

@@ -291,8 +291,19 @@ class Schedule1F1B(PipelineScheduleSingle):
     Raises: ValueError for fewer parts than stages.
     """
 
-    def __init__(self, stage, n_microbatches, *args, **kwargs):
-        super().__init__(stage, n_microbatches, *args, **kwargs)
+    def __init__(
+        self,
+        stage,
+        n_microbatches,
+        loss_fn=None,
+        args_chunk_spec=None,
+        kwargs_chunk_spec=None,
+        output_merge_spec=None,
+        scale_grads=True,
+    ):
+        super().__init__(
+            stage, n_microbatches, loss_fn, args_chunk_spec, kwargs_chunk_spec, output_merge_spec, scale_grads
+        )
         if n_microbatches < stage.num_stages:
             raise ValueError(f"{n_microbatches} microbatches are fewer than {stage.num_stages} stages")
 

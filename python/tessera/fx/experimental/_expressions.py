@@ -151,16 +151,39 @@ def _product(a, b):
     return tuple(sorted(powers.items()))
 
 
+_OFTEN = 12  # evaluations after which a function of its own is worth making
+
+
+def _compiled(terms):
+    """A function of {symbol: number} that evaluates a polynomial."""
+    names = {"_whole": _whole}
+
+    def name_of(value):
+        names[f"n{len(names)}"] = value
+        return f"n{len(names) - 1}"
+
+    def factor(atom, power):
+        if isinstance(atom, _SymbolAtom):
+            text = f"v[{name_of(_symbol_of(atom))}]"
+        else:
+            text = f"{name_of(_FUNCTIONS[atom.name])}({', '.join(f'{name_of(a.evaluate)}(v)' for a in atom.args)})"
+        return text if power == 1 else f"{text}**{power}"
+
+    parts = ["*".join([name_of(c), *(factor(a, p) for a, p in monomial)]) for monomial, c in terms.items()]
+    return eval(f"lambda v: _whole({' + '.join(parts) or 0})", names)
+
+
 class Expr:
     """A polynomial: `terms` maps products of atoms ((atom, power), ...) to their coefficients."""
 
-    __slots__ = ("terms", "key", "_hash", "_symbols")
+    __slots__ = ("terms", "key", "_hash", "_symbols", "_asked")
 
     def __init__(self, terms):
         self.terms = {m: _whole(c) for m, c in terms.items() if c != 0}
         self.key = tuple(sorted((tuple((a.key, p) for a, p in m), (float(c), str(c))) for m, c in self.terms.items()))
         self._hash = hash(self.key)
         self._symbols = None
+        self._asked = 0  # how often it was evaluated; then a function that does it
 
     # --- what it is ---
 
@@ -217,6 +240,11 @@ class Expr:
 
     def evaluate(self, values):
         """The number for {symbol: number}. Raises: KeyError for a missing symbol."""
+        if callable(self._asked):
+            return self._asked(values)
+        self._asked += 1
+        if self._asked == _OFTEN:
+            self._asked = _compiled(self.terms)
         total = 0
         for monomial, coefficient in self.terms.items():
             part = coefficient
@@ -348,7 +376,7 @@ def _shown_order(item):
 
 
 def _whole(number):
-    return number.numerator if isinstance(number, Fraction) and number.denominator == 1 else number
+    return number.numerator if type(number) is Fraction and number.denominator == 1 else number
 
 
 def _times(a, b):

@@ -88,8 +88,14 @@ class Problem:
             key = tuple(point.values())
             if key not in self.seen:
                 self.seen.add(key)
-                if all(c.evaluate(point) for c in self.facts):
+                if self._may_have(point):
                     yield point
+
+    def _may_have(self, point):
+        try:
+            return all(c.evaluate(point) for c in self.facts)
+        except ZeroDivisionError:  # of a fact about the quotient by a size
+            return False
 
     def _any(self, s, chance):
         known = self.env.var_to_range[s]
@@ -336,7 +342,7 @@ def _polynomial(problem, at, column, degree=None):
 
 
 def _interpolate(basis, at, column):
-    rows, picked = [], []
+    rows = []
     for point, value in zip(at, column):
         row = [Fraction(b.evaluate(point)) for b in basis] + [Fraction(value)]
         for pivot, done in rows:
@@ -350,7 +356,8 @@ def _interpolate(basis, at, column):
             continue
         row = [x / row[pivot] for x in row]
         rows = [(i, [x - r[pivot] * y for x, y in zip(r, row)]) for i, r in rows] + [(pivot, row)]
-        picked.append(point)
+        if len(rows) == len(basis):
+            break  # there is one polynomial at most, which is tried at the other points below
     found = constant(0)
     for pivot, row in rows:
         found = found + basis[pivot] * row[-1]

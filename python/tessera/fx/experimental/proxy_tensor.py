@@ -58,6 +58,7 @@ class PythonKeyTracer(Tracer):
         self.root = Module()
         self._sizes = {}  # symbol -> (proxy of a tensor, the dimension whose size it is), or of a number and None
         self._number_nodes = None
+        self.recompute = None  # function of a tensor that the trace has not seen: (it, its proxy), or None
         self._made = {}  # id of a tensor -> (the tensor, which stays alive, its proxy)
         self._places = {}  # what memory it shows -> the same: autograd hands out other tensors of what it saved
 
@@ -72,7 +73,9 @@ class PythonKeyTracer(Tracer):
     def create_arg(self, a):
         """As of Tracer; tensors of the trace are their nodes, others attributes (`_tensor_constant0` ...)."""
         if isinstance(a, tessera.Tensor):
-            found = self._made.get(id(a)) or self._places.get(_place(a))
+            found = self.found(a)
+            if found is None and self.recompute is not None:
+                found = self.recompute(a)
             if found is not None:
                 return found[1].node
             return self.constant(a)
@@ -80,6 +83,10 @@ class PythonKeyTracer(Tracer):
             self._env = a.node.shape_env
             return self._numbers().of(a.node.expr)
         return super().create_arg(a)
+
+    def found(self, a):
+        """(the tensor, its proxy) of a tensor of the trace, or None."""
+        return self._made.get(id(a)) or self._places.get(_place(a))
 
     def constant(self, a):
         """The node of a tensor that the trace has not made: an attribute."""
@@ -155,7 +162,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         super().__init__()
         self.tracer = tracer
         self.decomposition_table = dict(decomposition_table or {})
-        self._documented = {}
+        self._documented, self._form = {}, None
         self._before = []
 
     def nested(self, tracer):
@@ -164,8 +171,9 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
 
     def __enter__(self):
         _modes.append(self)
-        from tessera._decomp import documented, operators_seen_whole
+        from tessera._decomp import documented, documented_form, operators_seen_whole
 
+        self._form = documented_form
         func = tessera._C._func
         self._documented = documented()
         before = func._keep_whole(None)
@@ -189,8 +197,9 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
                 result = instead(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        name = func._schema.name.rpartition("::")[2]
-        proxy = self.tracer.create_proxy("call_function", func, args, kwargs, name=name)
+        shown = self._form(func, args, kwargs)
+        name = shown[0]._schema.name.rpartition("::")[2]
+        proxy = self.tracer.create_proxy("call_function", *shown, name=name)
         whole = tessera._C._func._keep_whole(None)  # what computes it takes operators apart as ever
         try:
             result = func(*args, **kwargs)
@@ -251,8 +260,11 @@ def make_fx(
             depends on values raises; "symbolic": on fake tensors whose sizes are symbols.
         record_stack_traces: nodes know the lines that made them.
         _allow_non_fake_inputs: other tensors that f uses may be real ones in the modes of fake tensors.
-        pre_dispatch, record_module_stack, proxy_module_inputs, _allow_fake_constant: False, and
-            _error_on_data_dependent_ops: True. Errors: NotImplementedError for others.
+        pre_dispatch: operators are traced as they are called, above autograd and autocast: composite ones
+            (`aten.linear`) stay whole, backward passes are what is called within them, and changes of the grad mode and
+            regions of autocast are nodes.
+        record_module_stack, proxy_module_inputs, _allow_fake_constant: False, and _error_on_data_dependent_ops: True.
+            Errors: NotImplementedError for others.
 
     >>> from tessera.fx.experimental.proxy_tensor import make_fx
     >>> print(make_fx(lambda x: x.sin().sum())(tessera.ones(2)).code.strip())
@@ -263,7 +275,7 @@ def make_fx(
     """
     _reject(f, tracing_mode)
     asked = dict(
-        pre_dispatch=pre_dispatch, record_module_stack=record_module_stack, proxy_module_inputs=proxy_module_inputs,
+        record_module_stack=record_module_stack, proxy_module_inputs=proxy_module_inputs,
         _allow_fake_constant=_allow_fake_constant,
     )  # fmt: skip
     for name, value in asked.items():
@@ -276,7 +288,8 @@ def make_fx(
 
     @functools.wraps(f)
     def trace(*args):
-        return _Trace(f, decomposition_table, record_stack_traces).run(args, _fake_mode_for(tracing_mode, args, real))
+        made = _Trace(f, decomposition_table, record_stack_traces, pre_dispatch)
+        return made.run(args, _fake_mode_for(tracing_mode, args, real))
 
     return trace
 
@@ -310,11 +323,14 @@ def _as_fake(mode, value):
 
 
 class _Trace:
-    def __init__(self, function, decompositions, record_stack_traces):
+    def __init__(self, function, decompositions, record_stack_traces, pre_dispatch=False):
+        mode = ProxyTorchDispatchMode
+        if pre_dispatch:
+            mode = tessera.fx.experimental._pre_dispatch.PreDispatchMode
         self.function = function
         self.tracer = PythonKeyTracer()
         self.tracer.record_stack_traces = record_stack_traces
-        self.mode = ProxyTorchDispatchMode(self.tracer, decompositions)
+        self.mode = mode(self.tracer, decompositions)
 
     def run(self, args, fake_mode=None):
         tracer = self.tracer

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import enum
+import itertools
 import math
 import operator
 import os
@@ -121,12 +122,16 @@ class TrackedFake:
 
 @dataclasses.dataclass
 class StatelessSymbolicContext(SymbolicContext):
-    """Which sizes of a tensor are symbols: a DimDynamic for each, and constraints (or None) for each."""
+    """Which sizes of a tensor are symbols: a DimDynamic for each, and constraints (or None) for each.
+
+    shape_ids: {dimension: name}: unknown sizes with one name are one symbol.
+    """
 
     dynamic_sizes: list
     dynamic_strides: "list | None" = None
     constraint_sizes: "list | None" = None
     constraint_strides: "list | None" = None
+    shape_ids: "dict | None" = None
 
     def __post_init__(self):
         n = len(self.dynamic_sizes)
@@ -229,6 +234,7 @@ class ShapeEnv:
         self.deferred_runtime_asserts = {}
         self.pending_fresh_unbacked_symbols = []
         self.size_like = set()
+        self._by_shape_id = {}
         self.frozen = False
         self._facts = Facts()
         self._stand_ins = {}
@@ -274,6 +280,8 @@ class ShapeEnv:
             symbol = self._unbacked("u", ValueRanges(0, int_oo), source)
             self.size_like.add(symbol)
             self._stand_ins[symbol] = max(2, int(val))
+            if constraint_dim is not None:
+                self.var_to_constraint.setdefault(symbol, []).append(constraint_dim)
             return symbol
         zero_one = self.specialize_zero_one and not do_not_specialize_zero_one
         if zero_one and val in (0, 1):
@@ -366,11 +374,15 @@ class ShapeEnv:
         static = DimDynamic.STATIC if self.assume_static_by_default else DimDynamic.DUCK
         kinds = context.dynamic_sizes if context is not None else [static] * t.dim()
         constraints = context.constraint_sizes if context is not None else [None] * t.dim()
-        name = _name_of(source)
-        sizes = [
-            self.create_symbol(size, f"{name}.size()[{i}]", kind, limit)
-            for i, (size, kind, limit) in enumerate(zip(t.shape, kinds, constraints))
-        ]
+        ids = getattr(context, "shape_ids", None) or {}
+        name, sizes = _name_of(source), []
+        for i, (size, kind, limit) in enumerate(zip(t.shape, kinds, constraints)):
+            symbol = self._by_shape_id.get(ids[i]) if i in ids else None
+            if symbol is None:
+                symbol = self.create_symbol(size, f"{name}.size()[{i}]", kind, limit)
+            if i in ids:
+                self._by_shape_id[ids[i]] = symbol
+            sizes.append(symbol)
         # A stride is the next smaller one times its size, where that is so; otherwise it is a number.
         strides, plain = [None] * t.dim(), t.stride()
         order = sorted(range(t.dim()), key=lambda i: (plain[i], -i))
@@ -595,6 +607,10 @@ class ShapeEnv:
         for guard in self.guards if guards is None else guards:
             if guard.expr.free_symbols <= where.keys():
                 texts.append(_code(guard.expr, where))
+        for assert_ in itertools.chain.from_iterable(self.deferred_runtime_asserts.values()):
+            free = assert_.expr.free_symbols
+            if free <= where.keys() and any(map(is_unbacked, free)):
+                texts.append(_code(assert_.expr, where))
         for symbol, text in where.items():
             texts += self._range_texts(symbol, text)
         return list(dict.fromkeys(texts))

@@ -189,15 +189,8 @@ def poisson_nll_loss(
     """Negative log likelihood of Poisson counts with rate exp(input) (log_input) or input. full: adds Stirling's term
     for targets > 1.
     """
-    name = _reduction_name(size_average, reduce, reduction)
-    if log_input:
-        loss = input.exp() - target * input
-    else:
-        loss = input - target * (input + eps).log()
-    if full:
-        stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
-        loss = loss + stirling.masked_fill(target <= 1, 0)
-    return reduce_loss(loss, name)
+    code = _reduction(size_average, reduce, reduction)
+    return tessera.poisson_nll_loss(input, target, log_input, full, eps, code)
 
 
 def _gaussian_variance(input, var):
@@ -243,32 +236,27 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
 @autocasts(cpu="fp32", cuda="fp32")
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
     """input where target is 1, max(0, margin - input) where it is -1."""
-    name = _reduction_name(size_average, reduce, reduction)
-    zero = tessera.zeros_like(input)
-    loss = tessera.where(target != 1, (float(margin) - input).clamp_min(0), zero) + tessera.where(
-        target != -1, input, zero
-    )
-    return reduce_loss(loss, name)
+    return tessera.hinge_embedding_loss(input, target, margin, _reduction(size_average, reduce, reduction))
 
 
 @overridable
 @autocasts(cpu="fp32", cuda="fp32")
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-target * input)), target 1 or -1."""
-    return reduce_loss((-target * input).exp().log1p(), _reduction_name(size_average, reduce, reduction))
+    return _nn.soft_margin_loss(input, target, _reduction(size_average, reduce, reduction))
 
 
 @overridable
 @autocasts(cpu="fp32", cuda="fp32")
 def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
     """max(0, -target * (input1 - input2) + margin)."""
-    name = _reduction_name(size_average, reduce, reduction)
+    code = _reduction(size_average, reduce, reduction)
     if input1.dim() != input2.dim() or input1.dim() != target.dim():
         raise RuntimeError(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
             f"input1: {input1.size()}, input2: {input2.size()}, target: {target.size()} "
         )
-    return reduce_loss((-target * (input1 - input2) + float(margin)).clamp_min(0), name)
+    return tessera.margin_ranking_loss(input1, input2, target, margin, code)
 
 
 @overridable
@@ -277,7 +265,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
     """1 - cos(x1, x2) where target is 1, max(0, cos - margin) where it is -1; inputs (N, D) or (D), target (N) or
     ().
     """
-    name = _reduction_name(size_average, reduce, reduction)
+    code = _reduction(size_average, reduce, reduction)
     if target.dim() > 1:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     if input1.dim() != target.dim() + 1 or input2.dim() != target.dim() + 1:
@@ -287,13 +275,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
             else "0D target tensor expects 1D input tensors"
         )
         raise RuntimeError(f"{want}, but found inputs with sizes {list(input1.shape)} and {list(input2.shape)}.")
-    dim = target.dim()
-    eps = 1e-12
-    cos = (input1 * input2).sum(dim) / (((input1 * input1).sum(dim) + eps) * ((input2 * input2).sum(dim) + eps)).sqrt()
-    zero = tessera.zeros_like(cos)
-    return reduce_loss(
-        tessera.where(target == 1, 1 - cos, zero) + tessera.where(target == -1, (cos - margin).clamp_min(0), zero), name
-    )
+    return tessera.cosine_embedding_loss(input1, input2, target, margin, code)
 
 
 def _check_triplet(anchor, positive, negative):
@@ -312,18 +294,11 @@ def triplet_margin_loss(
     """max(0, |a - p| - |a - n| + margin) with p-norms. swap: the smaller of |a - n| and |p - n| (Balntas et al.
     2016).
     """
-    name = _reduction_name(size_average, reduce, reduction)
+    code = _reduction(size_average, reduce, reduction)
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     _check_triplet(anchor, positive, negative)
-
-    def distance(x, y):
-        return (x - y + eps).norm(p, -1)
-
-    far = distance(anchor, negative)
-    if swap:
-        far = tessera.minimum(far, distance(positive, negative))
-    return reduce_loss((margin + distance(anchor, positive) - far).clamp_min(0), name)
+    return tessera.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, code)
 
 
 @overridable

@@ -1,8 +1,5 @@
-"""Resizing (interpolate) and sampling at given places (grid_sample): operators on the CPU, elsewhere sums of gathered
-neighbours.
-"""
+"""Resizing (interpolate) by operators, and sampling at given places (grid_sample)."""
 
-import itertools
 import math
 import warnings
 
@@ -13,48 +10,16 @@ from .common import autocasts, overridable
 
 _nn = tessera._C._nn
 
-_HALF = (tessera.float16, tessera.bfloat16)
-# Modes of the CPU's kernel, which is for floats.
-_KERNEL_MODES = {"nearest": 0, "nearest-exact": 1, "linear": 2, "bilinear": 2, "trilinear": 2, "bicubic": 3}
-_ANTIALIAS = 2  # what antialiasing adds to a mode's number
-_FLOATS = _KERNEL_DTYPES = (tessera.float32, tessera.float64, *_HALF)
-
-
-def _cubic_weights(t, a=-0.75):
-    """The four weights of cubic convolution (Keys 1981) at fraction t."""
-
-    def near(d):
-        return ((a + 2) * d - (a + 3)) * d * d + 1
-
-    def far(d):
-        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-
-    return far(t + 1), near(t), near(1 - t), far(2 - t)
-
-
-def _resize(x, dim, out, scale, mode, align_corners):
-    """One dimension: by the CPU's kernel, or as it would, by its places and weights, on x's device."""
-    if x.is_cpu and x.dtype in _KERNEL_DTYPES:
-        sizes, steps = list(x.shape), [0.0] * (x.dim() - 2)
-        sizes[dim], steps[dim - 2] = out, scale or 0.0
-        return _nn._resample(x, sizes, steps, mode, align_corners)
-    dtype = tessera.float64 if x.dtype == tessera.float64 else tessera.float32
-    places, weights = _nn._resample_taps(x.size(dim), out, scale or 0.0, mode, align_corners, dtype=dtype)
-    places = places.to(x.device)
-    if len(places) == 1:
-        return x.index_select(dim, places[0])
-    # One weight for each element behind dim: products of whole planes are faster than those of many short rows with a
-    # number each.
-    behind = x.shape[dim + 1 :]
-    weights = weights.to(x.device).reshape(-1, out, *[1] * len(behind)).expand(-1, out, *behind).contiguous()
-    total = x.index_select(dim, places[0]) * weights[0]
-    for place, weight in zip(places[1:], weights[1:]):
-        total = tessera.addcmul(total, x.index_select(dim, place), weight)
-    return total
+# The operators: of any number of spatial dimensions, or of one.
+_OPERATORS = {
+    "nearest": "upsample_nearest{}d", "nearest-exact": "_upsample_nearest_exact{}d", "linear": "upsample_linear1d",
+    "bilinear": "upsample_bilinear2d", "trilinear": "upsample_trilinear3d", "bicubic": "upsample_bicubic2d",
+}  # fmt: skip
+_WITHOUT_CORNERS = ("nearest", "nearest-exact", "area")
 
 
 def _target_size(input, size, scale_factor, recompute):
-    """(output size, step per dim or None) from the two ways to say it. ValueError if both or none is given, or lengths
+    """(output size or None, outputs for one input in each dim or None). ValueError if both or none is given, or lengths
     do not fit.
     """
     n = input.dim() - 2
@@ -74,7 +39,7 @@ def _target_size(input, size, scale_factor, recompute):
             size = [size] * n
         if recompute:
             raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
-        return size, [None] * n
+        return size, None
     if scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
     if isinstance(scale_factor, (list, tuple)):
@@ -88,10 +53,8 @@ def _target_size(input, size, scale_factor, recompute):
             )
     else:
         scale_factor = [scale_factor] * n
-    size = [_scaled(input.size(i + 2), s) for i, s in enumerate(scale_factor)]
-    if min(size) == 0:  # an error of its own, below
-        return size, [None] * n
-    return size, [None] * n if recompute else [1.0 / s for s in scale_factor]
+    scales = [float(s) for s in scale_factor]
+    return ([_scaled(input.size(i + 2), s) for i, s in enumerate(scales)], None) if recompute else (None, scales)
 
 
 def _scaled(size, factor):
@@ -114,7 +77,7 @@ _MODES = {
 
 
 def _check_corners(mode, align_corners):
-    if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
+    if mode in _WITHOUT_CORNERS and align_corners is not None:
         raise ValueError(
             "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
         )
@@ -151,36 +114,16 @@ def interpolate(
         corner pixels stay at the corners.
     """
     _check_corners(mode, align_corners)
-    size, steps = _target_size(input, size, scale_factor, recompute_scale_factor)
+    size, scales = _target_size(input, size, scale_factor, recompute_scale_factor)
     _check_mode(input, mode, antialias)
-    align = bool(align_corners)
-    if any(n <= 0 for n in size) or 0 in input.shape[1:]:
-        raise RuntimeError(
-            f"Input and output sizes should be greater than 0, but got input {list(input.shape)} and output size "
-            f"{list(size)}"
-        )
+    n = input.dim() - 2
     if mode == "area":
-        return getattr(tessera.nn.functional, f"adaptive_avg_pool{input.dim() - 2}d")(input, size)
-    kernel_mode = _KERNEL_MODES[mode] + (_ANTIALIAS if antialias else 0)
-    if input.is_cpu and input.dtype in _KERNEL_DTYPES:
-        return _nn._resample(input, [*input.shape[:2], *size], [] if steps[0] is None else steps, kernel_mode, align)
-    weighted = mode not in ("nearest", "nearest-exact")
-    if weighted and input.dtype != tessera.uint8 and input.dtype not in _FLOATS:
-        raise NotImplementedError(
-            f'"interpolate" with mode "{mode}" is for floating point tensors and uint8, but got {input.dtype}'
-        )
-    # half types are computed in float32 and rounded once, bytes are rounded after each dimension
-    x = input.float() if input.dtype in (tessera.uint8, *_HALF) and weighted else input
-    for i in range(input.dim() - 1, 1, -1):
-        out, step = size[i - 2], steps[i - 2]
-        if antialias or not weighted or mode == "bicubic" or out != x.size(i) or not (align or step in (None, 1)):
-            x = _resize(x, i, out, step, kernel_mode, align)
-        if weighted and input.dtype == tessera.uint8:
-            x = (x + 0.5).floor_().clamp_(0, 255)
-    x = x.to(input.dtype)
-    if input.dim() == 4 and not input.is_contiguous() and input.is_contiguous(memory_format=tessera.channels_last):
-        return x.contiguous(memory_format=tessera.channels_last)
-    return x.clone() if x is input else x.contiguous()
+        size = size or [_scaled(input.size(i + 2), s) for i, s in enumerate(scales)]
+        return getattr(tessera.nn.functional, f"adaptive_avg_pool{n}d")(input, size)
+    name = _OPERATORS[mode].format(n)
+    operator = getattr(_nn, f"_{name}_aa" if antialias else name)
+    corners = {} if mode in _WITHOUT_CORNERS else {"align_corners": bool(align_corners)}
+    return operator(input=input, output_size=size, scale_factors=scales, **corners)
 
 
 def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
@@ -207,48 +150,8 @@ def upsample_bilinear(input, size=None, scale_factor=None):
 
 # ---- grid_sample -----------------------------------------------------------------------------------------------------
 
-_SAMPLED_BY_OPERATOR = ("cpu",)  # devices that have its kernel
 GRID_SAMPLE_INTERPOLATION_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 GRID_SAMPLE_PADDING_MODES = {"zeros": 0, "border": 1, "reflection": 2}
-
-
-def _reflect(c, low2, high2):
-    """Reflects coordinates into [low2 / 2, high2 / 2]."""
-    if low2 == high2:
-        return tessera.zeros_like(c)
-    low, span = low2 / 2, (high2 - low2) / 2
-    c = (c - low).abs()
-    extra = c.fmod(span)
-    flips = (c / span).floor()
-    return tessera.where(flips.fmod(2) == 0, extra + low, span - extra + low)
-
-
-def _pixel(c, size, align_corners):
-    """[-1, 1] -> pixel coordinates."""
-    return (c + 1) / 2 * (size - 1) if align_corners else ((c + 1) * size - 1) / 2
-
-
-def _padded(c, size, padding_mode, align_corners):
-    if padding_mode == "reflection":
-        c = _reflect(c, 0, 2 * (size - 1)) if align_corners else _reflect(c, -1, 2 * size - 1)
-    if padding_mode != "zeros":
-        c = c.clamp(0, size - 1)
-    return c
-
-
-def _gather(input, places):
-    """input (N, C, *sizes) at integer places (one (N, *out) tensor per dim): (N, C, *out), zero outside."""
-    sizes = input.shape[2:]
-    inside, flat = None, None
-    for p, size in zip(places, sizes):
-        ok = (p >= 0) & (p < size)
-        inside = ok if inside is None else inside & ok
-        p = p.clamp(0, size - 1)
-        flat = p if flat is None else flat * size + p
-    n, c = input.shape[:2]
-    index = flat.reshape(n, 1, -1).expand(n, c, -1)
-    values = input.flatten(2).gather(2, index).reshape(n, c, *flat.shape[1:])
-    return values.masked_fill(~inside.unsqueeze(1), 0)
 
 
 def _check_grid(input, grid, mode, padding_mode):
@@ -281,21 +184,6 @@ def _check_grid(input, grid, mode, padding_mode):
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
 
 
-def _grid_cubic(input, coords, padding_mode, align_corners):
-    sizes = input.shape[2:]
-    lows = [c.floor() for c in coords]
-    weights = [_cubic_weights(c - low) for c, low in zip(coords, lows)]
-    total = None
-    for i, j in itertools.product(range(4), range(4)):
-        places = [
-            _padded(low + (k - 1), s, padding_mode, align_corners).to(tessera.int64)
-            for low, k, s in zip(lows, (i, j), sizes)
-        ]
-        term = _gather(input, places) * (weights[0][i] * weights[1][j]).unsqueeze(1)
-        total = term if total is None else total + term
-    return total
-
-
 @overridable
 @autocasts(cpu="fp32", cuda="promote")
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
@@ -313,32 +201,13 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
             stacklevel=3,
         )
         align_corners = False
-    if input.device.type in _SAMPLED_BY_OPERATOR:
-        return tessera.grid_sampler(
-            input,
-            grid,
-            GRID_SAMPLE_INTERPOLATION_MODES[mode],
-            GRID_SAMPLE_PADDING_MODES[padding_mode],
-            bool(align_corners),
-        )
-    sizes = input.shape[2:]
-    n = len(sizes)
-    coords = [_pixel(grid[..., n - 1 - d], sizes[d], align_corners) for d in range(n)]
-    if mode == "bicubic":
-        return _grid_cubic(input, coords, padding_mode, align_corners)
-    coords = [_padded(c, s, padding_mode, align_corners) for c, s in zip(coords, sizes)]
-    if mode == "nearest":
-        return _gather(input, [c.round().to(tessera.int64) for c in coords])
-    lows = [c.floor() for c in coords]
-    total = None
-    for corner in itertools.product((0, 1), repeat=n):
-        weight = None
-        for c, low, k in zip(coords, lows, corner):
-            w = c - low if k else low + 1 - c
-            weight = w if weight is None else weight * w
-        term = _gather(input, [(low + k).to(tessera.int64) for low, k in zip(lows, corner)]) * weight.unsqueeze(1)
-        total = term if total is None else total + term
-    return total
+    return tessera.grid_sampler(
+        input,
+        grid,
+        GRID_SAMPLE_INTERPOLATION_MODES[mode],
+        GRID_SAMPLE_PADDING_MODES[padding_mode],
+        bool(align_corners),
+    )
 
 
 @overridable

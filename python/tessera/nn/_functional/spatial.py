@@ -125,7 +125,8 @@ def _max_unpool(n, input, indices, kernel_size, stride, padding, output_size):
     count = 1
     for s in size:
         count *= s
-    known = indices.numel() and indices.untyped_storage().device.type != "meta"
+    # A device would have to be waited for; what scatters there looks at the indices, too.
+    known = indices.numel() and indices.is_cpu and indices.untyped_storage().device.type != "meta"
     if known and (int(indices.max()) >= count or int(indices.min()) < 0):
         raise RuntimeError(
             f"Found an invalid max index: {int(indices.max())} (output volumes are of size {'x'.join(map(str, size))}"

@@ -108,7 +108,7 @@ class BackwardHook:
         new, self.input_index = self._through_node(args, register)
         return new
 
-    def setup_output_hook(self, output):
+    def setup_output_hook(self, args):
         """The module's result (a tensor or a tuple), tied to the hooks."""
 
         def register(node):
@@ -131,8 +131,8 @@ class BackwardHook:
 
             node.register_prehook(on_output)
 
-        single = not isinstance(output, tuple)
-        values = (output,) if single else output
+        single = not isinstance(args, tuple)
+        values = (args,) if single else args
         self.n_outputs = len(values)
         new, self.output_index = self._through_node(values, register)
         return new[0] if single else new

@@ -51,8 +51,8 @@ class _Numbered(Module):
     def _key_at(self, index):
         return next(itertools.islice(self._modules, _position(index, len(self)), None))
 
-    def __setitem__(self, index, module):
-        setattr(self, self._key_at(index), module)
+    def __setitem__(self, idx, module):
+        setattr(self, self._key_at(idx), module)
 
     def __delitem__(self, index):
         keys = list(self._modules)[index] if isinstance(index, slice) else [self._key_at(index)]

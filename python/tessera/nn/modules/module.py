@@ -523,8 +523,12 @@ class Module:
         return self._apply(lambda t: tessera.empty_like(t, device=device), recurse=recurse)
 
     def to(self, *args, **kwargs):
-        """Moves or casts parameters and buffers in place: to(device, dtype, non_blocking), to(dtype), to(tensor),
-        to(memory_format=).
+        """Moves or casts parameters and buffers in place:
+
+        to(device=None, dtype=None, non_blocking=False)
+        to(dtype, non_blocking=False)
+        to(tensor, non_blocking=False)
+        to(memory_format=channels_last)
 
         Only floating point and complex ones are cast, only 4-D and 5-D ones change their memory format. TypeError for
         other dtypes; NotImplementedError for a module on the meta device that is to go to another: see to_empty().

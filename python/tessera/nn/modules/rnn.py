@@ -4,7 +4,6 @@ import warnings
 
 import tessera
 from tessera.nn import _recurrent
-from tessera.nn import functional as F
 from tessera.nn.parameter import Parameter
 
 from ._declared import layer
@@ -173,19 +172,22 @@ class RNNBase(Module):
         """The state in another order of the sequences."""
         return hx if permutation is None else _apply_permutation(hx, permutation)
 
-    def _weights_of(self, index):
-        w = {name.split("_l")[0]: getattr(self, name) for name in self._all_weights[index]}
-        return w["weight_ih"], w["weight_hh"], w.get("bias_ih"), w.get("bias_hh"), w.get("weight_hr")
-
-    def _run(self, x, batch_sizes, states):
-        """All layers; x (rows, input) in time-major order, states: tuple of (layers * directions, N, .). Returns the
-        outputs and the last states.
+    def _run(self, x, states, batch_sizes=()):
+        """All layers; x (steps, N, input), or with batch_sizes (rows, input), states: tuple of (layers * directions, N,
+        .). Returns the outputs and the last states.
         """
-        directions = 2 if self.bidirectional else 1
-        weights = [self._weights_of(k) for k in range(self.num_layers * directions)]
-        return _recurrent.run_layers(
-            self.mode, x, batch_sizes, states, weights, directions, self.dropout if self.training else 0.0
+        weights = [getattr(self, name) for names in self._all_weights for name in names]
+        out, *last = tessera._rnn_layers(
+            x,
+            list(states),
+            weights,
+            _recurrent.KINDS[self.mode],
+            bool(self.bias),
+            self.dropout if self.training else 0.0,
+            bool(self.bidirectional),
+            batch_sizes,
         )
+        return out, tuple(last[: len(states)])
 
     def _zeros(self, input, shape):
         return tessera.zeros(shape, dtype=input.dtype, device=input.device)
@@ -234,17 +236,15 @@ class RNNBase(Module):
         else:
             check(data, hx, batch_sizes)
         if packed:
-            out, states = self._run(data, sizes, hx)
+            out, states = self._run(data, hx, sizes)
             if unsorted_indices is not None:
                 states = tuple(_apply_permutation(s, unsorted_indices) for s in states)
             return PackedSequence(out, batch_sizes, sorted_indices, unsorted_indices), states
         if self.batch_first:
             data = data.transpose(0, 1)
-        steps, n = data.shape[:2]
-        if steps == 0:
+        if data.size(0) == 0:
             raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
-        out, states = self._run(data.reshape(steps * n, data.size(-1)), [n] * steps, hx)
-        out = out.unflatten(0, (steps, n))
+        out, states = self._run(data, hx)
         if self.batch_first:
             out = out.transpose(0, 1)
         if not batched:
@@ -363,7 +363,9 @@ class RNNCellBase(Module):
                 raise RuntimeError(
                     f"hidden{i} has inconsistent hidden_size: got {h.size(1)}, expected {self.hidden_size}"
                 )
-        out = _recurrent.STEPS[mode](F.linear(x, self.weight_ih, self.bias_ih), hx, self.weight_hh, self.bias_hh, None)
+        out = tessera._rnn_cell(
+            x, list(hx), self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh, _recurrent.KINDS[mode]
+        )[: len(hx)]
         return out if batched else tuple(h.squeeze(0) for h in out)
 
 

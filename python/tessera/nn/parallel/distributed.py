@@ -301,6 +301,18 @@ class DistributedDataParallel(Module, Joinable):
         """Inputs, moved to devices."""
         return scatter_kwargs(inputs, kwargs, device_ids, dim=self.dim)
 
+    def to_kwargs(self, inputs, kwargs, device_id):
+        """The arguments of one device, with their tensors on it, in the form of `scatter`.
+
+        Args:
+            inputs, kwargs: what `forward` is given.
+            device_id: number of a device of the module's type; None: the current one.
+        """
+        kind = tessera.device(self.device).type
+        device = tessera.device(kind) if device_id is None else tessera.device(kind, device_id)
+        move = lambda tree: _pytree.tree_map_only(tessera.Tensor, lambda tensor: tensor.to(device), tree)
+        return (move(inputs),), (move(kwargs),)
+
     def gather(self, outputs, output_device):
         """Outputs of devices, at one of them."""
         return gather(outputs, output_device, dim=self.dim)

@@ -11,11 +11,11 @@ _LAYERS = {0: ("LSTM", (0, 3, 1, 2)), 1: ("GRU", (1, 0, 2)), 2: ("RNN", (0,)), 3
 
 
 def _ordered(b, x, order, size):
-    """The blocks of rows of a matrix or vector in another order."""
+    """The blocks of rows (dimension 1) of each direction's matrix or vector in another order."""
     if len(order) == 1:
         return x
-    parts = b.split(x, [size] * len(order), 0)
-    return b.op("Concat", *[parts[i] for i in order], axis=0)
+    parts = b.split(x, [size] * len(order), 1)
+    return b.op("Concat", *[parts[i] for i in order], axis=1)
 
 
 def _source(gates):
@@ -29,33 +29,38 @@ def _source(gates):
 
 
 @aten("_rnn_layer")
-def rnn_layer(b, gates, h0, c0, w_hh, b_hh, kind, reverse, for_backward=True):
+def rnn_layer(b, gates, h0, c0, w_hh, b_hh, w_hr, kind, reverse, batch_sizes=(), for_backward=True):
+    if batch_sizes or w_hr is not None:
+        raise NotImplementedError("recurrent layers with projections, or of packed sequences, have no operator of ONNX")
     op, order = _LAYERS[kind]
-    hidden, rows = b.dim(h0, -1), len(order) * b.dim(h0, -1)
+    both, hidden = b.dim(h0, 0), b.dim(h0, -1)
+    rows, sizes = len(order) * hidden, b.dims(gates)
     source = _source(gates)
     if source is None:
-        steps, w_ih, b_ih = gates, b.value(_unit(rows, gates.dtype)), None
+        steps, w_ih, b_ih = gates, b.value(_unit(both * rows, gates.dtype)), None
     else:
         x, w_ih, b_ih = source
-        sizes = b.dims(gates)
         steps = b.op("Reshape", x, b.ints([*sizes[:2], b.dim(w_ih, 1)]))
-    weights = [b.unsqueeze(_ordered(b, w, order, hidden), 0) for w in (w_ih, w_hh)]
+    w_ih = b.op("Reshape", w_ih, b.ints([both, rows, b.dim(w_ih, 1)]))
+    weights = [_ordered(b, w, order, hidden) for w in (w_ih, w_hh)]
     bias = None
     if b_ih is not None or b_hh is not None:
-        none = b.const([0.0] * rows, gates.dtype)
-        both = [none if v is None else _ordered(b, v, order, hidden) for v in (b_ih, b_hh)]
-        bias = b.unsqueeze(b.op("Concat", *both, axis=0), 0)
-    attrs = {"hidden_size": hidden, "direction": "reverse" if reverse else "forward"}
+        none = b.const([[0.0] * rows] * both, gates.dtype)
+        b_ih = None if b_ih is None else b.op("Reshape", b_ih, b.ints([both, rows]))
+        bias = b.op("Concat", *[none if v is None else _ordered(b, v, order, hidden) for v in (b_ih, b_hh)], axis=1)
+    direction = "bidirectional" if both == 2 else "reverse" if reverse else "forward"
+    attrs = {"hidden_size": hidden, "direction": direction}
     if kind == 1:
         attrs["linear_before_reset"] = 1
     if op == "RNN":
-        attrs["activations"] = ["Tanh" if kind == 2 else "Relu"]
-    inputs = [steps, *weights, bias, None, b.unsqueeze(h0, 0)]
-    if kind == 0:
-        inputs.append(b.unsqueeze(c0, 0))
+        attrs["activations"] = ["Tanh" if kind == 2 else "Relu"] * both
+    inputs = [steps, *weights, bias, None, h0, *([c0] if kind == 0 else [])]
     made = b.op(op, *inputs, outputs=3 if kind == 0 else 2, **attrs)
-    out = b.squeeze(made[0], 1)
-    return out, b.squeeze(made[1], 0), b.squeeze(made[2], 0) if kind == 0 else None, None, None
+    if both == 1:
+        out = b.squeeze(made[0], 1)
+    else:
+        out = b.op("Reshape", b.transpose(made[0], [0, 2, 1, 3]), b.ints([*sizes[:2], both * hidden]))
+    return out, made[1], made[2] if kind == 0 else None, None, None
 
 
 def _unit(n, dtype):

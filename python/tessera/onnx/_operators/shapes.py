@@ -197,7 +197,7 @@ def cat(b, tensors, dim=0):
 
 
 def _is_empty(t):
-    return len(t.shape) == 1 and isinstance(t.shape[0], int) and t.shape[0] == 0
+    return t.shape is not None and len(t.shape) == 1 and isinstance(t.shape[0], int) and t.shape[0] == 0
 
 
 @aten("stack")

@@ -25,6 +25,8 @@ def array(value):
 
 def number(value):
     """One number as a float. Raises: ValueError for several."""
+    if type(value) in (int, float, bool):
+        return float(value)
     found = array(value)
     if found.size != 1:
         raise ValueError(f"expected one number, but got {found.size} of shape {found.shape}")

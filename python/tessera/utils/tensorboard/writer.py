@@ -5,26 +5,26 @@ import time
 import weakref
 
 from tensorboard.compat.proto import event_pb2
-from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from tessera.utils.tensorboard import _embedding, _graph, _images, summary
+from tessera.utils.tensorboard._events import EventFile
 from tessera.utils.tensorboard._values import array, file_name
 
 __all__ = ["FileWriter", "SummaryWriter"]
 
 
 class FileWriter:
-    """Writes events into a file in the background.
+    """Writes events into a file, some at a time.
 
     Args:
         log_dir: a folder, which is made if need be.
-        max_queue: how many events wait before `add` waits, too.
+        max_queue: how many events wait before they are written.
         flush_secs: seconds between writes to the disk.
         filename_suffix: the end of the file's name.
     """
 
     def __init__(self, log_dir, max_queue=10, flush_secs=120, filename_suffix=""):
-        self.event_writer = EventFileWriter(os.fspath(log_dir), max_queue, flush_secs, filename_suffix)
+        self.event_writer = _events_in(os.fspath(log_dir))(os.fspath(log_dir), max_queue, flush_secs, filename_suffix)
         weakref.finalize(self, _finish, self.event_writer)  # a program that ends without close() loses nothing
 
     def get_logdir(self):
@@ -69,6 +69,15 @@ class FileWriter:
         self.event_writer.reopen()
 
 
+def _events_in(folder):
+    """The class of a folder's event files: TensorBoard's own knows stores in the network (s3://, gs:// ...)."""
+    if "://" not in folder:
+        return EventFile
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    return EventFileWriter
+
+
 def _finish(event_writer):
     try:
         event_writer.close()
@@ -78,8 +87,9 @@ def _finish(event_writer):
 
 def _stamped(event, step, walltime):
     """An event with its time, by default now, and its step if it has one."""
-    stamps = {"wall_time": time.time() if walltime is None else walltime, "step": 0 if step is None else int(step)}
-    event.MergeFrom(event_pb2.Event(**stamps))
+    event.wall_time = time.time() if walltime is None else walltime
+    if step is not None:
+        event.step = int(step)
     return event
 
 
@@ -100,7 +110,7 @@ class SummaryWriter:
         log_dir: a folder; by default runs/<time>_<host><comment>.
         comment: the end of the default folder's name.
         purge_step: events from this step on, of a run that went wrong, are not shown.
-        max_queue: how many events wait before a call waits, too.
+        max_queue: how many events wait before they are written.
         flush_secs: seconds between writes to the disk.
         filename_suffix: the end of the files' names.
     """

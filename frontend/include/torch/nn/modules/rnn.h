@@ -70,9 +70,7 @@ class RNNImplBase : public WithOptions<Derived, O> {
     const int64_t steps = x.size(0), n = x.size(1);
     TORCH_CHECK(steps > 0, "Expected sequence length to be larger than 0 in RNN");
     check_width(x);
-    const std::vector<int64_t> sizes(static_cast<size_t>(steps), n);
-    auto [out, last] = run_rows(at::reshape(x, {steps * n, -1}), sizes, std::move(hx));
-    out = at::view(out, {steps, n, -1});
+    auto [out, last] = run_layers(x, n, {}, std::move(hx));
     if (o.batch_first()) out = at::transpose(out, 0, 1);
     if (!batched) {
       out = at::squeeze(out, o.batch_first() ? 0 : 1);
@@ -84,7 +82,8 @@ class RNNImplBase : public WithOptions<Derived, O> {
     if (input.sorted_indices().defined())
       for (auto& h : hx) h = at::index_select(h, 1, input.sorted_indices());
     check_width(input.data());
-    auto [out, last] = run_rows(input.data(), utils::rnn::detail::numbers(input.batch_sizes()), std::move(hx));
+    const auto sizes = utils::rnn::detail::numbers(input.batch_sizes());
+    auto [out, last] = run_layers(input.data(), sizes.at(0), sizes, std::move(hx));
     if (input.unsorted_indices().defined())
       for (auto& s : last) s = at::index_select(s, 1, input.unsorted_indices());
     return {PackedSequence(out, input.batch_sizes(), input.sorted_indices(), input.unsorted_indices()), last};
@@ -95,27 +94,24 @@ class RNNImplBase : public WithOptions<Derived, O> {
     TORCH_CHECK(x.size(-1) == this->options.input_size(), "input.size(-1) must be equal to input_size. Expected ",
                 this->options.input_size(), ", got ", x.size(-1));
   }
-  std::pair<Tensor, State> run_rows(const Tensor& x, const std::vector<int64_t>& sizes, State hx) {
+  std::pair<Tensor, State> run_layers(const Tensor& x, int64_t n, const std::vector<int64_t>& sizes, State hx) {
     const O& o = this->options;
     const int64_t out = projection() ? projection() : o.hidden_size(), groups = o.num_layers() * directions();
     const size_t count = kind() == RecurrentKind::kLstm ? 2 : 1;
     for (size_t i = 0; i < count; ++i) {
-      const std::vector<int64_t> shape = {groups, sizes[0], i == 0 ? out : o.hidden_size()};
+      const std::vector<int64_t> shape = {groups, n, i == 0 ? out : o.hidden_size()};
       if (hx.size() <= i)
         hx.push_back(at::zeros(shape, x.options()));
       else
         TORCH_CHECK(std::ranges::equal(hx[i].sizes(), shape), "Expected hidden[", i, "] size ", at::IntArrayRef(shape),
                     ", got ", at::IntArrayRef(hx[i].sizes().data(), hx[i].sizes().size()));
     }
-    std::vector<recurrent::Weights> weights;
-    const auto find = [&](const std::string& name) {
-      const Tensor* t = this->parameters_.find(name);
-      return t ? Tensor(*t) : Tensor();
-    };
+    std::vector<Tensor> weights;
     for (const std::string& tag : tags())
-      weights.push_back({find("weight_ih" + tag), find("weight_hh" + tag), find("bias_ih" + tag), find("bias_hh" + tag),
-                         find("weight_hr" + tag)});
-    return recurrent::run_layers(kind(), x, sizes, hx, weights, directions(), this->is_training() ? o.dropout() : 0.0);
+      for (const char* part : {"weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"})
+        if (const Tensor* t = this->parameters_.find(part + tag)) weights.push_back(*t);
+    return recurrent::run_layers(kind(), x, sizes, hx, weights, o.bias(), o.bidirectional(),
+                                 this->is_training() ? o.dropout() : 0.0);
   }
   std::vector<std::string> tags() const {
     std::vector<std::string> list;
@@ -264,8 +260,7 @@ class RNNCellImplBase : public WithOptions<Derived, O> {
       TORCH_CHECK(state.back().size(1) == o.hidden_size(), "hidden has inconsistent hidden_size: got ",
                   state.back().size(1), ", expected ", o.hidden_size());
     }
-    auto next =
-        recurrent::step(kind, at::linear(x, weight_ih, bias_ih), state, {weight_ih, weight_hh, bias_ih, bias_hh, {}});
+    auto next = recurrent::step(kind, x, state, weight_ih, weight_hh, bias_ih, bias_hh);
     if (!batched)
       for (auto& t : next) t = at::squeeze(t, 0);
     return next;

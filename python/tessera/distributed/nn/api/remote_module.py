@@ -1,5 +1,7 @@
 """A module that lives at another worker, and is called from here."""
 
+import inspect
+
 import tessera
 from tessera.distributed.remote_device import _remote_device
 from tessera.distributed.rpc import api
@@ -38,6 +40,7 @@ def _refused(name):
         raise ValueError(f"{name}() is not supported by RemoteModule: the module lives at {self.on}")
 
     method.__name__ = name
+    method.__signature__ = inspect.signature(getattr(Module, name))
     return method
 
 
@@ -86,13 +89,19 @@ class RemoteModule(Module):
         return self.module_rref
 
     @staticmethod
-    def init_from_module_rref(remote_device, module_rref):
+    def init_from_module_rref(remote_device, module_rref, _module_interface_cls=None):
         """A RemoteModule of a module that is there.
 
         Args:
             remote_device: where it is.
             module_rref: its RRef.
+            _module_interface_cls: None; RuntimeError for the interface of a script.
         """
+        if _module_interface_cls is not None:
+            raise RuntimeError(
+                f"expected _module_interface_cls=None, but got {_module_interface_cls!r}: modules of scripts are "
+                "called through their RRef"
+            )
         made = RemoteModule.__new__(RemoteModule)
         Module.__init__(made)
         made._place(remote_device)

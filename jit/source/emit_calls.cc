@@ -1,0 +1,999 @@
+#include <algorithm>
+
+#include "jit/source/emitter.h"
+
+namespace tessera::jit {
+
+const char* dtype_of_cast(std::string_view method) {
+  constexpr const char* casts[][2] = {{"float", "float32"},     {"double", "float64"},   {"half", "float16"},
+                                      {"int", "int32"},         {"long", "int64"},       {"short", "int16"},
+                                      {"char", "int8"},         {"byte", "uint8"},       {"bool", "bool"},
+                                      {"bfloat16", "bfloat16"}, {"cfloat", "complex64"}, {"cdouble", "complex128"}};
+  for (const auto& c : casts)
+    if (method == c[0]) return c[1];
+  return nullptr;
+}
+
+// --- matching ---
+
+// The value, or another one made of it, as a parameter takes it; null where it does not fit.
+Val* Emitter::convert(Val* v, const Formal& f, TypePtr concrete, bool allow, const Range& where) {
+  if (v->type->is(K::kTuple) && !concrete->is(K::kTuple)) {  // (1, 2) for int[]
+    TypePtr want = concrete->is(K::kOptional) ? concrete->elem() : concrete;
+    if (want->is(K::kList)) {
+      bool fits = true;
+      for (TypePtr e : v->type->elems) fits = fits && (is_subtype(e, want->elem()) || has_variables(want->elem()));
+      if (fits && (f.is_op || f.name) && !(v->type->elems.empty() && has_variables(want->elem()))) {
+        TypePtr e = has_variables(want->elem()) ? v->type->elems[0] : want->elem();
+        return node_value(N::kList, unpacked(v, 0, where), list_of(e), where);
+      }
+    }
+  }
+  if (is_subtype(v->type, concrete)) return v;
+  TypePtr want = concrete->is(K::kOptional) ? concrete->elem() : concrete;
+  // what is written at its place alone: a variable's list may have changed since
+  const bool literal = v->node && v->name.empty();
+  // [] for any list, {} for any dict
+  if (literal && v->node->in.empty() && (v->node->kind == N::kList || v->node->kind == N::kDict) &&
+      want->kind == v->type->kind) {
+    Val* fresh = node_value(v->node->kind, {}, want, where);
+    return fresh;
+  }
+  // a literal list of what fits one by one
+  if (literal && v->node->kind == N::kList && want->is(K::kList)) {
+    bool fits = !v->node->in.empty();
+    for (const Val* x : v->node->in) fits = fits && is_subtype(x->type, want->elem());
+    if (fits) return node_value(N::kList, v->node->in, want, where);
+    if (allow && v->type->elem()->is(K::kTensor) && (want->elem()->is(K::kInt) || want->elem()->is(K::kFloat))) {
+      std::vector<Val*> items;
+      for (Val* x : v->node->in)
+        items.push_back(op(want->elem()->is(K::kInt) ? "aten::IntImplicit" : "aten::FloatImplicit", {x}, where));
+      return node_value(N::kList, std::move(items), want, where);
+    }
+  }
+  if (v->node && v->node->kind == N::kTuple && want->is(K::kTuple) && want->elems.size() == v->node->in.size()) {
+    std::vector<Val*> items;
+    for (size_t i = 0; i < want->elems.size(); ++i) {
+      Val* x = convert(v->node->in[i], Formal{nullptr, want->elems[i], false, false, nullptr, -1, false},
+                       want->elems[i], false, where);
+      if (!x) return nullptr;
+      items.push_back(x);
+    }
+    return tuple(std::move(items), where, want);
+  }
+  if (f.size >= 0 && want->is(K::kList) && is_subtype(v->type, want->elem()))  // 3 for int[2]
+    return node_value(N::kList, std::vector<Val*>(static_cast<size_t>(std::max<int64_t>(f.size, 1)), v), want, where);
+  if (f.size >= 0 && want->is(K::kList) && want->elem()->is(K::kFloat) && v->type->is(K::kInt)) {
+    Val* x = op("aten::Float", {v}, where);
+    return node_value(N::kList, std::vector<Val*>(static_cast<size_t>(std::max<int64_t>(f.size, 1)), x), want, where);
+  }
+  if (!allow) return nullptr;
+  if (v->type->is(K::kTensor)) {
+    const char* name = want->is(K::kInt)       ? "aten::IntImplicit"
+                       : want->is(K::kFloat)   ? "aten::FloatImplicit"
+                       : want->is(K::kComplex) ? "aten::ComplexImplicit"
+                       : want->is(K::kNumber)  ? "aten::ScalarImplicit"
+                                               : nullptr;
+    if (name) return op(name, {v}, where);
+  }
+  if (v->type->is(K::kNumber) && (want->is(K::kInt) || want->is(K::kFloat)))
+    return op(want->is(K::kInt) ? "aten::Int" : "aten::Float", {v}, where);
+  if (f.is_op && v->type->is(K::kInt) && want->is(K::kFloat)) return op("aten::Float", {v}, where);
+  if (f.is_op && v->type->is(K::kBool) && (want->is(K::kInt) || want->is(K::kNumber)))
+    return op("aten::Int", {v}, where);
+  if (v->type->is(K::kStr) && want->is(K::kDevice)) return op("aten::device", {v}, where);
+  if (f.is_op && v->type->is(K::kList) && want->is(K::kList) && v->type->elem()->is(K::kInt) &&
+      want->elem()->is(K::kFloat) && literal && v->node->kind == N::kList) {
+    std::vector<Val*> items;
+    for (Val* x : v->node->in) items.push_back(op("aten::Float", {x}, where));
+    return node_value(N::kList, std::move(items), want, where);
+  }
+  return nullptr;
+}
+
+bool Emitter::match(const std::vector<Formal>& formals, bool vararg, const std::vector<Argument>& args, bool allow,
+                    const Range& where, std::vector<Val*>* out, TypeVars* vars, std::string* why) {
+  std::vector<bool> used(args.size(), false);
+  size_t at = 0;  // the next one by position
+  size_t positional = 0;
+  while (positional < args.size() && args[positional].name.empty()) ++positional;
+  for (size_t i = 0; i < formals.size(); ++i) {
+    const Formal& f = formals[i];
+    const Argument* given = nullptr;
+    size_t which = 0;
+    std::vector<Val*> spread;
+    if (!f.keyword_only && at < positional) {
+      which = at++;
+      given = &args[which];
+      // f(2, 3) for f([2, 3]), einsum("i,j", a, b): the rest of the numbers or tensors are one list
+      TypePtr want = f.type->is(K::kOptional) ? f.type->elem() : f.type;
+      const bool numbers = want->is(K::kList) && want->elem()->is(K::kInt);
+      const K item = numbers ? K::kInt : K::kTensor;
+      if (f.is_op && want->is(K::kList) && want->elem()->is(item) && given->value->type->is(item) && f.size < 0) {
+        bool last = true;
+        for (size_t k = i + 1; k < formals.size(); ++k)
+          last = last && (formals[k].keyword_only || (numbers && formals[k].has_default));
+        for (size_t k = which; k < positional && last; ++k) last = args[k].value->type->is(item);
+        if (last) {
+          for (size_t k = which; k < positional; ++k) spread.push_back(args[k].value), used[k] = true;
+          at = positional;
+        }
+      }
+    } else {
+      for (size_t k = positional; k < args.size(); ++k)
+        if (args[k].name == *f.name) given = &args[which = k];
+    }
+    if (!spread.empty()) {
+      out->push_back(node_value(N::kList, std::move(spread), list_of(given->value->type), where));
+      continue;
+    }
+    if (!given) {
+      if (!f.has_default) {
+        if (why) *why = str_cat("Argument ", *f.name, " not provided.");
+        return false;
+      }
+      out->push_back(constant(*f.default_value, f.type, where));
+      continue;
+    }
+    used[which] = true;
+    TypePtr concrete = f.type;
+    Val* v = given->value;
+    if (has_variables(concrete)) {
+      if (!match_variables(concrete, v->type, *vars)) {
+        Val* c = v->type->is(K::kTuple) ? convert(v, f, concrete, allow, given->range) : nullptr;
+        if (!c || !match_variables(concrete, c->type, *vars)) {
+          if (v->node && v->node->in.empty() && (v->node->kind == N::kList || v->node->kind == N::kDict)) {
+            concrete = substitute(concrete, *vars);
+            if (!has_variables(concrete)) {
+              if (Val* e = convert(v, f, concrete, allow, given->range)) {
+                out->push_back(e);
+                continue;
+              }
+            }
+          }
+          if (why)
+            *why = str_cat("Could not match type ", v->type->described(), " to ", f.type->annotation(),
+                           " in argument '", *f.name, "'.");
+          return false;
+        }
+        v = c;
+      }
+      concrete = substitute(concrete, *vars);
+    }
+    Val* fit = convert(v, f, concrete, allow, given->range);
+    if (!fit) {
+      if (why)
+        *why = str_cat("Expected a value of type '", concrete->described(), "' for argument '", *f.name,
+                       "' but instead found type '", v->type->described(), "'.");
+      return false;
+    }
+    out->push_back(fit);
+  }
+  if (vararg)
+    for (; at < positional; ++at) out->push_back(args[at].value), used[at] = true;
+  for (size_t k = 0; k < args.size(); ++k) {
+    if (used[k]) continue;
+    if (why)
+      *why = args[k].name.empty() ? str_cat("Expected at most ", formals.size(), " arguments but found ", positional,
+                                            " positional arguments.")
+                                  : str_cat("Keyword argument ", args[k].name, " unknown.");
+    return false;
+  }
+  return true;
+}
+
+Val* Emitter::packed(Node* n, const std::vector<TypePtr>& rets, const std::vector<std::string>*) {
+  if (rets.empty()) {
+    Val* v = none(n->range);
+    return v;
+  }
+  for (TypePtr t : rets) graph_.add_out(n, t);
+  if (rets.size() == 1) return n->out[0];
+  return tuple(n->out, n->range);
+}
+
+Val* Emitter::try_op(const std::string& name, const std::vector<Argument>& args, const Range& where, std::string* why) {
+  if (args.size() == 2 && args[0].value->type->is(K::kEnum) && (name == "aten::eq" || name == "aten::ne"))
+    return try_op(name == "aten::eq" ? "aten::__is__" : "aten::__isnot__", args, where, why);
+  std::string reasons;
+  const size_t mark = block_->nodes.size();
+  const auto forget = [&] { block_->nodes.resize(mark); };
+  for (const bool allow : {false, true}) {
+    for (const Operator* o : operators_named(name)) {
+      std::vector<Formal> formals;
+      for (const OpArg& a : o->args)
+        formals.push_back({&a.name, a.type, a.has_default, a.keyword_only, &a.default_value, a.size, true});
+      std::vector<Val*> in;
+      TypeVars vars;
+      std::string reason;
+      if (!match(formals, o->vararg, args, allow, where, &in, &vars, why && allow ? &reason : nullptr)) {
+        forget();
+        if (why && allow) reasons += str_cat("  \n  ", o->schema, ":\n  ", reason, "\n");
+        continue;
+      }
+      Node* n = node(N::kOp, std::move(in), where);
+      n->op = o;
+      std::vector<TypePtr> rets;
+      for (TypePtr t : o->rets) rets.push_back(substitute(t, vars));
+      return packed(n, rets);
+    }
+    for (const char* overload : {"", "__data"}) {
+      Function* f = library_function(name + overload);
+      if (!f) continue;
+      try {
+        return call_function(*f, args, where);
+      } catch (const CompileError& e) {
+        forget();
+        if (allow) reasons += e.what();
+      }
+    }
+  }
+  if (why) *why = std::move(reasons);
+  return nullptr;
+}
+Val* Emitter::op(const std::string& name, std::initializer_list<Val*> values, const Range& where) {
+  std::vector<Argument> args;
+  for (Val* v : values) args.push_back({where, "", v});
+  return op(name, std::move(args), where);
+}
+Val* Emitter::op(const std::string& name, std::vector<Argument> args, const Range& where) {
+  std::string why;
+  if (Val* v = try_op(name, args, where, &why)) return v;
+  if (why.empty()) fail(where, str_cat("Unknown builtin op: ", name, ".\nHere are some suggestions:\n"));
+  throw CompileError(str_cat("\nArguments for call are not valid.\nThe following variants are available:\n", why,
+                             "\nThe original call is:\n", where.excerpt()));
+}
+
+Val* Emitter::call_function(Function& f, std::vector<Argument> args, const Range& where, Val* self) {
+  f.ensure_schema();
+  if (self) args.insert(args.begin(), Argument{where, "", self});
+  if (!f.refused.empty()) {
+    emit_raise(where, text(f.refused, where), "");
+    return uninitialized(f.ret, where);
+  }
+  std::vector<Formal> formals;
+  for (const Param& p : f.args)
+    formals.push_back({&p.name, p.type, p.has_default, p.keyword_only, &p.default_value, p.size, false});
+  if (self && !formals.empty()) formals[0].type = self->type;
+  std::vector<Val*> in;
+  TypeVars vars;
+  std::string why;
+  if (!match(formals, false, args, true, where, &in, &vars, &why))
+    throw CompileError(str_cat("\n\n", f.schema(), ":\n", why, "\n:\n", where.excerpt()));
+  Node* n;
+  if (f.host && !f.is_native) {
+    n = node(N::kHostCall, std::move(in), where);
+    n->host = f.host;
+    n->name = f.name;
+  } else if (self || (f.owner && !f.is_static)) {
+    n = node(N::kCallMethod, std::move(in), where);
+    n->name = f.name;
+    n->function = f.is_declaration ? nullptr : &f;
+  } else {
+    n = node(N::kCallFunction, std::move(in), where);
+    n->function = &f;
+  }
+  return graph_.add_out(n, f.ret);
+}
+Val* Emitter::call_overloads(const std::vector<Function*>& all, std::vector<Argument> args, const Range& where,
+                             Val* self) {
+  std::string reasons;
+  const size_t mark = block_->nodes.size();
+  for (Function* f : all) {
+    try {
+      return call_function(*f, args, where, self);
+    } catch (const CompileError& e) {
+      block_->nodes.resize(mark);
+      reasons += e.what();
+    }
+  }
+  throw CompileError(str_cat("\nArguments for call are not valid.\nThe following variants are available:\n", reasons,
+                             "\nThe original call is:\n", where.excerpt()));
+}
+Val* Emitter::call_method(Val* object, const std::string& name, std::vector<Argument> args, const Range& where) {
+  Sugar m = value_attribute(object, name, where);
+  if (m.kind != Sugar::kMethod || !m.function) return value_of(call_with(m, std::move(args), where), where);
+  return call_function(*m.function, std::move(args), where, object);
+}
+
+// forward with its hooks
+Val* Emitter::call_module(Val* module, std::vector<Argument> args, const Range& where) {
+  const ClassDef& def = *module->type->def;
+  for (Function* hook : def.pre_hooks) {
+    std::vector<Val*> in;
+    for (const Argument& a : args)
+      if (a.name.empty()) in.push_back(a.value);
+    Val* result = call_function(*hook, {{where, "", tuple(in, where)}}, where, module);
+    if (result->type->is(K::kNone)) continue;
+    std::vector<Val*> items = result->type->is(K::kTuple) ? unpacked(result, 0, where) : std::vector<Val*>{result};
+    args.clear();
+    for (Val* v : items) args.push_back({where, "", v});
+  }
+  std::vector<Val*> in;
+  for (const Argument& a : args)
+    if (a.name.empty()) in.push_back(a.value);
+  Val* result = call_method(module, "forward", args, where);
+  for (Function* hook : def.hooks) {
+    Val* other = call_function(*hook, {{where, "", tuple(in, where)}, {where, "", result}}, where, module);
+    if (!other->type->is(K::kNone)) result = other;
+  }
+  return result;
+}
+
+// --- calls ---
+
+std::vector<Argument> Emitter::arguments(const Ast& e, size_t from) {
+  std::vector<Argument> args;
+  for (size_t i = from; i < e.kids.size(); ++i) {
+    const Ast& k = e[i];
+    if (k.is(A::kStarred)) {
+      const Sugar s = sugar(k[0]);
+      if (s.kind == Sugar::kItems) {
+        for (const Sugar& x : s.items) args.push_back({k, "", value_of(x, k)});
+        continue;
+      }
+      Val* v = value_of(s, k);
+      if (!v->type->is(K::kTuple))
+        fail(k, str_cat("cannot unpack a value of type ", v->type->described(),
+                        " into arguments: only tuples have a known length"));
+      for (Val* x : unpacked(v, 0, k)) args.push_back({k, "", x});
+    } else if (k.is(A::kKeyword)) {
+      args.push_back({k, k.text, expr(k[0])});
+    } else {
+      args.push_back({k, "", expr(k)});
+    }
+  }
+  return args;
+}
+
+Sugar Emitter::call(const Ast& e, TypePtr hint) {
+  if (e[0].is(A::kAttr) && e[0][0].is(A::kCall) && e[0][0][0].is(A::kName) && e[0][0][0].text == "super") {
+    // super().method(...): the host knows the next class
+    Sugar s;
+    if (function_.owner && function_.resolver && function_.resolver->resolve("super()." + e[0].text, e, &s) &&
+        s.kind == Sugar::kFunction) {
+      const Sugar* self = find(function_.args.empty() ? "self" : function_.args[0].name);
+      if (self && self->kind == Sugar::kValue) return call_function(*s.function, arguments(e), e, self->value);
+    }
+    fail(e, "super() is not supported here");
+  }
+  return call_sugar(sugar(e[0]), e, hint);
+}
+
+Sugar Emitter::call_sugar(const Sugar& callee, const Ast& e, TypePtr hint) {
+  if (callee.kind == Sugar::kSpecial)
+    if (std::optional<Sugar> s = special(callee.text, e, hint)) return *s;
+  if (callee.kind == Sugar::kSpecial && callee.text == "$new") return node_value(N::kCreate, {}, callee.type, e);
+  if (callee.kind == Sugar::kSpecial && callee.text[0] == '$') {  // children(), items() ... of a module
+    Sugar it(Sugar::kIterable, callee.text.substr(1));
+    it.items = callee.items;
+    return it;
+  }
+  if (callee.kind == Sugar::kType) return construct(callee.type, e, hint);
+  if (callee.kind == Sugar::kMethod && callee.text == "tolist" && callee.value->type->is(K::kTensor))
+    return to_list(callee.value, hint, e);
+  return call_with(callee, arguments(e), e);
+}
+
+Sugar Emitter::call_with(const Sugar& callee, std::vector<Argument> args, const Range& where) {
+  switch (callee.kind) {
+    case Sugar::kOp:
+      return op(callee.text, std::move(args), where);
+    case Sugar::kFunction:
+      return call_function(*callee.function, std::move(args), where);
+    case Sugar::kOverloads:
+      return call_overloads(callee.functions, std::move(args), where, callee.value);
+    case Sugar::kMethod: {
+      Val* v = callee.value;
+      if (callee.function) return call_function(*callee.function, std::move(args), where, v);
+      args.insert(args.begin(), Argument{where, "", v});
+      const std::string& n = callee.text;
+      if (v->type->is(K::kFuture) && n == "wait") return node_value(N::kWait, {v}, v->type->elem(), where);
+      if (v->type->is(K::kTensor) && n == "size" && args.size() == 1) return op("aten::size", std::move(args), where);
+      if (v->type->is(K::kTensor) && n == "to" && args.size() >= 2 && args[1].name.empty() &&
+          (args[1].value->type->is(K::kDevice) || args[1].value->type->is(K::kStr) ||
+           args[1].value->type->is(K::kOptional))) {
+        // to(device) alone has no overload of the registry: dtype by name
+        bool has_dtype =
+            args.size() > 2 && (args[2].name == "dtype" || (args[2].name.empty() && args[2].value->type->is(K::kInt)));
+        if (!has_dtype) {
+          args[1].name = "device";
+          for (size_t i = 2; i < args.size(); ++i)
+            if (args[i].name.empty()) args[i].name = i == 2 ? "non_blocking" : "copy";
+          return op("aten::to", std::move(args), where);
+        }
+      }
+      if (v->type->is(K::kTensor) && operators_named("aten::" + n).empty() && !library_function("aten::" + n)) {
+        if (const char* dtype = dtype_of_cast(n))
+          return op("aten::to", {v, integer(*schema_enum_value(TypeKind::kScalarType, dtype), where)}, where);
+        if (n == "cpu")
+          return op("aten::to",
+                    {{where, "", v}, {where, "device", constant(Value::of(Device()), simple_type(K::kDevice), where)}},
+                    where);
+        if (n == "cuda")
+          return op("aten::to",
+                    {{where, "", v},
+                     {where, "device", constant(Value::of(Device(DeviceType::kCUDA)), simple_type(K::kDevice), where)}},
+                    where);
+      }
+      return op(
+          (operators_named("aten::" + n).empty() && !operators_named("prim::" + n).empty() ? "prim::" : "aten::") + n,
+          std::move(args), where);
+    }
+    case Sugar::kValue: {
+      TypePtr t = callee.value->type;
+      if (t->is_module() || (t->is(K::kInterface) && t->def->method("forward"))) {
+        if (t->is(K::kInterface)) return call_method(callee.value, "forward", std::move(args), where);
+        return call_module(callee.value, std::move(args), where);
+      }
+      if (t->is(K::kClass)) return call_method(callee.value, "__call__", std::move(args), where);
+      fail(where, str_cat("'", t->described(), "' object is not callable"));
+    }
+    case Sugar::kHost:
+      fail(where, str_cat("Python builtin ", callee.host->describe(), " is currently not supported in Torchscript"));
+    case Sugar::kException:
+      fail(where, str_cat("the exception ", callee.text, " can only be raised"));
+    default:
+      break;
+  }
+  return call_with(value_of(callee, where), std::move(args), where);
+}
+
+// int(x), List(...), a class or a named tuple.
+Sugar Emitter::construct(TypePtr t, const Ast& e, TypePtr hint) {
+  const Range where(e);
+  if (t->is(K::kClass)) {
+    if (t->def->is_module) fail(e, "modules cannot be made in TorchScript");
+    Function* init = t->def->method("__init__");
+    if (t->def->is_native && !init) fail(e, str_cat("'", t->annotation(), "' has no constructor for scripts"));
+    if (init && t->def->building) init->ensure_graph();
+    Val* object = node_value(N::kCreate, {}, t, where);
+    if (init) call_function(*init, arguments(e), where, object);
+    return object;
+  }
+  if (t->is(K::kTuple) && !t->name.empty()) {
+    std::vector<Formal> formals;
+    static const Value nothing;
+    std::vector<Value> defaults(t->fields.size());
+    const std::vector<ConstantAttribute>* known_defaults = t->def ? &t->def->constants : nullptr;
+    for (size_t i = 0; i < t->fields.size(); ++i) {
+      bool has = false;
+      if (known_defaults)
+        for (const ConstantAttribute& c : *known_defaults)
+          if (c.name == t->fields[i]) defaults[i] = c.value, has = true;
+      formals.push_back({&t->fields[i], t->elems[i], has, false, &defaults[i], -1, false});
+    }
+    std::vector<Val*> in;
+    TypeVars vars;
+    std::string why;
+    if (!match(formals, false, arguments(e), true, where, &in, &vars, &why))
+      throw CompileError(str_cat("\n\n", t->name, ":\n", why, "\n:\n", where.excerpt()));
+    return tuple(std::move(in), where, t);
+  }
+  if (t->is(K::kEnum)) fail(e, "enums are not callable in TorchScript");
+  if (t->is(K::kList) || t->is(K::kDict)) return convert_to(hint && hint->kind == t->kind ? hint : t, e);
+  return convert_to(t, e);
+}
+
+Sugar Emitter::convert_to(TypePtr t, const Ast& e) {
+  const Range where(e);
+  const char* name = t->is(K::kInt)       ? "aten::Int"
+                     : t->is(K::kFloat)   ? "aten::Float"
+                     : t->is(K::kBool)    ? "aten::Bool"
+                     : t->is(K::kStr)     ? "aten::str"
+                     : t->is(K::kComplex) ? "aten::Complex"
+                     : t->is(K::kDevice)  ? "aten::device"
+                                          : nullptr;
+  if (!name) fail(e, str_cat(t->annotation(), " cannot be called"));
+  std::vector<Argument> args = arguments(e);
+  if (args.empty()) {
+    if (t->is(K::kInt)) return integer(0, where);
+    if (t->is(K::kFloat)) return constant(Value::of(0.0), t, where);
+    if (t->is(K::kBool)) return truth(false, where);
+    if (t->is(K::kStr)) return text("", where);
+  }
+  if (args.size() == 1 && same(args[0].value->type, t)) return args[0].value;
+  if (args.size() == 1 && args[0].value->type->is(K::kClass)) {
+    const char* magic = t->is(K::kInt)     ? "__int__"
+                        : t->is(K::kFloat) ? "__float__"
+                        : t->is(K::kBool)  ? "__bool__"
+                                           : "__str__";
+    return call_method(args[0].value, magic, {}, where);
+  }
+  if (args.size() == 1 && t->is(K::kBool)) return to_bool(args[0].value, where);
+  if (t->is(K::kDevice))
+    for (Argument& a : args)
+      if (!a.name.empty()) a.name = a.name == "index" ? "index" : "type";
+  return op(name, std::move(args), where);
+}
+
+std::vector<TypePtr> Emitter::types_of_argument(const Ast& e) {
+  if (e.is(A::kTuple) || e.is(A::kList)) {
+    std::vector<TypePtr> all;
+    for (const Ast* k : e.kids)
+      for (TypePtr t : types_of_argument(*k)) all.push_back(t);
+    return all;
+  }
+  if (e.is(A::kName) && e.text == "list") return {list_of(any_type())};
+  if (e.is(A::kName) && e.text == "dict") return {dict_of(any_type(), any_type())};
+  if (e.is(A::kName) && e.text == "tuple") return {tuple_of({})};
+  if (e.is(A::kCall)) return {none_type()};  // type(None)
+  if (e.is(A::kAttr) && e.text == "__class__") return {expr(e[0])->type};
+  return {annotation(e)};
+}
+Val* Emitter::isinstance_call(const Ast& e) {
+  if (e.kids.size() != 3) fail(e, "isinstance expected 2 arguments");
+  return condition_value(isinstance_test(e, types_of_argument(e[2]), e[1]), e);
+}
+
+Sugar Emitter::fork_call(const Ast& e) {
+  const Sugar callee = sugar(e[1]);
+  Val* v;
+  if (callee.closure) {
+    const std::vector<const Ast*>& body = (*callee.closure)[2].kids;
+    if (body.empty() || !body.back()->is(A::kReturn)) fail(e, "a forked function ends in a return statement");
+    statements({body.begin(), body.end() - 1}, 0);
+    v = expr((*body.back())[0]);
+  } else {
+    std::vector<Argument> args = arguments(e, 2);
+    v = value_of(call_with(callee, std::move(args), e), e);
+  }
+  // the call becomes the task: the node that was just made
+  if (v->node && (v->node->kind == N::kCallFunction || v->node->kind == N::kCallMethod) && v->node->function) {
+    Node* n = v->node;
+    Node* f = node(N::kFork, n->in, e);
+    f->function = n->function;
+    std::erase(block_->nodes, n);
+    return graph_.add_out(f, make_type(K::kFuture, {v->type}));
+  }
+  Node* f = node(N::kFork, {v}, e);
+  return graph_.add_out(f, make_type(K::kFuture, {v->type}));
+}
+
+namespace {
+struct Alias {
+  const char *name, *op;
+};
+// Builtins that are one operator.
+constexpr Alias kAliases[] = {{"abs", "prim::abs"},      {"round", "aten::round"}, {"divmod", "aten::divmod"},
+                              {"ord", "aten::ord"},      {"chr", "aten::chr"},     {"hex", "aten::hex"},
+                              {"oct", "aten::oct"},      {"bin", "aten::bin"},     {"hash", "aten::hash"},
+                              {"any", "aten::any"},      {"all", "aten::all"},     {"pow", "aten::pow"},
+                              {"device", "aten::device"}};
+}  // namespace
+
+std::optional<Sugar> Emitter::special(const std::string& id, const Ast& e, TypePtr hint) {
+  const Range where(e);
+  const size_t n = e.kids.size() - 1;
+  const auto need = [&](size_t least, size_t most) {
+    if (n < least || n > most)
+      fail(e, str_cat(id, " expected ", least == most ? "" : "at least ", least, " arguments, got ", n));
+  };
+  for (const Alias& a : kAliases)
+    if (id == a.name) {
+      std::vector<Argument> args = arguments(e);
+      if (!args.empty() && args[0].value->type->is(K::kClass))
+        return call_method(args[0].value, "__" + id + "__", {args.begin() + 1, args.end()}, where);
+      return op(a.op, std::move(args), where);
+    }
+  if (id == "print") {
+    std::vector<Val*> in;
+    for (const Argument& a : arguments(e)) in.push_back(a.value);
+    node(N::kPrint, std::move(in), where);
+    return none(where);
+  }
+  if (id == "len") {
+    need(1, 1);
+    const Sugar s = sugar(e[1]);
+    if (s.kind == Sugar::kItems) return integer(static_cast<int64_t>(s.items.size()), where);
+    Val* v = value_of(s, e[1]);
+    if (v->type->is(K::kTuple)) return integer(static_cast<int64_t>(v->type->elems.size()), where);
+    if (v->type->is_module()) {
+      if (v->type->def->module_kind != ModuleKind::kPlain)
+        return integer(static_cast<int64_t>(iterate(s, e).unrolled.size()), where);
+      return call_method(v, "__len__", {}, where);
+    }
+    if (v->type->is(K::kClass)) return call_method(v, "__len__", {}, where);
+    return op("aten::len", {v}, where);
+  }
+  if (id == "range" || id == "enumerate" || id == "zip" || id == "reversed") {
+    Sugar s(Sugar::kIterable, id);
+    for (size_t i = 1; i <= n; ++i) s.items.push_back(sugar(e[i].is(A::kKeyword) ? e[i][0] : e[i]));
+    return s;
+  }
+  if (id == "min" || id == "max") {
+    need(1, 64);
+    std::vector<Argument> args = arguments(e);
+    if (args.size() == 1) return op("prim::" + id, std::move(args), where);
+    Val* v = args[0].value;
+    for (size_t i = 1; i < args.size(); ++i) v = op("prim::" + id, {v, args[i].value}, where);
+    return v;
+  }
+  if (id == "sum") {
+    std::vector<Argument> args = arguments(e);
+    return op("aten::sum", std::move(args), where);
+  }
+  if (id == "sorted") {
+    std::vector<Argument> args = arguments(e);
+    if (!args.empty() && args[0].value->type->is(K::kDict)) args[0].value = op("aten::keys", {args[0].value}, where);
+    return op("aten::sorted", std::move(args), where);
+  }
+  if (id == "list" || id == "tuple") {
+    if (n == 0) {
+      if (id == "tuple") return tuple({}, where);
+      TypePtr t = hint && hint->is(K::kList) ? hint : list_of(tensor_type());
+      return node_value(N::kList, {}, t, where);
+    }
+    need(1, 1);
+    Sugar s = sugar(e[1]);
+    if (s.kind == Sugar::kValue && id == "list" && (s.value->type->is(K::kList) || s.value->type->is(K::kStr)))
+      return op("aten::list", {s.value}, where);
+    if (s.kind == Sugar::kValue && s.value->type->is(K::kTuple)) {
+      std::vector<Val*> items = unpacked(s.value, 0, where);
+      if (id == "tuple") return tuple(items, where);
+      TypePtr t = items.empty() ? tensor_type() : items[0]->type;
+      for (Val* v : items) {
+        t = unify(t, v->type);
+        if (!t) fail(e, "list() of a tuple needs elements of one type");
+      }
+      return node_value(N::kList, std::move(items), list_of(t), where);
+    }
+    const Iteration it = iterate(s, e[1]);
+    if (it.is_unrolled) {
+      std::vector<Val*> items;
+      for (const Sugar& x : it.unrolled) items.push_back(value_of(x, e));
+      if (id == "tuple") return tuple(items, where);
+      return node_value(N::kList, items, list_of(items.empty() ? tensor_type() : items[0]->type), where);
+    }
+    if (id == "tuple") fail(e, "tuple() of something without a known length isn't supported");
+    Node* make = node(N::kList, {}, where);
+    Val* result = graph_.add_out(make, nullptr);
+    Node* l = node(N::kLoop, {it.trips, truth(true, where)}, where);
+    Block* inner = graph_.new_block(l);
+    l->blocks = {inner};
+    Val* index = graph_.add_param(inner, int_type());
+    Block* const block = block_;
+    block_ = inner;
+    Val* v = value_of(element(it, index, where), where);
+    result->type = list_of(v->type);
+    op("aten::append", {result, v}, where);
+    inner->returns = {truth(true, where)};
+    block_ = block;
+    return result;
+  }
+  if (id == "dict" || id == "OrderedDict") {
+    if (n == 0) {
+      TypePtr t = hint && hint->is(K::kDict) ? hint : dict_of(str_type(), tensor_type());
+      return node_value(N::kDict, {}, t, where);
+    }
+    if (e[1].is(A::kKeyword)) {
+      std::vector<Val*> items;
+      TypePtr t = nullptr;
+      for (const Argument& a : arguments(e)) {
+        items.push_back(text(a.name, where));
+        items.push_back(a.value);
+        t = t ? unify(t, a.value->type) : a.value->type;
+        if (!t) fail(e, "dict() needs values of one type");
+      }
+      return node_value(N::kDict, std::move(items), dict_of(str_type(), t), where);
+    }
+    need(1, 1);
+    if (e[1].is(A::kList) || e[1].is(A::kTuple)) {
+      std::vector<Val*> items;
+      TypePtr t[2] = {nullptr, nullptr};
+      for (const Ast* pair : e[1].kids) {
+        Val* p = expr(*pair);
+        const std::vector<Val*> kv = unpacked(p, 2, where);
+        if (kv.size() != 2) fail(*pair, "dict() needs pairs");
+        for (size_t i = 0; i < 2; ++i) {
+          items.push_back(kv[i]);
+          t[i] = t[i] ? unify(t[i], kv[i]->type) : kv[i]->type;
+          if (!t[i]) fail(*pair, "dict() needs keys and values of one type each");
+        }
+      }
+      return node_value(N::kDict, std::move(items), t[0] ? dict_of(t[0], t[1]) : dict_of(str_type(), tensor_type()),
+                        where);
+    }
+    Sugar s = sugar(e[1]);
+    if (s.kind == Sugar::kValue && s.value->type->is(K::kDict)) return op("aten::dict", {s.value}, where);
+    const Iteration it = iterate(s, e[1]);
+    if (it.is_unrolled) fail(e, "dict() of this isn't supported");
+    Node* make = node(N::kDict, {}, where);
+    Val* result = graph_.add_out(make, nullptr);
+    Node* l = node(N::kLoop, {it.trips, truth(true, where)}, where);
+    Block* inner = graph_.new_block(l);
+    l->blocks = {inner};
+    Val* index = graph_.add_param(inner, int_type());
+    Block* const block = block_;
+    block_ = inner;
+    const std::vector<Val*> kv = unpacked(value_of(element(it, index, where), where), 2, where);
+    result->type = dict_of(kv[0]->type, kv[1]->type);
+    op("aten::_set_item", {result, kv[0], kv[1]}, where);
+    inner->returns = {truth(true, where)};
+    block_ = block;
+    return result;
+  }
+  if (id == "isinstance") return isinstance_call(e);
+  if (id == "hasattr" || id == "getattr") {
+    need(2, 3);
+    const Sugar s = sugar(e[1]);
+    if (!e[2].is(A::kString)) fail(e, str_cat(id, "'s second argument must be a string literal"));
+    if (id == "hasattr") {
+      if (s.kind == Sugar::kValue && s.value->type->is(K::kOptional))
+        fail(e, "hasattr's first argument must not be an Optional");
+      const size_t mark = block_->nodes.size();
+      bool there = true;
+      try {
+        attribute(s, e[2].text, where);
+      } catch (const CompileError&) { there = false; }
+      block_->nodes.resize(mark);
+      return truth(there, where);
+    }
+    if (n == 3) {
+      const size_t mark = block_->nodes.size();
+      try {
+        return attribute(s, e[2].text, where);
+      } catch (const CompileError&) {
+        block_->nodes.resize(mark);
+        return sugar(e[3]);
+      }
+    }
+    return attribute(s, e[2].text, where);
+  }
+  if (id == "annotate" || id == "cast" || id == "unchecked_cast" || id == "Attribute") {
+    need(2, 2);
+    const bool swapped = id == "Attribute";
+    TypePtr t = annotation(e[swapped ? 2 : 1]);
+    Val* v = expr(e[swapped ? 1 : 2], t);
+    if (id == "unchecked_cast" || id == "cast") return same(v->type, t) ? v : cast(v, t, where);
+    if (v->node && v->node->kind == N::kConstant && v->node->constant.is_none() && accepts_none(t)) {
+      v = node_value(N::kConstant, {}, t, where);
+      return v;
+    }
+    v = cast_to(v, t, where, "annotate", -1, true);
+    return same(v->type, t) ? v : cast(v, t, where);
+  }
+  if (id == "uninitialized") return uninitialized(annotation(e[1]), where);
+  if (id == "_unwrap_optional") {
+    need(1, 1);
+    Val* v = expr(e[1]);
+    if (!v->type->is(K::kOptional)) return v;
+    return op("aten::_unwrap_optional", {v}, where);
+  }
+  if (id == "fork") return fork_call(e);
+  if (id == "wait") {
+    need(1, 1);
+    Val* v = expr(e[1]);
+    if (!v->type->is(K::kFuture)) fail(e, str_cat("wait() expects a Future, got ", v->type->described()));
+    return node_value(N::kWait, {v}, v->type->elem(), where);
+  }
+  if (id == "is_scripting") return truth(true, where);
+  if (id == "is_tracing") return truth(false, where);
+  if (id == "has_torch_function") return truth(false, where);
+  if (id == "_assert") {
+    need(1, 2);
+    Node* nn = node(N::kIf, {to_bool(expr(e[1]), where)}, where);
+    nn->blocks = {graph_.new_block(nn), graph_.new_block(nn)};
+    Block* const block = block_;
+    block_ = nn->blocks[1];
+    Val* message = n == 2 ? expr(e[2]) : text("", where);
+    emit_raise(where, op("aten::format", {text("AssertionError: {}", where), message}, where), "");
+    block_ = block;
+    return none(where);
+  }
+  if (id == "warn") {
+    std::vector<Argument> args = arguments(e);
+    if (args.empty()) fail(e, "warn() needs a message");
+    Val* m = args[0].value;
+    if (!m->type->is(K::kStr)) m = op("aten::str", {m}, where);
+    op("aten::warn", {m}, where);
+    return none(where);
+  }
+  if (id == "no_grad" || id == "enable_grad" || id == "inference_mode" || id == "record_function")
+    fail(e, str_cat(id, "() can only be used in a with statement"));
+  if (id == "type") fail(e, "type() isn't supported in TorchScript");
+  if (id == "RaiseException") {
+    const std::vector<Argument> args = arguments(e);
+    if (args.empty() || args.size() > 2) fail(e, "RaiseException takes a message and the name of a class");
+    node(N::kRaise, {args[0].value, args.size() > 1 ? args[1].value : none(where)}, where);
+    return none(where);
+  }
+  if (id == "super") return Sugar(Sugar::kSpecial, "super");
+  return std::nullopt;
+}
+
+// --- iteration ---
+
+Emitter::Iteration Emitter::iterate_ast(const Ast& e) { return iterate(sugar(e), e); }
+
+Emitter::Iteration Emitter::iterate(const Sugar& s, const Range& where) {
+  Iteration it;
+  if (s.kind == Sugar::kItems) {
+    it.is_unrolled = true;
+    it.unrolled = s.items;
+    return it;
+  }
+  if (s.kind == Sugar::kType && s.type->is(K::kEnum)) {
+    it.is_unrolled = true;
+    for (size_t i = 0; i < s.type->def->items.size(); ++i)
+      it.unrolled.push_back(Sugar::of_constant(make_value<EnumItem>(s.type->def, i), s.type));
+    return it;
+  }
+  if (s.kind == Sugar::kIterable) {
+    const std::string& id = s.text;
+    if (id == "range") {
+      std::vector<Val*> v;
+      for (const Sugar& x : s.items) {
+        Val* i = value_of(x, where);
+        if (i->type->is(K::kTensor)) i = op("aten::IntImplicit", {i}, where);
+        if (!i->type->is(K::kInt)) fail(where, str_cat("range() expects ints, got ", i->type->described()));
+        v.push_back(i);
+      }
+      if (v.empty() || v.size() > 3) fail(where, "range expected 1 to 3 arguments");
+      it.kind = Iteration::kRange;
+      if (v.size() == 1) {
+        it.trips = v[0];
+        it.plain_range = true;
+        return it;
+      }
+      it.start = v[0];
+      it.step = v.size() == 3 ? v[2] : integer(1, where);
+      it.trips = op("aten::__range_length", {v[0], v[1], it.step}, where);
+      return it;
+    }
+    if (id == "enumerate" || id == "zip") {
+      it.kind = Iteration::kTuple;
+      std::vector<Sugar> sources = s.items;
+      Iteration count;
+      bool unroll = false;
+      size_t length = SIZE_MAX;
+      Val* start = nullptr;
+      if (id == "enumerate") {
+        if (sources.empty()) fail(where, "enumerate expected at least 1 argument");
+        if (sources.size() > 1) start = value_of(sources[1], where);
+        sources.resize(1);
+      }
+      for (const Sugar& x : sources) {
+        it.parts.push_back(iterate(x, where));
+        if (it.parts.back().is_unrolled) unroll = true, length = std::min(length, it.parts.back().unrolled.size());
+      }
+      if (unroll) {
+        it.is_unrolled = true;
+        for (size_t i = 0; i < length; ++i) {
+          std::vector<Sugar> items;
+          if (id == "enumerate") {
+            Val* k = integer(static_cast<int64_t>(i), where);
+            items.push_back(start ? op("aten::add", {k, start}, where) : k);
+          }
+          for (const Iteration& p : it.parts) {
+            if (p.is_unrolled)
+              items.push_back(p.unrolled[i]);
+            else
+              items.push_back(element(p, integer(static_cast<int64_t>(i), where), where));
+          }
+          it.unrolled.push_back(Sugar::of_items(std::move(items)));
+        }
+        return it;
+      }
+      for (const Iteration& p : it.parts) {
+        if (!p.trips) fail(where, "one of these cannot be iterated over");
+        it.trips = it.trips ? op("prim::min", {it.trips, p.trips}, where) : p.trips;
+      }
+      if (id == "enumerate") {
+        count.kind = Iteration::kRange;
+        count.plain_range = !start;
+        count.trips = it.trips;
+        if (start) count.start = start, count.step = integer(1, where);
+        it.parts.insert(it.parts.begin(), count);
+      }
+      return it;
+    }
+    if (id == "reversed") {
+      const Sugar& of = s.items.at(0);
+      if (of.kind == Sugar::kItems || (of.kind == Sugar::kValue && of.value->type->is_module())) {
+        it = iterate(of, where);
+        std::reverse(it.unrolled.begin(), it.unrolled.end());
+        return it;
+      }
+      if (of.kind == Sugar::kIterable && of.text == "range") {
+        Iteration r = iterate(of, where);
+        Val* one = integer(1, where);
+        Val* step = r.step ? r.step : one;
+        Val* start = r.start ? r.start : integer(0, where);
+        Val* last =
+            op("aten::add", {start, op("aten::mul", {step, op("aten::sub", {r.trips, one}, where)}, where)}, where);
+        r.plain_range = false;
+        r.start = last;
+        r.step = op("aten::neg", {step}, where);
+        return r;
+      }
+      return iterate(op("prim::reverse", {value_of(of, where)}, where), where);
+    }
+    // children(), named_modules() ... of a module
+    const Sugar& of = s.items.at(0);
+    Val* module = of.kind == Sugar::kValue ? of.value : nullptr;
+    if (!module) fail(where, str_cat(id, " cannot be iterated over"));
+    it.is_unrolled = true;
+    const bool named = id.starts_with("named_") || id == "items", keys = id == "keys";
+    const bool deep = id.ends_with("modules"), params = id.ends_with("parameters"), buffers = id.ends_with("buffers");
+    const auto add = [&](const std::string& name, Val* v) {
+      if (keys)
+        it.unrolled.push_back(text(name, where));
+      else if (named)
+        it.unrolled.push_back(Sugar::of_items({text(name, where), v}));
+      else
+        it.unrolled.push_back(v);
+    };
+    const auto walk = [&](auto& self, Val* m, const std::string& prefix, bool top) -> void {
+      if (deep) add(prefix, m);
+      for (const Attribute& a : m->type->def->attributes) {
+        const std::string name = prefix.empty() ? a.name : prefix + "." + a.name;
+        const bool is_module = a.type->is_module();
+        const bool wanted = params ? a.is_parameter : buffers ? a.is_buffer : !deep && is_module && top;
+        if (!wanted && !(is_module && (deep || params || buffers))) continue;
+        Val* v = value_attribute(m, a.name, where).value;
+        if (wanted)
+          add(name, v);
+        else
+          self(self, v, name, false);
+      }
+    };
+    walk(walk, module, "", true);
+    return it;
+  }
+  Val* v = value_of(s, where);
+  it.base = v;
+  switch (v->type->kind) {
+    case K::kList:
+    case K::kStr:
+      it.trips = op("aten::len", {v}, where);
+      return it;
+    case K::kTensor:
+      it.trips = op("aten::len", {v}, where);
+      return it;
+    case K::kDict:
+      it.base = op("aten::keys", {v}, where);
+      it.trips = op("aten::len", {it.base}, where);
+      return it;
+    case K::kTuple:
+      it.is_unrolled = true;
+      for (Val* x : unpacked(v, 0, where)) it.unrolled.push_back(x);
+      return it;
+    case K::kClass: {
+      const ClassDef& def = *v->type->def;
+      if (def.is_module && def.module_kind != ModuleKind::kPlain) {
+        it.is_unrolled = true;
+        const bool dict = def.module_kind == ModuleKind::kDict || def.module_kind == ModuleKind::kParameterDict;
+        for (const Attribute& a : def.attributes)
+          if (a.type->is_module() || a.is_parameter || a.type->is(K::kInterface))
+            it.unrolled.push_back(dict ? Sugar(text(a.name, where)) : value_attribute(v, a.name, where));
+        return it;
+      }
+      if (def.method("__len__") && def.method("__getitem__")) {
+        it.trips = call_method(v, "__len__", {}, where);
+        return it;
+      }
+      break;
+    }
+    default:
+      break;
+  }
+  fail(where, str_cat("'", v->type->described(), "' object is not iterable"));
+}
+
+Sugar Emitter::element(const Iteration& it, Val* index, const Range& where) {
+  if (it.kind == Iteration::kRange) {
+    if (it.plain_range) return index;
+    return op("aten::__derive_index", {index, it.start, it.step}, where);
+  }
+  if (it.kind == Iteration::kTuple) {
+    std::vector<Sugar> items;
+    for (const Iteration& p : it.parts) items.push_back(element(p, index, where));
+    return Sugar::of_items(std::move(items));
+  }
+  if (it.base->type->is(K::kClass)) return call_method(it.base, "__getitem__", {{where, "", index}}, where);
+  if (it.base->type->is(K::kTensor)) return op("aten::select", {it.base, integer(0, where), index}, where);
+  return op("aten::__getitem__", {it.base, index}, where);
+}
+
+}  // namespace tessera::jit

@@ -1,0 +1,116 @@
+"""Functions among the arguments of operators: the branches of torch.cond become graphs of their own, in the module of
+the graph that is captured.
+"""
+
+import tessera
+from tessera.fx import Graph, GraphModule
+
+from ._tracer import is_named_tuple
+from ._values import Const, Map, NumberV, Seq, TensorV
+from .exc import Unsupported
+
+
+def cond(tracer, args, kwargs):
+    """A call of torch.cond: both branches are captured, unless the predicate is known."""
+    names = ("pred", "true_fn", "false_fn", "operands")
+    given = {**dict(zip(names, args)), **kwargs}
+    pred, operands = given["pred"], given.get("operands", Seq([], tuple))
+    if not isinstance(operands, Seq):
+        raise Unsupported("torch.cond, whose operands are no tuple or list")
+    if isinstance(pred, Const):
+        return tracer.run_call(tracer, given["true_fn" if pred.value else "false_fn"], list(operands.items), {})
+    if not isinstance(pred, (TensorV, NumberV)):
+        raise Unsupported("torch.cond, whose predicate is no tensor, number or bool")
+    bodies = [_Body(tracer, given[name], operands.items) for name in ("true_fn", "false_fn")]
+    _check_alike(*bodies)
+    outer = list(dict.fromkeys(node for body in bodies for node in body.outer()))
+    count = sum(name.startswith("cond_true_") for name in tracer.attributes)
+    modules = []
+    for body, kind in zip(bodies, ("true", "false")):
+        name = f"cond_{kind}_{count}"
+        tracer.attributes[name] = body.module(outer)
+        modules.append(tracer.node("get_attr", name, (), {}))
+    op = tessera.ops.higher_order.cond
+    node = tracer.node("call_function", op, (pred.node, *modules, tuple(outer)), {})
+    with tracer.fake:
+        examples = tuple(v.example.clone() if isinstance(v, TensorV) else v.example for v in bodies[0].leaves)
+    node.meta["example_value"] = examples
+    return bodies[0].rebuilt(iter(tracer.result(examples, node).items))
+
+
+class _Body:
+    """A function that is captured into a graph of its own.
+
+    Args:
+        function: Var. operands: Vars of its arguments, of the graph around it.
+    """
+
+    def __init__(self, tracer, function, operands):
+        self.tracer, self.graph, self.leaves = tracer, Graph(), []
+        written = len(tracer.effects), len(tracer.calls)
+        with tracer.writing_to(self.graph):
+            self.result = tracer.run_call(tracer, function, list(operands), {})
+        if written != (len(tracer.effects), len(tracer.calls)):
+            raise Unsupported("a function that is an argument of torch.cond writes to objects outside of it")
+        self.form = self._collect(self.result)
+
+    def _collect(self, var):
+        """The structure of a result; its tensors and numbers are noted."""
+        if isinstance(var, (TensorV, NumberV)):
+            self.leaves.append(var)
+            return "leaf"
+        if isinstance(var, Const):
+            return ("constant", var.value)
+        if isinstance(var, Seq):
+            return (var.cls, *map(self._collect, var.items))
+        if isinstance(var, Map):
+            return (var.cls, *((key, self._collect(v)) for key, v in var.items.items()))
+        raise Unsupported("a function that is an argument of torch.cond returns something else than tensors")
+
+    def rebuilt(self, values, var=None):
+        """The result with other tensors and numbers: those of an iterator."""
+        var = self.result if var is None else var
+        if isinstance(var, (TensorV, NumberV)):
+            return next(values)
+        if isinstance(var, Seq):
+            return Seq([self.rebuilt(values, v) for v in var.items], tuple if is_named_tuple(var.cls) else var.cls)
+        if isinstance(var, Map):
+            return Map({key: self.rebuilt(values, v) for key, v in var.items.items()}, var.cls)
+        return var
+
+    def outer(self):
+        """The nodes of other graphs that the function uses, in the order of their use."""
+        used = [n for node in self.graph.nodes for n in node.all_input_nodes] + [v.node for v in self.leaves]
+        return [n for n in dict.fromkeys(used) if n.graph is not self.graph]
+
+    def module(self, outer):
+        """The graph as a module of these nodes' values, which are placeholders in it."""
+        first = next(iter(self.graph.nodes), None)
+        inside = {}
+        with self.graph.inserting_before(first) if first is not None else self.graph.inserting_before():
+            for node in outer:
+                inside[node] = self.graph.placeholder(node.name)
+                inside[node].meta.update({k: v for k, v in node.meta.items() if k == "example_value"})
+        for node in list(self.graph.nodes):
+            for used in node.all_input_nodes:
+                if used.graph is not self.graph:
+                    node.replace_input_with(used, inside[used])
+        self.graph.output(tuple(inside.get(v.node, v.node) for v in self.leaves))
+        root = tessera.nn.Module()
+        for name, value in self.tracer.attributes.items():
+            setattr(root, name, value)
+        return GraphModule(root, self.graph, "GraphModule")
+
+
+def _check_alike(first, second):
+    def facts(body):
+        return [
+            (tuple(map(str, v.example.shape)), v.example.dtype, v.example.device) if isinstance(v, TensorV) else int
+            for v in body.leaves
+        ]
+
+    if first.form != second.form or facts(first) != facts(second):
+        raise Unsupported(
+            f"torch.cond, whose functions return different things: {facts(first)} and {facts(second)}; expected the "
+            "same structure of tensors with the same shapes and dtypes"
+        )

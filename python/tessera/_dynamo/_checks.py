@@ -1,0 +1,56 @@
+"""`torch._check` and its kin while capturing: what a program says of its numbers."""
+
+import functools
+
+import tessera
+from tessera import _symbolic
+
+from . import _builtins, _objects
+from ._raising import fail
+from ._values import NONE, Const, NumberV
+
+_KINDS = {
+    "_check": RuntimeError, "_check_index": IndexError, "_check_value": ValueError, "_check_type": TypeError,
+    "_check_not_implemented": NotImplementedError,
+}  # fmt: skip
+
+
+def _checked(function, error, tracer, args, kwargs):
+    """A call on a bool, or on a symbolic one: that is assumed from now on, and checked again where the graph runs."""
+    given = dict(zip(("cond", "message"), args)) | kwargs
+    cond, message = given["cond"], given.get("message")
+    if isinstance(cond, NumberV):
+        holds = isinstance(cond.example, tessera.SymBool) and cond.example.node.expect_true()
+        if holds:
+            tracer.node("call_function", function, (cond.node,), {})
+            return NONE
+    elif isinstance(cond, Const) and cond.value is True:
+        return NONE
+    elif not isinstance(cond, Const) or cond.value is not False:
+        fail(tracer, TypeError, f"cond must be a bool, but got {_builtins.class_of(cond)}")
+    text = "Expected cond to be True, but got False."
+    if message is not None and getattr(message, "value", message) is not None:
+        made = _objects.constant(tracer.run_call(tracer, message, [], {}), "the message of a check")
+        text = str(made)
+    fail(tracer, error, text)
+
+
+def _is_size(tracer, args, kwargs):
+    """As torch._check_is_size: of a symbolic number it is assumed."""
+    given = dict(zip(("i", "message"), args)) | kwargs
+    i, most = given["i"], kwargs.get("max", NONE)
+    if isinstance(i, NumberV):
+        named = {} if most is NONE else {"max": most}
+        check = _symbolic._check_is_size
+        check(i.example, **{k: tracer.argument(v, False) for k, v in named.items()})
+        tracer.node("call_function", check, (i.node,), {k: tracer.argument(v, True) for k, v in named.items()})
+        return NONE
+    number, limit = _objects.constant(i, "a size"), _objects.constant(most, "the largest size")
+    holds = number >= 0 and (limit is None or number <= limit)
+    return _checked(None, RuntimeError, tracer, [Const(holds)], {k: v for k, v in given.items() if k == "message"})
+
+
+for _name, _error in _KINDS.items():
+    _function = getattr(_symbolic, _name)
+    _builtins.SPECIAL[_function] = functools.partial(_checked, _function, _error)
+_builtins.SPECIAL[_symbolic._check_is_size] = _is_size

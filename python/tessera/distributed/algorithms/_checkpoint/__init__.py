@@ -1,0 +1,5 @@
+"""Layers that keep less for backward."""
+
+from tessera._lazy import attach as _attach
+
+__getattr__, __dir__ = _attach(__name__)

@@ -1,0 +1,85 @@
+"""Sizes that a capture knows nothing of (mark_unbacked), and what programs say of numbers (torch._check)."""
+
+import pytest
+import tessera
+from tessera._dynamo.decorators import mark_unbacked
+
+
+@pytest.fixture
+def compiled():
+    tessera._dynamo.reset()
+    graphs = []
+
+    def make(function, **settings):
+        def keep(module, examples):
+            graphs.append(module)
+            return module
+
+        call = tessera.compile(function, backend=keep, fullgraph=True, **settings)
+
+        def marked(*sizes, **marks):
+            given = [tessera.ones(n, 2) for n in sizes]
+            for x in given:
+                mark_unbacked(x, 0, **marks)
+            return tuple(call(*given).shape)
+
+        return marked, graphs
+
+    return make
+
+
+def test_one_graph_for_every_size(compiled):
+    call, graphs = compiled(lambda x: x.view(-1) * 2)
+    assert [call(n) for n in (3, 7, 1, 0)] == [(6,), (14,), (2,), (0,)] and len(graphs) == 1
+
+
+def test_a_branch_is_an_error(compiled):
+    call, _ = compiled(lambda x: x * 2 if x.shape[0] > 4 else x)
+    with pytest.raises(RuntimeError, match="data-dependent expression"):
+        call(3)
+
+
+@pytest.mark.parametrize("marks", [{}, {"shape_id": "batch"}])
+def test_equal_sizes(compiled, marks):
+    call, graphs = compiled(lambda x, y: x + y)
+    assert call(3, 3, **marks) == (3, 2) and call(4, 4, **marks) == (4, 2) and len(graphs) == 1
+    with pytest.raises(RuntimeError, match="must match"):
+        call(4, 5, **marks)
+
+
+def test_one_number(compiled):
+    call, graphs = compiled(lambda x: x.expand(3, 2))
+    assert call(3) == (3, 2) and len(graphs) == 1
+    with pytest.raises(RuntimeError, match="expanded size"):
+        call(4)
+    with pytest.raises(RuntimeError, match="specialized it to be a constant"):
+        compiled(lambda x: x + tessera.ones(3, 2))[0](3, strict=True)
+
+
+def test_what_marks_refuse():
+    x = tessera.ones(3, 2)
+    for kind, arguments in ((TypeError, (1, 0)), (IndexError, (x, 2)), (AssertionError, (x, "0"))):
+        with pytest.raises(kind):
+            mark_unbacked(*arguments)
+    with pytest.raises(NotImplementedError, match="hint_override"):
+        mark_unbacked(x, 0, hint_override=8)
+
+
+def test_checks_of_sizes():
+    def function(x):
+        tessera._check(x.shape[0] > 2, lambda: f"only {x.dim()} dimensions")
+        tessera._check_is_size(x.shape[0], max=9)
+        tessera._check_value(x.dim() == 2)
+        return x * 2
+
+    tessera._dynamo.reset()
+    graphs = []
+    call = tessera.compile(function, backend=lambda gm, _: graphs.append(gm) or gm, dynamic=True)
+    assert call(tessera.ones(3, 2)).shape == (3, 2) and call(tessera.ones(5, 2)).shape == (5, 2)
+    assert len(graphs) == 1 and tessera._check in [n.target for n in graphs[0].graph.nodes]
+    with pytest.raises(RuntimeError, match="only 2 dimensions"):
+        call(tessera.ones(2, 2))
+    with pytest.raises(RuntimeError):
+        call(tessera.ones(10, 2))
+    with pytest.raises(ValueError):
+        call(tessera.ones(3, 2, 2))

@@ -1,0 +1,73 @@
+"""TorchScript as other people's libraries write it."""
+
+import sys
+
+import tessera as t
+from tessera import jit
+
+
+@jit._overload
+def pick(x, n):
+    # type: (Tensor, int) -> Tensor
+    pass
+
+
+@jit._overload
+def pick(x, n):  # noqa: F811
+    # type: (Tensor, str) -> Tensor
+    pass
+
+
+def pick(x, n):  # noqa: F811
+    if isinstance(n, str):
+        return x.neg()
+    return x + n
+
+
+def parts(x):
+    return x[slice(None, -1, None)], x.shape[slice(1)], x[slice(0, 3, 2)]
+
+
+def test_slice_is_a_subscript():
+    x = t.arange(12.0).view(4, 3)
+    for got, want in zip(jit.script(parts)(x), (x[:-1], [4], x[0:3:2])):
+        assert got == want if isinstance(want, list) else t.equal(got, want)
+
+
+def test_overloads_take_types_from_comments():
+    def both(x):
+        return pick(x, 2), pick(x, "n")
+
+    a, b = jit.script(both)(t.ones(2))
+    assert a.tolist() == [3.0, 3.0] and b.tolist() == [-1.0, -1.0]
+
+
+def test_known_right_side_decides_and_legacy_classes_are_tensors():
+    def first(x: t.LongTensor, flag: bool):
+        if flag or not t.compiler.is_compiling():
+            return x + 1
+        return nowhere.ops(x)  # noqa: F821
+
+    assert jit.script(first)(t.tensor([1]), False).tolist() == [2]
+
+
+def test_segment_reduce_in_scripts():
+    def means(x, n):
+        return t.segment_reduce(x, "mean", lengths=n, initial=0)
+
+    x, n = t.arange(5.0), t.tensor([2, 0, 3])
+    assert t.equal(jit.script(means)(x, n), means(x, n)) and means(x, n).tolist() == [0.5, 0.0, 3.0]
+
+
+def test_traced_values_know_their_sizes():
+    graph, _ = jit._get_trace_graph(t.nn.Linear(3, 2), (t.ones(4, 3),))
+    (linear,) = [n for n in graph.nodes() if n.kind() == "aten::linear"]
+    assert [v.type().sizes() for v in linear.inputs()] == [[4, 3], [2, 3], [2]]
+    assert linear.output().type().sizes() == [4, 2] and linear.output().type().dtype() is t.float32
+
+
+def test_new_of_sparse_tensors_and_sizes_of_storages():
+    g = t.eye(2).to_sparse()
+    assert t.equal(g.new(g._indices(), g._values() * 2, g.size()).to_dense(), 2 * t.eye(2))
+    assert g.new().is_sparse and g.double().new(2, 3).dtype is t.float64
+    assert sys.getsizeof(t.ones(6).untyped_storage()) == 80
