@@ -15,10 +15,7 @@ SURFACE = None if DATA is None else DATA.parent / "spec" / "surface.json"
 
 OTHER_NAME = "the documents' word; the operator's schema, by which the real system parses calls, has another name"
 KNOWN = {
-    "out_dtype": (
-        "mm bmm addmm baddbmm",
-        "products of 16-bit numbers on CUDA devices that give float32: no kernel of that kind",
-    ),
+    "source": ("masked_scatter_", "accepted; the signature shows masked_scatter's documented name, tensor"),
     "orig_func": ("enable_grad", "stands for using it as a decorator, which works by position"),
     "axis": ("concatenate", "accepted: the alias of dim"),
     "tensor": ("one_hot index_copy_ masked_scatter resize_as_ type_as", OTHER_NAME),
