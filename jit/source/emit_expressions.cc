@@ -711,22 +711,26 @@ Sugar Emitter::tuple_subscript(Val* base, const Ast& e) {
 
 Sugar Emitter::subscript(const Ast& e) {
   const Sugar s = sugar(e[0]);
+  // What the slice e[1] takes of items that are known while compiling.
+  const auto part_of = [&](const std::vector<Sugar>& items) {
+    const auto n = static_cast<int64_t>(items.size());
+    int64_t bounds[3] = {0, n, 1};
+    for (size_t i = 0; i < 3; ++i)
+      if (!e[1][i].is(A::kEmpty)) {
+        const Value* v = known(expr(e[1][i]));
+        if (!v || v->tag() != Value::Tag::kInt) fail(e, "the indices of a slice of modules must be constant");
+        bounds[i] = v->integer();
+        if (i < 2 && bounds[i] < 0) bounds[i] += n;
+      }
+    if (bounds[2] < 1) fail(e, str_cat("the step of a slice of modules must be positive, it is ", bounds[2]));
+    std::vector<Sugar> part;
+    for (int64_t i = std::max<int64_t>(bounds[0], 0); i < std::min(bounds[1], n); i += std::min(bounds[2], n))
+      part.push_back(items[static_cast<size_t>(i)]);
+    return Sugar::of_items(std::move(part));
+  };
   if (s.kind == Sugar::kItems) {
     if (e.kids.size() != 2) fail(e, "only one index is supported here");
-    if (e[1].is(A::kSlice) && s.text != "dict") {
-      std::vector<Sugar> part;
-      int64_t n = static_cast<int64_t>(s.items.size()), bounds[3] = {0, n, 1};
-      for (size_t i = 0; i < 3; ++i)
-        if (!e[1][i].is(A::kEmpty)) {
-          Val* v = expr(e[1][i]);
-          if (!known(v)) fail(e, "the indices of a slice of modules must be constant");
-          bounds[i] = known(v)->integer();
-          if (i < 2 && bounds[i] < 0) bounds[i] += n;
-        }
-      for (int64_t i = std::max<int64_t>(bounds[0], 0); i < std::min(bounds[1], n); i += bounds[2])
-        part.push_back(s.items[static_cast<size_t>(i)]);
-      return Sugar::of_items(std::move(part));
-    }
+    if (e[1].is(A::kSlice) && s.text != "dict") return part_of(s.items);
     Val* index = expr(e[1]);
     const Value* k = known(index);
     if (k && k->tag() == Value::Tag::kString)
@@ -770,20 +774,7 @@ Sugar Emitter::subscript(const Ast& e) {
       all.items.push_back(value_attribute(base, a.name, e));
       all.names.push_back(a.name);
     }
-    if (e[1].is(A::kSlice)) {
-      int64_t n = static_cast<int64_t>(all.items.size()), bounds[3] = {0, n, 1};
-      for (size_t i = 0; i < 3; ++i)
-        if (!e[1][i].is(A::kEmpty)) {
-          Val* v = expr(e[1][i]);
-          if (!known(v)) fail(e, "the indices of a slice of modules must be constant");
-          bounds[i] = known(v)->integer();
-          if (i < 2 && bounds[i] < 0) bounds[i] += n;
-        }
-      Sugar part = Sugar::of_items({});
-      for (int64_t i = std::max<int64_t>(bounds[0], 0); i < std::min(bounds[1], n); i += bounds[2])
-        part.items.push_back(all.items[static_cast<size_t>(i)]);
-      return part;
-    }
+    if (e[1].is(A::kSlice)) return part_of(all.items);
     Val* index = expr(e[1]);
     const Value* k = known(index);
     if (dict && k && k->tag() == Value::Tag::kString)

@@ -2,8 +2,9 @@
 
 import sys
 
+import pytest
 import tessera as t
-from tessera import jit
+from tessera import jit, nn
 
 
 @jit._overload
@@ -71,3 +72,30 @@ def test_new_of_sparse_tensors_and_sizes_of_storages():
     assert t.equal(g.new(g._indices(), g._values() * 2, g.size()).to_dense(), 2 * t.eye(2))
     assert g.new().is_sparse and g.double().new(2, 3).dtype is t.float64
     assert sys.getsizeof(t.ones(6).untyped_storage()) == 80
+
+
+class Cut(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList([nn.ReLU(), nn.Tanh(), nn.Sigmoid()])
+
+
+class EverySecond(Cut):
+    def forward(self, x):
+        for part in self.parts[-3:9:2]:
+            x = part(x)
+        return x
+
+
+class Backwards(Cut):
+    def forward(self, x):
+        for part in self.parts[::-1]:
+            x = part(x)
+        return x
+
+
+def test_slices_of_modules():
+    module, x = EverySecond(), t.tensor([-1.0, 2.0])
+    assert t.equal(jit.script(module)(x), module(x))
+    with pytest.raises(RuntimeError, match="the step of a slice of modules must be positive, it is -1"):
+        jit.script(Backwards())

@@ -29,7 +29,7 @@ class PreDispatchMode(proxy_tensor.ProxyTorchDispatchMode):
         self._inner = {}  # place of what an operator has made within another one -> (it, operator, arguments)
         self.tracer.recompute = self._recompute
         self._registration = _C._register_fallback("PreDispatch", self._fallback, True)
-        self._form, self._plain = documented_form, {}
+        self._plain = {}
         for name, mine in (
             ("_call_with_symbols", self._call_with_symbols), ("_set_grad_enabled", self._set_grad_enabled),
             ("_enter_autocast_region", self._enter_autocast), ("_leave_autocast_region", self._leave_autocast),
@@ -70,7 +70,7 @@ class PreDispatchMode(proxy_tensor.ProxyTorchDispatchMode):
                 f"make_fx(pre_dispatch=True): a backward pass needs the random numbers of {func}, which another "
                 "operator drew for itself; trace without pre_dispatch"
             )
-        shown = self._form(func, args, kwargs)
+        shown = documented_form(func, args, kwargs)
         name = shown[0]._schema.name.rpartition("::")[2]
         self.tracer.track(result, self.tracer.create_proxy("call_function", *shown, name=name))
         return self.tracer.found(tensor)
