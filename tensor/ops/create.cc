@@ -296,8 +296,9 @@ void arange_into(const Tensor& out, const Scalar& start, const Scalar& end, cons
   if (out.numel() != n[0]) resize_output(out, n);
   fill_range(out, start, step);
 }
-Tensor range_step(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype,
-                  std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+namespace {
+// How many numbers torch.range has from start to end, both included.
+int64_t closed_range_length(const Scalar& start, const Scalar& end, const Scalar& step) {
   warn(
       "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with "
       "Python's range builtin. Instead, use torch.arange, which produces values in "
@@ -306,10 +307,21 @@ Tensor range_step(const Scalar& start, const Scalar& end, const Scalar& step, st
   TESSERA_CHECK(s != 0, "step must be nonzero");
   TESSERA_CHECK(std::isfinite(a) && std::isfinite(b), "unsupported range: ", a, " -> ", b);
   TESSERA_CHECK((s > 0 && b >= a) || (s < 0 && b <= a), "upper bound and lower bound inconsistent with step sign");
-  const int64_t n[1] = {static_cast<int64_t>((b - a) / s) + 1};
+  return static_cast<int64_t>((b - a) / s) + 1;
+}
+}  // namespace
+
+Tensor range_step(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype,
+                  std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  const int64_t n[1] = {closed_range_length(start, end, step)};
   const Tensor r = empty_tensor(n, {}, factory_dtype(dtype), factory_device(device));
   fill_range(r, start, step);
   return r;
+}
+void range_into(const Tensor& out, const Scalar& start, const Scalar& end, const Scalar& step) {
+  const int64_t n[1] = {closed_range_length(start, end, step)};
+  if (out.numel() != n[0]) resize_output(out, n);
+  fill_range(out, start, step);
 }
 
 namespace {

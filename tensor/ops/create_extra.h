@@ -39,6 +39,7 @@ Tensor new_filled(const Tensor& self, SymIntList size, std::optional<DType> dtyp
 void resize_factory_out(const Tensor& out, SymIntList size);
 void fill_factory_out(const Tensor& out, SymIntList size, const Scalar& value);
 void arange_into(const Tensor& out, const Scalar& start, const Scalar& end, const Scalar& step);
+void range_into(const Tensor& out, const Scalar& start, const Scalar& end, const Scalar& step);
 void linspace_into(const Tensor& out, const Scalar& start, const Scalar& end, int64_t steps);
 void logspace_into(const Tensor& out, const Scalar& start, const Scalar& end, int64_t steps, double base);
 void eye_into(const Tensor& out, SymInt n, SymInt m);

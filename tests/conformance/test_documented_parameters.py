@@ -39,13 +39,14 @@ def resolve(name):
 
 def accepted(value):
     """Parameters that an object takes by name; None: it takes any, or does not show which."""
-    try:
-        shown = inspect.signature(value).parameters.values()
-        named = {p.name for p in shown if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-        # Newer versions of Python show `(object, /)` and `(*values)` for what shows nothing in older ones.
-        return None if any(p.kind is p.VAR_KEYWORD for p in shown) or (shown and not named) else named
-    except (TypeError, ValueError):
-        pass
+    # What is compiled says it in its text: newer versions of Python make up a signature for it, older ones have none.
+    if not inspect.isbuiltin(value):
+        try:
+            shown = inspect.signature(value).parameters.values()
+            named = {p.name for p in shown if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+            return None if any(p.kind is p.VAR_KEYWORD for p in shown) or (shown and not named) else named
+        except (TypeError, ValueError):
+            pass
     names = set()
     for line in (getattr(value, "__doc__", None) or "").splitlines():
         match = re.match(rf"{re.escape(getattr(value, '__name__', '-'))}\((.*?)\)(?: -> .*)?$", line)
