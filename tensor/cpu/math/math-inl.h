@@ -120,7 +120,7 @@ struct Fp;
 template <>
 struct Fp<float> {
   static constexpr int kMantissa = 23, kBias = 127;
-  static constexpr double kMagic = 12582912.0, kExpLow = -104, kExpHigh = 89, kExpm1Low = -20, kExpm1High = 88.8,
+  static constexpr double kMagic = 12582912.0, kExpLow = -105, kExpHigh = 89, kExpm1Low = -20, kExpm1High = 88.8,
                           kTanhHigh = 10, kTrigLimit = 8192;
   static constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
   static constexpr uint32_t kOne = 0x3f800000u, kSqrtHalf = 0x3f3504f3u, kMinNormal = 0x00800000u,
@@ -142,19 +142,23 @@ HWY_INLINE V PowerOf2(D d, V n) {
   return hn::BitCast(d, hn::ShiftLeft<Fp<T>::kMantissa>(hn::BitCast(du, shifted)));
 }
 
-// 2^n p, for integers n, with one rounding where the result is subnormal.
+#if HWY_TARGET == HWY_AVX3
+HWY_INLINE __m512 ScaleSome(__mmask16 some, __m512 p, __m512 n) { return _mm512_maskz_scalef_ps(some, p, n); }
+HWY_INLINE __m512d ScaleSome(__mmask8 some, __m512d p, __m512d n) { return _mm512_maskz_scalef_pd(some, p, n); }
+#endif
+
+// 2^n p, p in [0.5, 2), for integers n (full vectors of AVX-512: n is rounded down), with one rounding where the result
+// is subnormal. What is nearer to 0 than to any other number is not scaled: processors take ten times as long where a
+// result is below the normal numbers, also where it is rounded to 0.
 template <class D, class V>
 HWY_INLINE V ScaleByPower(D d, V p, V n) {
   using T = hn::TFromD<D>;
+  const V least = hn::Set(d, T{sizeof(T) == 4 ? -150 : -1075});
 #if HWY_TARGET == HWY_AVX3
-  if constexpr (kFullVector<D>) {
-    if constexpr (sizeof(T) == 4)
-      return V{_mm512_scalef_ps(p.raw, n.raw)};
-    else
-      return V{_mm512_scalef_pd(p.raw, n.raw)};
-  }
+  if constexpr (kFullVector<D>) return V{ScaleSome(hn::Not(hn::Lt(n, least)).raw, p.raw, n.raw)};
 #endif
   // In two factors, so that subnormal results and those near the largest number come out.
+  p = hn::IfThenZeroElse(hn::Lt(n, least), p);
   const V n1 = hn::Floor(hn::Mul(n, hn::Set(d, static_cast<T>(0.5))));
   return hn::Mul(hn::Mul(p, PowerOf2(d, n1)), PowerOf2(d, hn::Sub(n, n1)));
 }
@@ -186,7 +190,7 @@ HWY_INLINE hn::Vec<Wide> ExpOfStep(Wide d, hn::Vec<Wide> shifted, hn::Vec<Wide> 
                             r);  // e^r - 1, to 2e-10
   const auto high = Column(tables::kExp[0], step),
              value = hn::Add(high, hn::MulAdd(high, p, Column(tables::kExp[1], step)));
-  return hn::Vec<Wide>{_mm512_scalef_ps(value.raw, power.raw)};  // rounds its exponent down
+  return ScaleByPower(d, value, power);
 }
 #endif
 

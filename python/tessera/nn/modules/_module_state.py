@@ -206,14 +206,11 @@ def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, miss
     elif strict and extra_key in state_dict:
         unexpected_keys.append(extra_key)
     if strict and len(state_dict) > found:
-        own = {k for k, _ in entries}
+        own, children, begin = {k for k, _ in entries}, self._modules, len(prefix)
         for key in state_dict:
             if key.startswith(prefix) and key != extra_key:
-                rest = key[len(prefix) :].split(".", 1)
-                if len(rest) > 1:
-                    if rest[0] not in self._modules:
-                        unexpected_keys.append(key)
-                elif rest[0] not in own:
+                end = key.find(".", begin)
+                if key[begin:] not in own if end < 0 else key[begin:end] not in children:
                     unexpected_keys.append(key)
 
 
@@ -241,12 +238,12 @@ def load_state_dict(self, state_dict, strict=True, assign=False):
         module._load_from_state_dict(
             local_state_dict, prefix, local_metadata, True, missing_keys, unexpected_keys, error_msgs
         )
-        parts = {}  # the children's entries, by the child's name
+        parts, begin = {}, len(prefix)  # the children's entries, by the child's name
         for key, value in local_state_dict.items() if module._modules else ():
             if key.startswith(prefix):
-                child_name, dot, _ = key[len(prefix) :].partition(".")
-                if dot:
-                    parts.setdefault(child_name, {})[key] = value
+                end = key.find(".", begin)
+                if end >= 0:
+                    parts.setdefault(key[begin:end], {})[key] = value
         for name, child in module._modules.items():
             if child is not None:
                 load(child, parts.get(name, {}), prefix + name + ".")

@@ -94,17 +94,16 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 gather.index_copy_(0, rows, target[mask])
             else:
                 relative = target[mask] - bounds[i]
-                cluster = F.log_softmax(self.tail[i - 1](input.index_select(0, rows)), dim=1)
+                cluster = self.tail[i - 1](input.index_select(0, rows))
                 gather.index_fill_(0, rows, self.shortlist_size + i - 1)
-                output.index_copy_(0, rows, cluster.gather(1, relative.unsqueeze(1)).squeeze(1).to(output.dtype))
+                output.index_copy_(0, rows, F.cross_entropy(cluster, relative, reduction="none").neg().to(output.dtype))
             used += rows.numel()
         if used != target.size(0):
             raise RuntimeError(
                 f"Target values should be in [0, {self.n_classes - 1}], but values in range [{target.min().item()}, "
                 f"{target.max().item()}] were found. "
             )
-        head = F.log_softmax(self.head(input), dim=1)
-        output = output + head.gather(1, gather.unsqueeze(1)).squeeze()
+        output = output - F.cross_entropy(self.head(input), gather, reduction="none")
         loss = (-output).mean()
         if not batched:
             output = output.squeeze(0)
