@@ -270,24 +270,32 @@ Tensor flat_places(const Tensor& indices, IntList sizes) {
   const int64_t dims = n.size(0), nnz = n.size(1);
   const Tensor r = empty_kernel(IntVector{nnz}, DType::kInt64);
   int64_t* p = r.data<int64_t>();
-  std::fill_n(p, nnz, 0);
   checked_numel(sizes);
-  for (int64_t d = 0; d < dims; ++d) {
-    const int64_t* in = n.data<int64_t>() + d * nnz;
-    const int64_t size = sizes[static_cast<size_t>(d)];
-    std::atomic<bool> good{true};
-    parallel_ranges(nnz, 1 << 16, [&](int64_t begin, int64_t end) {
-      uint64_t signs = 0;
-      for (int64_t k = begin; k < end; ++k) {
-        signs |= outside(in[k], size);
-        p[k] = static_cast<int64_t>(static_cast<uint64_t>(p[k]) * static_cast<uint64_t>(size) +
-                                    static_cast<uint64_t>(in[k]));
+  if (dims == 0) std::fill_n(p, nnz, 0);
+  constexpr int64_t kBlock = 2048;  // stays in the cache over the dimensions
+  std::atomic<int64_t> bad{dims};   // the first dimension with an index outside
+  parallel_ranges(nnz, 1 << 16, [&](int64_t begin, int64_t end) {
+    for (int64_t from = begin; from < end; from += kBlock) {
+      const int64_t to = std::min(end, from + kBlock);
+      for (int64_t d = 0; d < dims; ++d) {
+        const int64_t* in = n.data<int64_t>() + d * nnz;
+        const int64_t size = sizes[static_cast<size_t>(d)];
+        uint64_t signs = 0;
+        for (int64_t k = from; k < to; ++k) {
+          signs |= outside(in[k], size);
+          p[k] = d == 0 ? in[k]
+                        : static_cast<int64_t>(static_cast<uint64_t>(p[k]) * static_cast<uint64_t>(size) +
+                                               static_cast<uint64_t>(in[k]));
+        }
+        int64_t least = bad;
+        while (static_cast<int64_t>(signs) < 0 && d < least && !bad.compare_exchange_weak(least, d)) {
+        }
       }
-      if (static_cast<int64_t>(signs) < 0) good = false;
-    });
-    TESSERA_CHECK_INDEX(good, "an index of a sparse tensor is outside of its dimension ", d, " of size ", size,
-                        "; make it with check_invariants=True to see which");
-  }
+    }
+  });
+  TESSERA_CHECK_INDEX(bad == dims, "an index of a sparse tensor is outside of its dimension ", bad.load(), " of size ",
+                      sizes[static_cast<size_t>(std::min<int64_t>(bad, dims - 1))],
+                      "; make it with check_invariants=True to see which");
   return r;
 }
 
@@ -332,24 +340,44 @@ Tensor indices_of_places(const Tensor& places, IntList sizes) {
   return r;
 }
 
+namespace {
+// Rows k from `first` on whose places are below `end`; returns the first that is not. kBytes: of a row, 0: `bytes`.
+template <size_t kBytes>
+int64_t put_rows(const char* rows, size_t bytes, const int64_t* at, int64_t first, int64_t count, int64_t end,
+                 char* out) {
+  const size_t step = kBytes ? kBytes : bytes;
+  int64_t k = first;
+  for (; k < count && at[k] < end; ++k)
+    std::memcpy(out + static_cast<size_t>(at[k]) * step, rows + static_cast<size_t>(k) * step, step);
+  return k;
+}
+}  // namespace
+
 Tensor scattered_rows(const Tensor& rows, const Tensor& places, int64_t total) {
   IntVector sizes{total};
   for (int64_t s : rows.sizes().subspan(1)) sizes.push_back(s);
-  const Tensor r = make_filled(sizes, Scalar(0), rows.dtype(), Device());
   check_inside(places, total);
-  const Tensor from = contiguous(rows);
-  const int64_t bytes = product(rows.sizes().subspan(1)) * rows.item_size();
+  const Tensor from = contiguous(rows), r = empty_kernel(sizes, rows.dtype());
+  const int64_t count = places.numel(), *const at = places.data<int64_t>();
+  const size_t bytes = static_cast<size_t>(product(rows.sizes().subspan(1)) * rows.item_size());
+  const auto put = bytes == 4 ? put_rows<4> : bytes == 8 ? put_rows<8> : put_rows<0>;
   const char* in = static_cast<const char*>(from.data_ptr());
   char* out = static_cast<char*>(r.data_ptr());
-  const int64_t* at = places.data<int64_t>();
-  for (int64_t k = 0; k < places.numel(); ++k) {
-    if (bytes == 4)
-      std::memcpy(out + at[k] * 4, in + k * 4, 4);
-    else if (bytes == 8)
-      std::memcpy(out + at[k] * 8, in + k * 8, 8);
-    else
-      std::memcpy(out + at[k] * bytes, in + k * bytes, static_cast<size_t>(bytes));
+  if (!std::is_sorted(at, at + count)) {
+    std::memset(out, 0, static_cast<size_t>(total) * bytes);
+    put(in, bytes, at, 0, count, total, out);
+    return r;
   }
+  // A stretch that stays in the cache is filled with zeros, and gets its rows.
+  const int64_t stretch = 16384 / std::max<int64_t>(1, static_cast<int64_t>(bytes)) + 1;
+  parallel_ranges(total, 16 * stretch, [&](int64_t begin, int64_t end) {
+    int64_t k = std::lower_bound(at, at + count, begin) - at;
+    for (int64_t row = begin; row < end; row += stretch) {
+      const int64_t to = std::min(end, row + stretch);
+      std::memset(out + static_cast<size_t>(row) * bytes, 0, static_cast<size_t>(to - row) * bytes);
+      k = put(in, bytes, at, k, count, to, out);
+    }
+  });
   return r;
 }
 

@@ -29,7 +29,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr hn::ScalableTag<float> df;
 constexpr hn::RebindToSigned<decltype(df)> di;
 constexpr int64_t kLanes = HWY_MAX_BYTES / sizeof(float);
-constexpr int64_t kSteps = 192;  // of the sums at once
+// Steps of the sums at once. A row's weights are read as far, from memory that is fastest in order; where they are widened
+// to float32, those of all rows of a task have to stay in the cache.
+constexpr int64_t kSteps = 2304, kWidenedSteps = 192;
 constexpr int64_t kRange = 128;  // output channels of a task
 
 // Where the elements of a window begin: those of output position i of all images.
@@ -53,7 +55,7 @@ class ForwardPlan {
         positions_(c.images * plane_),
         width_(positions_ > kLanes ? 2 * kLanes : kLanes),
         panels_(ceil_div(positions_, width_)),
-        chunks_(ceil_div(k_, kSteps)),
+        chunks_(ceil_div(k_, c.w.is_float() ? kSteps : kWidenedSteps)),
         chunk_(ceil_div(k_, chunks_)),
         offsets_(k_),
         x_offsets_(k_),
