@@ -29,10 +29,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr hn::ScalableTag<float> df;
 constexpr hn::RebindToSigned<decltype(df)> di;
 constexpr int64_t kLanes = HWY_MAX_BYTES / sizeof(float);
-// Steps of the sums at once. A row's weights are read as far, from memory that is fastest in order; where they are widened
-// to float32, those of all rows of a task have to stay in the cache.
-constexpr int64_t kSteps = 2304, kWidenedSteps = 192;
-constexpr int64_t kRange = 128;  // output channels of a task
+// Steps of the sums at once: a row's weights are read as far, from memory that is fastest in order.
+constexpr int64_t kSteps = 2304;
+// Output channels of a task. Where weights are widened to float32, those of all its rows have to stay in the cache.
+constexpr int64_t kRange = 128, kWidenedRange = 32;
 
 // Where the elements of a window begin: those of output position i of all images.
 template <class Problem>
@@ -55,7 +55,7 @@ class ForwardPlan {
         positions_(c.images * plane_),
         width_(positions_ > kLanes ? 2 * kLanes : kLanes),
         panels_(ceil_div(positions_, width_)),
-        chunks_(ceil_div(k_, c.w.is_float() ? kSteps : kWidenedSteps)),
+        chunks_(ceil_div(k_, kSteps)),
         chunk_(ceil_div(k_, chunks_)),
         offsets_(k_),
         x_offsets_(k_),
@@ -81,7 +81,7 @@ class ForwardPlan {
           gather(x + x_offsets_[p], places_.get() + i * width_, width_,
                  columns_.get() + ((p / chunk_ * panels_ + i) * chunk_ + p % chunk_) * width_);
     });
-    int64_t ranges = ceil_div(c_.out_channels, kRange);
+    int64_t ranges = ceil_div(c_.out_channels, c_.w.is_float() ? kRange : kWidenedRange);
     if (ranges > 1) ranges += ranges & 1;
     parallel_for(ranges, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) run_range(i * c_.out_channels / ranges, (i + 1) * c_.out_channels / ranges);
