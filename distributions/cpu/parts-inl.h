@@ -40,8 +40,9 @@ HWY_INLINE hn::Vec<D> MinusInf(D d) {
   return hn::Neg(hn::Inf(d));
 }
 
+// The functions that nearly every formula calls are not inlined: that would be 290 KB, and no faster.
 template <class D, class V>
-HWY_INLINE V LogOf(D d, V x) {
+HWY_NOINLINE V LogOf(D d, V x) {
   if constexpr (kForFloat<D>) {
     V k;
     const V log = math::BriefLog(d, x, hn::Zero(d), k);
@@ -51,7 +52,7 @@ HWY_INLINE V LogOf(D d, V x) {
   }
 }
 template <class D, class V>
-HWY_INLINE V Log1pOf(D d, V x) {
+HWY_NOINLINE V Log1pOf(D d, V x) {
   if constexpr (kForFloat<D>)
     return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x,
                           math::LogSpecial(d, hn::Add(x, hn::Set(d, 1.0)), math::BriefLog1p(d, x)));
@@ -59,7 +60,7 @@ HWY_INLINE V Log1pOf(D d, V x) {
     return math::Log1p(d, x);
 }
 template <class D, class V>
-HWY_INLINE V ExpOf(D d, V x) {
+HWY_NOINLINE V ExpOf(D d, V x) {
   if constexpr (kForFloat<D>) {
     V p;
     const V low = hn::Set(d, -700.0), s = math::BriefExp(d, hn::Min(hn::Set(d, 700.0), hn::Max(low, x)), p);
@@ -69,7 +70,7 @@ HWY_INLINE V ExpOf(D d, V x) {
   }
 }
 template <class D, class V>
-HWY_INLINE V Expm1Of(D d, V x) {
+HWY_NOINLINE V Expm1Of(D d, V x) {
   return math::Expm1(d, x);
 }
 // log(1 + e^x).
