@@ -97,17 +97,19 @@ void uint8_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, 
 // (a + 128) b - 128 b: the second term is the same for all rows. Modulo 2^32 like the instruction.
 void int8_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t, void* c, int64_t c_row,
                     bool accumulate) {
+  const __m512i zero = _mm512_setzero_si512(), offset = _mm512_set1_epi8(static_cast<char>(0x80));
+  const auto below_zero = [&](const char* tile) {  // -128 b, for 16 columns
+    __m512i sums[4] = {zero, zero, zero, zero};    // in turn: none waits for the one before
+    for (int64_t p = 0; p < steps; ++p, tile += kPanelStepBytes)
+#pragma GCC unroll 16
+      for (int q = 0; q < 16; ++q)
+        sums[q % 4] = _mm512_dpbusd_epi32(sums[q % 4], offset, _mm512_load_si512(tile + 64 * q));
+    return _mm512_sub_epi32(
+        zero, _mm512_add_epi32(_mm512_add_epi32(sums[0], sums[1]), _mm512_add_epi32(sums[2], sums[3])));
+  };
   const char* const from = static_cast<const char*>(b);
-  const __m512i offset = _mm512_set1_epi8(static_cast<char>(0x80));
-  __m512i s0 = _mm512_setzero_si512(), s1 = s0;
-  for (int64_t p = 0; p < steps; ++p)
-    for (int q = 0; q < 16; ++q) {
-      s0 = _mm512_dpbusd_epi32(s0, offset, _mm512_load_si512(from + p * kPanelStepBytes + 64 * q));
-      s1 = _mm512_dpbusd_epi32(s1, offset, _mm512_load_si512(from + p * kPanelStepBytes + 1024 + 64 * q));
-    }
-  const __m512i zero = _mm512_setzero_si512();
   all_rows<Int8Dot>(steps, static_cast<const char*>(a), from, rows, static_cast<char*>(c), 4 * c_row, accumulate,
-                    _mm512_sub_epi32(zero, s0), _mm512_sub_epi32(zero, s1));
+                    below_zero(from), below_zero(from + 1024));
 }
 
 }  // namespace tessera::cpu::internal

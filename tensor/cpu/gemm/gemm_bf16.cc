@@ -22,12 +22,13 @@ namespace {
 
 // ---- Tiny products: in float, many at a time ----
 
-constexpr int64_t kTinyElements = 256;     // of an operand
-constexpr int64_t kTinyFloats = 6 * 1024;  // of all operands of some products, which stay in L1
+constexpr int64_t kTinySide = 16, kTinySideWithoutTiles = 32;  // on the average; of a matrix on both
+constexpr int64_t kTinyFloats = 6 * 1024;                      // of all operands of some products, which stay in L1
 
-bool is_tiny(const Bf16Problem& g) {
-  return g.m * g.n * g.k <= 4096 && g.m * g.k <= kTinyElements && g.k * g.n <= kTinyElements &&
-         g.m * g.n <= kTinyElements;
+// AMX makes up for its panels sooner.
+bool is_tiny(const Bf16Problem& g, PanelLevel level) {
+  const int64_t side = level == PanelLevel::kAmx ? kTinySide : kTinySideWithoutTiles, area = side * side;
+  return g.m * g.n * g.k <= area * side && g.m * g.k <= area && g.k * g.n <= area && g.m * g.n <= area;
 }
 
 // `count` matrices, `step` elements apart, one after the other.
@@ -179,7 +180,7 @@ void write_float(const void* context, int64_t i, int64_t j, int64_t rows, int64_
 bool gemm_bf16_batch(const Bf16Problem& problem, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step,
                      PanelLevel level) {
   Bf16Problem g = problem;
-  if (is_tiny(g)) {
+  if (is_tiny(g, level)) {
     gemm_tiny(g, count, a_step, b_step, c_step);
     return true;
   }
