@@ -63,6 +63,31 @@ HWY_INLINE void AddColumn(D d, const int64_t* columns, const T* values, int64_t 
   hn::StoreU(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)), d, out);
 }
 
+// Two vectors of a row, and two sums for each.
+template <class D, class T>
+HWY_INLINE void AddTwoColumns(D d, const int64_t* columns, const T* values, int64_t begin, int64_t end, const T* b,
+                              int64_t stride, T* out) {
+  const size_t lanes = hn::Lanes(d);
+  auto s0 = hn::Zero(d), s1 = hn::Zero(d), t0 = hn::Zero(d), t1 = hn::Zero(d);
+  int64_t k = begin;
+  for (; k + 2 <= end; k += 2) {
+    hwy::Prefetch(columns + k + kAhead);
+    const auto x = hn::Set(d, values[k]), y = hn::Set(d, values[k + 1]);
+    const T *p = b + columns[k] * stride, *q = b + columns[k + 1] * stride;
+    s0 = hn::MulAdd(x, hn::LoadU(d, p), s0);
+    s1 = hn::MulAdd(x, hn::LoadU(d, p + lanes), s1);
+    t0 = hn::MulAdd(y, hn::LoadU(d, q), t0);
+    t1 = hn::MulAdd(y, hn::LoadU(d, q + lanes), t1);
+  }
+  if (k < end) {
+    const auto x = hn::Set(d, values[k]);
+    s0 = hn::MulAdd(x, hn::LoadU(d, b + columns[k] * stride), s0);
+    s1 = hn::MulAdd(x, hn::LoadU(d, b + columns[k] * stride + lanes), s1);
+  }
+  hn::StoreU(hn::Add(s0, t0), d, out);
+  hn::StoreU(hn::Add(s1, t1), d, out + lanes);
+}
+
 // n elements of a row of the result, from rows of b that begin `stride` elements apart.
 template <class T>
 HWY_INLINE void MultiplyLine(const RowsView& a, int64_t line, const T* b, int64_t stride, int64_t n, T* out) {
@@ -74,6 +99,7 @@ HWY_INLINE void MultiplyLine(const RowsView& a, int64_t line, const T* b, int64_
   if constexpr (HWY_LANES(float) < 16)  // four of 64 bytes are as much as caches bring in the time of their products
     for (; j + 8 * lanes <= n; j += 8 * lanes) AddColumns<8>(d, columns, values, begin, end, b + j, stride, out + j);
   for (; j + 4 * lanes <= n; j += 4 * lanes) AddColumns<4>(d, columns, values, begin, end, b + j, stride, out + j);
+  for (; j + 2 * lanes <= n; j += 2 * lanes) AddTwoColumns(d, columns, values, begin, end, b + j, stride, out + j);
   for (; j + lanes <= n; j += lanes) AddColumn(d, columns, values, begin, end, b + j, stride, out + j);
   if (j == n) return;
   std::fill(out + j, out + n, T(0));
