@@ -400,9 +400,12 @@ Tensor bincount_impl(const Tensor& self, const Tensor& weights, int64_t minlengt
                                                        : DType::kFloat64;
   if (self.numel() == 0) return zeros({minlength}, t, std::nullopt, self.device());
   if (self.is_cpu() && !weights.defined()) {
-    const Tensor x = contiguous(to(self, DType::kInt64));
+    const bool bytes = self.dtype() == DType::kUInt8;
+    const Tensor x = contiguous(bytes ? self : to(self, DType::kInt64));
     const std::vector<int64_t> counts =
-        cpu::count_integers(x.data<int64_t>(), x.numel(), "bincount only supports 1-d non-negative integral inputs.");
+        bytes ? cpu::count_bytes(x.data<uint8_t>(), x.numel())
+              : cpu::count_integers(x.data<int64_t>(), x.numel(),
+                                    "bincount only supports 1-d non-negative integral inputs.");
     const int64_t found = static_cast<int64_t>(counts.size());
     const Tensor out = empty_tensor(IntVector{std::max(minlength, found)}, {}, t, self.device());
     std::copy(counts.begin(), counts.end(), out.data<int64_t>());

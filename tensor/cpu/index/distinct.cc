@@ -109,6 +109,23 @@ std::vector<int64_t> count_integers(const int64_t* x, int64_t n, const char* if_
   return result;
 }
 
+std::vector<int64_t> count_bytes(const uint8_t* x, int64_t n) {
+  constexpr int64_t kValues = 256, kWays = 4;  // tables in turn, as above
+  const int64_t grain = std::max(kPiece, (n + kMaxPieces - 1) / kMaxPieces), pieces = (n + grain - 1) / grain;
+  std::vector<int64_t> counts(static_cast<size_t>(pieces * kWays * kValues));
+  parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+    int64_t* const c = counts.data() + begin / grain * kWays * kValues;
+    int64_t i = begin;
+    for (; i + kWays <= end; i += kWays)
+      for (int64_t w = 0; w < kWays; ++w) ++c[w * kValues + x[i + w]];
+    for (; i < end; ++i) ++c[x[i]];
+  });
+  std::vector<int64_t> result(kValues, 0);
+  for (size_t k = 0; k < counts.size(); ++k) result[k % kValues] += counts[k];
+  while (!result.empty() && result.back() == 0) result.pop_back();
+  return result;
+}
+
 bool distinct_integers(const int64_t* x, int64_t n, int64_t* inverse, bool want_counts, Distinct& result) {
   const IndexRange range = range_of(x, n);
   const uint64_t span = static_cast<uint64_t>(range.greatest) - static_cast<uint64_t>(range.least);

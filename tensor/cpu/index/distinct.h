@@ -8,6 +8,7 @@ namespace tessera::cpu {
 
 // How often 0, 1, 2, ... occur, up to the greatest of the n numbers. Throws Error with this message for a negative one.
 std::vector<int64_t> count_integers(const int64_t* x, int64_t n, const char* if_negative);
+std::vector<int64_t> count_bytes(const uint8_t* x, int64_t n);
 
 // The distinct numbers among n > 0, ascending; if asked, the place of each x[i] among them (inverse, n elements) and
 // how often each occurs. Works through a table of all numbers from the least to the greatest: false, and nothing done,

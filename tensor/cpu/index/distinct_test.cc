@@ -32,6 +32,18 @@ TEST(CountIntegers, MatchesTheDefinition) {
   EXPECT_THROW(count_integers(bad, 2, "negative"), Error);
 }
 
+TEST(CountBytes, IsCountIntegersOfThem) {
+  std::mt19937_64 rng(3);
+  for (int64_t span : {1, 7, 256}) {
+    for (int64_t n : {1, 3, 4097, 300001}) {
+      std::vector<uint8_t> x(n);
+      for (uint8_t& v : x) v = static_cast<uint8_t>(rng() % static_cast<uint64_t>(span));
+      const std::vector<int64_t> wide(x.begin(), x.end());
+      ASSERT_EQ(count_bytes(x.data(), n), count_integers(wide.data(), n, "negative"));
+    }
+  }
+}
+
 TEST(DistinctIntegers, ValuesPlacesAndCounts) {
   std::mt19937_64 rng(2);
   for (int64_t n : {1, 10, 3000}) {
