@@ -2,6 +2,8 @@
 #include "tensor/cpu/index/distinct.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 #include "tensor/core/error.h"
 #include "tensor/core/parallel.h"
@@ -110,14 +112,21 @@ std::vector<int64_t> count_integers(const int64_t* x, int64_t n, const char* if_
 }
 
 std::vector<int64_t> count_bytes(const uint8_t* x, int64_t n) {
-  constexpr int64_t kValues = 256, kWays = 4;  // tables in turn, as above
-  const int64_t grain = std::max(kPiece, (n + kMaxPieces - 1) / kMaxPieces), pieces = (n + grain - 1) / grain;
-  std::vector<int64_t> counts(static_cast<size_t>(pieces * kWays * kValues));
+  constexpr int64_t kValues = 256, kWord = 8, kLongest = int64_t{1} << 31;
+  const int64_t grain = std::min(kLongest, std::max(kPiece, (n + kMaxPieces - 1) / kMaxPieces));
+  std::vector<uint32_t> counts(static_cast<size_t>((n + grain - 1) / grain * kValues));
   parallel_for(n, grain, [&](int64_t begin, int64_t end) {
-    int64_t* const c = counts.data() + begin / grain * kWays * kValues;
+    uint32_t* const c = counts.data() + begin / grain * kValues;
     int64_t i = begin;
-    for (; i + kWays <= end; i += kWays)
-      for (int64_t w = 0; w < kWays; ++w) ++c[w * kValues + x[i + w]];
+    for (; i + kWord <= end; i += kWord) {
+      uint64_t word;
+      std::memcpy(&word, x + i, sizeof word);
+      if (word == std::rotl(word, 8)) {  // of a run: its counts would wait for each other
+        c[x[i]] += kWord;
+        continue;
+      }
+      for (int64_t k = 0; k < kWord; ++k) ++c[x[i + k]];
+    }
     for (; i < end; ++i) ++c[x[i]];
   });
   std::vector<int64_t> result(kValues, 0);

@@ -35,7 +35,7 @@ TEST(CountIntegers, MatchesTheDefinition) {
 TEST(CountBytes, IsCountIntegersOfThem) {
   std::mt19937_64 rng(3);
   for (int64_t span : {1, 7, 256}) {
-    for (int64_t n : {1, 3, 4097, 300001}) {
+    for (int64_t n : {1, 3, 4097, 300001}) {  // with runs where span is 1
       std::vector<uint8_t> x(n);
       for (uint8_t& v : x) v = static_cast<uint8_t>(rng() % static_cast<uint64_t>(span));
       const std::vector<int64_t> wide(x.begin(), x.end());
