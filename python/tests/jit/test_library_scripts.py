@@ -99,3 +99,42 @@ def test_slices_of_modules():
     assert t.equal(jit.script(module)(x), module(x))
     with pytest.raises(RuntimeError, match="the step of a slice of modules must be positive, it is -1"):
         jit.script(Backwards())
+
+
+class Scopes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.up = nn.Conv2d(3, 4, 3, padding=1), nn.ConvTranspose2d(4, 2, 2, stride=2)
+        self.unused = nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.up(self.conv(x)) + t.nn.functional.group_norm(t.ones(1, 2, 1, 1), 1, CONSTANT)
+
+
+CONSTANT = t.ones(2)
+
+
+def test_traced_graph_has_parameters_as_inputs_one_convolution_and_scopes():
+    module, state = Scopes(), lambda: t._C._get_tracing_state()
+    assert state() is None
+
+    def enter(name):
+        return lambda *_: state() and state().push_scope(name)
+
+    for name, part in module.named_modules():
+        part.register_forward_pre_hook(enter(name))
+        part.register_forward_hook(lambda *_: state() and state().pop_scope())
+    x = t.ones(1, 3, 4, 4)
+    graph, result = jit._get_trace_graph(module, (x,))
+    assert [v.type().sizes() for v in graph.inputs()] == [[1, 3, 4, 4], *(list(v.shape) for v in module.parameters())]
+    assert not graph.findAllNodes("prim::GetAttr") and t.equal(result, module(x))
+    conv, up = graph.findAllNodes("aten::_convolution")
+    assert [n.scopeName() for n in (conv, up)] == ["/conv", "/up"]
+    assert [n.inputsAt(6).toIValue() for n in (conv, up)] == [False, True]
+    stride, padding, dilation, more = ([v.toIValue() for v in conv.inputsAt(i).node().inputs()] for i in (3, 4, 5, 7))
+    assert (stride, padding, dilation, more) == ([1, 1], [1, 1], [1, 1], [0, 0])
+    assert [v.toIValue() for v in up.inputsAt(3).node().inputs()] == [2, 2]
+    (norm,) = graph.findAllNodes("aten::group_norm")
+    assert norm.scopeName() == "" and norm.inputsAt(2).type().sizes() == [2]
+    with pytest.raises(RuntimeError, match="no scope is open"):
+        jit.trace(lambda x: state().pop_scope() or x + 1, x)
