@@ -517,7 +517,18 @@ _CELLS = {
 }
 
 
-_HOMES = ("tessera.nn.functional", "tessera.nn._functional", "tessera.nn._recurrent")
+_HOMES = ("tessera.nn.functional", "tessera.nn._functional", "tessera.nn._recurrent", "tessera.sparse._factories")
+_COMPRESSED = """def sparse_{layout}_tensor({c}: Tensor, {p}: Tensor, values: Tensor, size: Optional[List[int]] = None,
+        *, dtype: Optional[int] = None, layout: Optional[int] = None, device: Optional[Device] = None,
+        pin_memory: Optional[bool] = None) -> Tensor:
+    if layout is None:
+        layout = torch.sparse_{layout}
+    if size is None:
+        return torch.sparse_compressed_tensor({c}, {p}, values, dtype=dtype, layout=layout, device=device,
+                                              pin_memory=pin_memory)
+    return torch.sparse_compressed_tensor({c}, {p}, values, size, dtype=dtype, layout=layout, device=device,
+                                          pin_memory=pin_memory)
+"""
 
 
 @functools.cache
@@ -526,6 +537,9 @@ def _functions():
     for piece in (_FUNCTIONS.rstrip("\n") + _sequences.FUNCTIONS).strip("\n").split("\ndef "):
         piece = "def " + piece.removeprefix("def ") + "\n"
         table[piece[4 : piece.index("(")]] = piece
+    for layout in ("csr", "csc", "bsr", "bsc"):
+        c, p = ("crow_indices", "col_indices") if layout[2] == "r" else ("ccol_indices", "row_indices")
+        table[f"sparse_{layout}_tensor"] = _COMPRESSED.format(layout=layout, c=c, p=p)
     return table
 
 
@@ -540,7 +554,7 @@ def _methods():
 
 
 def definition_of(fn):
-    """The text of a function of nn.functional, or None."""
+    """The text of a function of nn.functional or a constructor of sparse tensors, or None."""
     if (getattr(fn, "__module__", None) or "").startswith(_HOMES):
         return _functions().get(fn.__name__)
     return None
