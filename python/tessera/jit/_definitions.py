@@ -428,6 +428,18 @@ def fold(input: Tensor, output_size: BroadcastingList2[int], kernel_size: Broadc
         dilation: BroadcastingList2[int] = 1, padding: BroadcastingList2[int] = 0,
         stride: BroadcastingList2[int] = 1) -> Tensor:
     return nn.col2im(input, output_size, kernel_size, dilation, padding, stride)
+def _convert_indices_from_coo_to_csr(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
+    if input.dim() > 1 or input.is_floating_point() or input.is_complex():
+        raise RuntimeError("Input is supposed to be a vector of integers")
+    rows = torch.arange(size + 1, dtype=input.dtype, device=input.device)
+    return torch.searchsorted(input.contiguous(), rows, out_int32=out_int32)
+def _convert_indices_from_csr_to_coo(crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False,
+        transpose: bool = False) -> Tensor:
+    counts = crow_indices.diff()
+    places = torch.ones_like(counts).nonzero().repeat_interleave(counts.flatten(), 0).t()
+    row, column = places[-1:], col_indices.reshape(1, -1)
+    found = torch.cat([places[:-1], column, row] if transpose else [places[:-1], row, column])
+    return found.to(torch.int32 if out_int32 else torch.int64)
 """
 
 _METHODS = """
@@ -517,7 +529,7 @@ _CELLS = {
 }
 
 
-_HOMES = ("tessera.nn.functional", "tessera.nn._functional", "tessera.nn._recurrent", "tessera.sparse._factories")
+_HOMES = ("tessera.nn.functional", "tessera.nn._functional", "tessera.nn._recurrent", "tessera.sparse")
 _COMPRESSED = """def sparse_{layout}_tensor({c}: Tensor, {p}: Tensor, values: Tensor, size: Optional[List[int]] = None,
         *, dtype: Optional[int] = None, layout: Optional[int] = None, device: Optional[Device] = None,
         pin_memory: Optional[bool] = None) -> Tensor:

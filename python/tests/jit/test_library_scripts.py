@@ -1,6 +1,7 @@
 """TorchScript as other people's libraries write it."""
 
 import sys
+from typing import List, Union
 
 import pytest
 import tessera as t
@@ -138,3 +139,54 @@ def test_traced_graph_has_parameters_as_inputs_one_convolution_and_scopes():
     assert norm.scopeName() == "" and norm.inputsAt(2).type().sizes() == [2]
     with pytest.raises(RuntimeError, match="no scope is open"):
         jit.trace(lambda x: state().pop_scope() or x + 1, x)
+
+
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.step = self.other
+
+    def step(self, x):
+        return x + 1
+
+    def other(self, x, *rest):
+        return x - 1
+
+    def forward(self, x):
+        return self.step(x)
+
+
+def test_methods_of_the_class_are_compiled_where_an_object_has_another_bound():
+    module = Own()
+    assert module(t.zeros(1)).item() == -1 and jit.script(module)(t.zeros(1)).item() == 1
+
+
+def test_constructors_and_indices_of_compressed_matrices_in_scripts():
+    def matrix(rows, columns, x, n: int):
+        begins = t._convert_indices_from_coo_to_csr(rows, n)
+        return t.sparse_csr_tensor(begins, columns, x, [n, n]), t.sparse_csc_tensor(begins, columns, x)
+
+    def places(begins, columns, turned: bool):
+        return t._convert_indices_from_csr_to_coo(begins, columns, out_int32=True, transpose=turned)
+
+    rows, columns, x = t.tensor([0, 0, 2]), t.tensor([1, 2, 0]), t.tensor([1.0, 2.0, 3.0])
+    for made, expected in zip(jit.script(matrix)(rows, columns, x, 3), matrix(rows, columns, x, 3)):
+        assert made.layout is expected.layout and t.equal(made.to_dense(), expected.to_dense())
+    begins = t.tensor([0, 2, 2, 3])
+    assert jit.script(places)(begins, columns, False).tolist() == [rows.tolist(), columns.tolist()]
+    assert t.equal(jit.script(places)(begins, columns, True), places(begins, columns, True))
+
+
+def test_branches_leave_different_members_of_a_parameter_that_is_a_union():
+    def longer(x: Union[t.Tensor, List[t.Tensor]]) -> t.Tensor:
+        if isinstance(x, t.Tensor):
+            x = x + 1
+        elif isinstance(x, List[t.Tensor]):
+            x = x + x
+        if isinstance(x, t.Tensor):
+            return x
+        else:
+            return t.stack(x)
+
+    script = jit.script(longer)
+    assert script(t.ones(2)).tolist() == [2.0, 2.0] and script([t.ones(2)]).tolist() == [[1.0, 1.0], [1.0, 1.0]]
