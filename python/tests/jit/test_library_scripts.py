@@ -190,3 +190,45 @@ def test_branches_leave_different_members_of_a_parameter_that_is_a_union():
 
     script = jit.script(longer)
     assert script(t.ones(2)).tolist() == [2.0, 2.0] and script([t.ones(2)]).tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+def test_grids_in_scripts():
+    F = nn.functional
+
+    def warp(x, theta, mode: str, padding: str, corners: bool):
+        grid = F.affine_grid(theta, list(x.shape), align_corners=corners)
+        return grid, F.grid_sample(x, grid, mode=mode, padding_mode=padding, align_corners=corners)
+
+    def larger(x):
+        return F.upsample(x, scale_factor=2.0), F.upsample_nearest(x, [5, 4]), F.upsample_bilinear(x, [5, 7])
+
+    generator = t.Generator().manual_seed(0)
+    script = jit.script(warp)
+    for shape, padding in (((2, 3, 4, 5), "reflection"), ((2, 1, 3, 1, 4), "border")):
+        n = len(shape) - 2
+        x, theta = t.randn(shape, generator=generator), t.randn(shape[0], n, n + 1, generator=generator)
+        for mode in ("bilinear", "nearest"):
+            for corners in (False, True):
+                args = x, theta, mode, padding, corners
+                for a, b in zip(script(*args), warp(*args)):
+                    assert t.equal(a, b)
+    image = t.randn(1, 2, 3, 3, generator=generator)
+    with pytest.warns(UserWarning, match="deprecated"):
+        expected = larger(image)
+    assert all(t.equal(a, b) for a, b in zip(jit.script(larger)(image), expected))
+    with pytest.raises(Exception, match="has no mode 'cubic'"):
+        script(x, theta, "cubic", "zeros", True)
+    with pytest.raises(Exception, match="makes no grid"):
+        script(x, theta[:1], "nearest", "zeros", True)
+
+
+def test_types_in_messages_of_scripts():
+    def check(x, n: int, names: List[str]):
+        if n > 1:
+            raise ValueError(f"no {type(x)}, {type(n)}, {type(names)}")
+        return x
+
+    script = jit.script(check)
+    assert script(t.ones(1), 1, ["a"]).item() == 1
+    with pytest.raises(Exception, match="no <class 'torch.Tensor'>, <class 'int'>, <class 'list'>"):
+        script(t.ones(1), 2, ["a"])
