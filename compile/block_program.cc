@@ -141,7 +141,10 @@ void BlockProgram::finish() {
       if (const Value& in = values_[static_cast<size_t>(k)]; in.slot >= 0 && last[static_cast<size_t>(k)] == i)
         free.push_back(in.slot);
     if (v.result >= 0) continue;
-    if (free.empty()) free.push_back(slots_++);
+    if (!v.op || free.empty()) {  // a number is written once, before the first call
+      v.slot = slots_++;
+      continue;
+    }
     v.slot = free.back();
     free.pop_back();
   }

@@ -76,6 +76,24 @@ TEST(BlockProgram, GivesTheBitsOfItsOperators) {
       EXPECT_TRUE(same_bits(out[0], tanh(sub(mul(y, parts[1]), n))));
     }
 }
+// A number that is met after calls whose results are no longer needed: a block must find it as it was.
+TEST(BlockProgram, KeepsNumbersForAllBlocks) {
+  BlockProgram p;
+  const int x = p.input(0);
+  const PointwiseCall minus = seen([](Args t) { return sub(t[0], Scalar(0.2)); }, 1),
+                      times = seen([](Args t) { return mul(t[0], t[1]); }, 2),
+                      less = seen([](Args t) { return sub(t[0], Scalar(0.5)); }, 1);
+  const int a = p.call(times, std::vector<int>{p.call(minus, std::vector<int>{x}), x});
+  p.output(a);
+  p.output(p.call(less, std::vector<int>{p.call(times, std::vector<int>{x, x})}));
+  p.finish();
+  const Tensor t = wave(IntVector{3, 5000}, DType::kFloat32, 0.3);
+  const Tensor* in[] = {&t};
+  Tensor out[2];
+  ASSERT_TRUE(p.run(in, out));
+  EXPECT_TRUE(same_bits(out[0], mul(sub(t, Scalar(0.2)), t)));
+  EXPECT_TRUE(same_bits(out[1], sub(mul(t, t), Scalar(0.5))));
+}
 TEST(BlockProgram, LeavesOthersAlone) {
   const Chain chain;
   const Tensor a = wave(IntVector{4, 6}, DType::kFloat32, 0.37), b = wave(IntVector{4, 3}, DType::kFloat32, 0.11),

@@ -138,7 +138,7 @@ Val* Tracer::value_of(const Value& v) {
                   "or detaching the "
                   "gradient\nTensor:\n",
                   to_text(v));
-    Val* c = constant(v, tensor_type());
+    Val* c = constant(v, v.tensor().layout() == Layout::kStrided ? tensor_like(v.tensor()) : tensor_type());
     known_[v.tensor().impl()] = c;
     alive_.push_back(v);
     return c;

@@ -791,7 +791,16 @@ std::optional<Sugar> Emitter::special(const std::string& id, const Ast& e, TypeP
   }
   if (id == "no_grad" || id == "enable_grad" || id == "inference_mode" || id == "record_function")
     fail(e, str_cat(id, "() can only be used in a with statement"));
-  if (id == "type") fail(e, "type() isn't supported in TorchScript");
+  if (id == "type") {  // messages show it: of a program all types are known
+    need(1, 1);
+    std::string shown = expr(e[1])->type->annotation();
+    shown.resize(std::min(shown.find('['), shown.size()));
+    if (shown == "Tensor")
+      shown = "torch.Tensor";
+    else if (shown == "List" || shown == "Dict" || shown == "Tuple")
+      shown[0] = static_cast<char>(shown[0] - 'A' + 'a');
+    return text(str_cat("<class '", shown, "'>"), where);
+  }
   if (id == "RaiseException") {
     const std::vector<Argument> args = arguments(e);
     if (args.empty() || args.size() > 2) fail(e, "RaiseException takes a message and the name of a class");

@@ -579,6 +579,7 @@ void Emitter::run(const Ast& def) {
     Val* v = graph_.add_param(graph_.top, p.type, p.name);
     frame.variables[p.name] = v;
     frame.assigned.insert(p.name);
+    if (p.type->is(K::kUnion)) frame.declared[p.name] = p.type;  // branches may leave different members of it
   }
   const Ast& body = def[2];
   const Exit e = statements(body.kids, 0);

@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "jit/tracer.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/operators.h"
 #include "tensor/cpu/support/simd.h"
@@ -98,8 +99,14 @@ PyObject* py_operator_table(PyObject*, PyObject*) {
   });
 }
 
-// The trace of TorchScript that is under way: None, as there are none.
-PyObject* py_tracing_state(PyObject*, PyObject*) { return none(); }
+// The recording of operators as a program that this thread has under way, or None.
+PyObject* py_tracing_state(PyObject*, PyObject*) {
+  return guarded([&] {
+    if (!jit::current_trace()) return none();
+    Ref m = Ref::steal(check(PyImport_ImportModule("tessera.jit._trace")));
+    return check(PyObject_CallMethod(m.get(), "TracingState", nullptr));
+  });
+}
 
 }  // namespace
 

@@ -13,6 +13,7 @@
 
 #include "python/bindings/jit/traced.h"
 #include "python/bindings/library/fake.h"
+#include "python/bindings/convert/numpy.h"
 #include "python/bindings/convert/tensor_convert.h"
 #include "python/bindings/convert/names.h"
 #include "python/bindings/tensor_type.h"
@@ -784,6 +785,15 @@ PyObject* rich_compare(PyObject* a, PyObject* b, int op) {
   static PyObject* cache[6] = {};
   static const char* const names[6] = {"lt", "le", "eq", "ne", "gt", "ge"};
   return guarded([&]() -> PyObject* {
+    if (op == Py_EQ && is_ndarray(b)) {
+      Ref other;
+      try {
+        other = Ref::steal(wrap(tensor_from_ndarray(b, true)));
+      } catch (const TypeError&) {  // strings, objects ...
+        return Py_NewRef(Py_NotImplemented);
+      }
+      return call2(method_of(cache[op], names[op]), a, other.get());
+    }
     if (!is_operand(b)) return Py_NewRef(Py_NotImplemented);
     return call2(method_of(cache[op], names[op]), a, b);
   });

@@ -436,10 +436,6 @@ class _UntypedMethods:
         """Reverses the byte order of each element, in place."""
         swap_bytes(bytes_view(self), dtype.itemsize // (2 if dtype.is_complex else 1))
 
-    @property
-    def filename(self):
-        return getattr(self, "_filename", None)
-
 
 def _share_memory(self):
     """Moves the bytes to memory that other processes can share and that can be sent to them; returns the storage.

@@ -272,3 +272,23 @@ def test_an_empty_entry_of_the_path_stays():
     command = [sys.executable, "-m", "tessera", "-c", code]
     result = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
     assert result.stdout == os.pathsep + ROOT + "\n", result.stderr
+
+
+def test_functorch_warns_and_names_the_newer_function():
+    code = """
+import warnings, torch, functorch
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    assert functorch.vmap(torch.sin)(torch.zeros(2)).tolist() == [0.0, 0.0]
+    function, parameters = functorch.make_functional(torch.nn.Linear(1, 1))
+    assert function(parameters, torch.ones(1)).shape == (1,)
+    functorch.combine_state_for_ensemble([torch.nn.Linear(1, 1)] * 2)
+for w in seen:
+    print(w.category.__name__, str(w.message).split("`")[1::2])
+"""
+    result = run("-c", code)
+    assert result.stdout.splitlines() == [
+        "FutureWarning ['functorch.vmap', 'torch.vmap']",
+        "FutureWarning ['functorch.make_functional', 'torch.func.functional_call']",
+        "FutureWarning ['functorch.combine_state_for_ensemble', 'torch.func.stack_module_state']",
+    ], result.stderr

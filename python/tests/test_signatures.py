@@ -292,6 +292,10 @@ UNREAD = {
     "tessera.distributed.fsdp._unit.Unit.": ("module gradient", HOOK),
     "tessera.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel._before_load": ("ignored", HOOK),
     "tessera.distributed.fsdp.wrap.": ("nonwrapped_numel args kwargs", "what all policies get"),
+    "tessera.nested._internal.nested_tensor.NestedTensor.__tensor_unflatten__": (
+        "outer_size outer_stride",
+        "a protocol; they follow from the parts",
+    ),
     "tessera.distributed.tensor._api.DTensor.__tensor_unflatten__": (
         "outer_size outer_stride",
         "a protocol; the size of the whole is known",

@@ -321,6 +321,23 @@ Tensor converted(const Tensor& t, std::optional<DType> dtype, std::optional<Devi
                    std::optional<MemoryFormat>());
 }
 
+// The elements of a storage, shared. One without a dtype holds int64 where none is asked for.
+Tensor tensor_over_storage(PyObject* o, Storage s, std::optional<DType> dtype) {
+  Ref own = Ref::steal(PyObject_GetAttrString(o, "dtype"));
+  if (own) {
+    const DType t = *dtype_arg("tensor", own.get());
+    if (dtype && *dtype != t)
+      throw Error(str_cat("Expected a Storage of type ", type_name_of(*dtype), " or an UntypedStorage, but got ",
+                          type_name_of(t)));
+    dtype = t;
+  } else {
+    PyErr_Clear();
+  }
+  const DType t = dtype.value_or(DType::kInt64);
+  const int64_t count[] = {static_cast<int64_t>(s->nbytes()) / item_size(t)}, one[] = {1};
+  return tensor_from_storage(std::move(s), count, one, 0, t);
+}
+
 Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, std::optional<Device> device) {
   if (device) device = complete_device(*device);
   if (is_tensor(data)) {
@@ -333,6 +350,8 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, std::optiona
   }
   const bool plain = PyList_CheckExact(data) || PyTuple_CheckExact(data) || PyFloat_Check(data) || PyLong_Check(data) ||
                      PyUnicode_Check(data);
+  if (Storage s = plain || is_numpy_scalar(data) ? Storage() : storage_of(data))
+    return moved(tensor_over_storage(data, std::move(s), dtype), device);
   if (!plain && !is_numpy_scalar(data) && PyObject_HasAttrString(data, "__dlpack__")) {
     Ref capsule = Ref::steal(check(PyObject_CallMethod(data, "__dlpack__", nullptr)));
     const Tensor t = from_dlpack(capsule.get());

@@ -75,6 +75,7 @@ struct Mapping {
   int file = -1;
   pid_t owner = 0;
   uint64_t given = 0;  // number under which the file was given away
+  std::string name = {};  // of the file that it shares
 };
 constexpr int kMostFiles = 64;  // that storages keep open in a process: descriptors are few
 std::atomic<int> g_open_files{0};
@@ -154,7 +155,9 @@ Storage from_file(const std::string& name, bool shared, size_t nbytes) {
     TESSERA_CHECK(ftruncate(fd.get(), static_cast<off_t>(nbytes)) == 0, "unable to resize file <", name,
                   "> to the right size: ", std::strerror(errno));
   }
-  return map_descriptor(fd.get(), nbytes, shared ? kShared : kPrivate);
+  Storage s = map_descriptor(fd.get(), nbytes, shared ? kShared : kPrivate);
+  if (shared && s->deleter() == &unmap) static_cast<Mapping*>(s->context())->name = name;
+  return s;
 }
 
 // Memory in an anonymous file of its own; null where the system gives none, or where as many as are allowed are open.
@@ -363,7 +366,16 @@ PyObject* py_expired(PyObject*, PyObject* number) {
   const StorageWatch* const watch = watch_of(number);
   return watch ? to_python(watch->ended.load(std::memory_order_acquire)) : nullptr;
 }
+PyObject* get_filename(PyObject* self, void*) {
+  return guarded([&]() -> PyObject* {
+    const StorageImpl& s = impl_of(self);
+    const auto* m = s.deleter() == &unmap ? static_cast<const Mapping*>(s.context()) : nullptr;
+    return m && !m->name.empty() ? PyUnicode_DecodeFSDefault(m->name.c_str()) : none();
+  });
+}
 PyGetSetDef g_getset[] = {
+    {"filename", get_filename, nullptr, "The file whose memory from_file(..., shared=True) shares; otherwise None.",
+     nullptr},
     {"device", get_device, nullptr, nullptr, nullptr},
     {"_cdata", get_cdata, nullptr,
      "Identity of the memory: equal for all Python objects of one storage while it lives; later another may get it.",
@@ -510,11 +522,8 @@ PyObject* py_from_file(PyObject* cls, PyObject* args, PyObject* kwargs) {
       return nullptr;
     Ref path = Ref::steal(name);
     TESSERA_CHECK(n >= 0, "the size of a file can't be negative, got ", n);
-    Ref r = Ref::steal(attach(reinterpret_cast<PyTypeObject*>(cls),
-                              from_file(PyBytes_AS_STRING(path.get()), shared, static_cast<size_t>(n))));
-    Ref shown = Ref::steal(check(PyUnicode_DecodeFSDefault(PyBytes_AS_STRING(path.get()))));
-    check(PyObject_SetAttrString(r.get(), "_filename", shown.get()));
-    return r.release();
+    return attach(reinterpret_cast<PyTypeObject*>(cls),
+                  from_file(PyBytes_AS_STRING(path.get()), shared, static_cast<size_t>(n)));
   });
 }
 PyObject* py_from_buffer(PyObject* cls, PyObject* args, PyObject* kwargs) {

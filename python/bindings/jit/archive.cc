@@ -190,6 +190,13 @@ PyObject* py_trace_end(PyObject*, PyObject* args) {
     return wrap_function(jit_script_unit().add_function(std::move(f)));
   });
 }
+// The scope of the nodes that are recorded next; a text replaces it.
+PyObject* py_trace_scope(PyObject*, PyObject* text) {
+  return jit_guarded([&] {
+    if (text != Py_None) tracer().scope = from_python_string(text);
+    return to_python_string(tracer().scope).release();
+  });
+}
 PyObject* py_is_tracing(PyObject*, PyObject*) { return to_python(jit::Tracer::active() != nullptr); }
 
 }  // namespace
@@ -206,6 +213,7 @@ std::vector<PyMethodDef> jit_archive_functions() {
           {"trace_stop", py_trace_stop, METH_NOARGS, "Ends that."},
           {"trace_drop", py_trace_drop, METH_NOARGS, "Forgets the trace."},
           {"trace_end", py_trace_end, METH_VARARGS, "The function that was recorded."},
+          {"trace_scope", py_trace_scope, METH_O, "The scope of what is recorded next; a text replaces it."},
           {"is_tracing", py_is_tracing, METH_NOARGS, "Whether operators are recorded."}};
 }
 

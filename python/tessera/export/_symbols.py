@@ -123,7 +123,7 @@ class SymbolNodes:
         all_of_them, self._numbers = self._numbers, self._new_numbers()
         self._numbers.known.update((e, n) for e, n in all_of_them.known.items() if n <= latest)
         try:
-            with self._graph.inserting_after(latest):
+            with self._graph.inserting_before(latest.next):
                 yield
         finally:
             self._numbers = all_of_them

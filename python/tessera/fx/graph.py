@@ -37,6 +37,20 @@ class _NodeList:
         return _NodeList(self._graph, "_prev" if self._direction == "_next" else "_next")
 
 
+class _Inserting:
+    """A graph's place for new nodes, as inserting_before() and inserting_after() set it."""
+
+    def __init__(self, graph, at, after):
+        self._graph, self._before = graph, graph._place
+        graph._place = at, after
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *_):
+        self._graph._place = self._before
+
+
 class Graph:
     """A function as a list of nodes, in an order in which they can run.
 
@@ -48,7 +62,7 @@ class Graph:
 
     def __init__(self, owning_module=None, tracer_cls=None, tracer_extras=None):
         self._root = Node(self, "", "root", "", (), {})
-        self._insert_before = self._root
+        self._place = self._root, False  # a node, whether nodes are made after it
         self._len, self._numbered = 0, True
         self._names = _Namespace()
         self._owning_module, self._owners = owning_module, 0
@@ -116,7 +130,8 @@ class Graph:
         if self._owning_module is not None:
             for hook in getattr(self._owning_module, "_create_node_hooks", None) or ():
                 hook(made)
-        self._insert_before._link_before(made)
+        at, after = self._place
+        at.append(made) if after else at.prepend(made)
         self._len += 1
         return made
 
@@ -171,23 +186,19 @@ class Graph:
         """The end: what the function returns (nodes in tuples, lists, dicts)."""
         return self.create_node("output", "output", (result,), type_expr=type_expr)
 
-    @contextlib.contextmanager
-    def _inserting(self, before):
-        old, self._insert_before = self._insert_before, before
-        try:
-            yield self
-        finally:
-            self._insert_before = old
-
     def inserting_before(self, n=None):
-        """Context manager: nodes are made before n (None: at the graph's beginning)."""
+        """From the call on, nodes are made before n (None: at the graph's beginning, the last one first). As a context
+        manager: until its block ends.
+        """
         self._check_mine(n)
-        return self._inserting(self._root._next if n is None else n)
+        return _Inserting(self, self._root if n is None else n, n is None)
 
     def inserting_after(self, n=None):
-        """Context manager: nodes are made after n (None: at the graph's end)."""
+        """From the call on, nodes are made directly after n, the last one first (None: at the graph's end). As a
+        context manager: until its block ends.
+        """
         self._check_mine(n)
-        return self._inserting(self._root if n is None else n._next)
+        return _Inserting(self, self._root if n is None else n, n is not None)
 
     def _check_mine(self, n):
         if n is not None and n.graph is not self:
@@ -253,8 +264,9 @@ class Graph:
             return
         for hook in getattr(self._owning_module, "_erase_node_hooks", None) or ():
             hook(to_erase)
-        if self._insert_before is to_erase:
-            self._insert_before = to_erase._next
+        at, after = self._place
+        if at is to_erase:
+            self._place = (at._prev, True) if after else (at._next, False)
         to_erase._unlink()
         to_erase._erased = True  # its own links stay, so that a walk that stands on it goes on
         self._len -= 1

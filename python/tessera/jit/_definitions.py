@@ -428,6 +428,55 @@ def fold(input: Tensor, output_size: BroadcastingList2[int], kernel_size: Broadc
         dilation: BroadcastingList2[int] = 1, padding: BroadcastingList2[int] = 0,
         stride: BroadcastingList2[int] = 1) -> Tensor:
     return nn.col2im(input, output_size, kernel_size, dilation, padding, stride)
+def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
+        align_corners: Optional[bool] = None) -> Tensor:
+    modes = {"bilinear": 0, "nearest": 1, "bicubic": 2}
+    paddings = {"zeros": 0, "border": 1, "reflection": 2}
+    if mode not in modes or padding_mode not in paddings:
+        raise ValueError(f"grid_sample() has no mode '{mode}' with padding_mode '{padding_mode}'")
+    n = input.dim()
+    if n < 4 or n > 5 or grid.dim() != n or grid.size(0) != input.size(0) or grid.size(-1) != n - 2:
+        raise RuntimeError(f"grid_sample() cannot sample an input of sizes {input.shape} at {grid.shape}")
+    if min(input.shape[2:]) == 0 or (n == 5 and mode == "bicubic"):
+        raise RuntimeError(f"grid_sample(): mode '{mode}' does not take an input of sizes {input.shape}")
+    corners = align_corners is not None and align_corners
+    return torch.grid_sampler(input, grid, modes[mode], paddings[padding_mode], corners)
+def _grid_axis(n: int, theta: Tensor, corners: bool) -> Tensor:
+    if n == 1:
+        return torch.zeros([1], dtype=theta.dtype, device=theta.device)
+    axis = torch.linspace(-1, 1, n, dtype=theta.dtype, device=theta.device)
+    return axis if corners else axis * ((n - 1) / n)
+def affine_grid(theta: Tensor, size: List[int], align_corners: Optional[bool] = None) -> Tensor:
+    n = len(size) - 2
+    if n < 2 or n > 3 or theta.shape != [size[0], n, n + 1] or not theta.is_floating_point() or min(size) <= 0:
+        raise ValueError(f"affine_grid() makes no grid of size {size} from maps of sizes {theta.shape}")
+    corners = align_corners is not None and align_corners
+    grids = torch.meshgrid([_grid_axis(s, theta, corners) for s in size[2:]], indexing="ij")
+    parts = [grids[n - 1 - i] for i in range(n)] + [torch.ones_like(grids[0])]
+    base = torch.stack(parts, -1).reshape([1, -1, n + 1])
+    return torch.matmul(base, theta.transpose(1, 2)).reshape([size[0]] + size[2:] + [n])
+def upsample(input: Tensor, size: Optional[BroadcastingList1[int]] = None,
+        scale_factor: Optional[BroadcastingList1[float]] = None, mode: str = "nearest",
+        align_corners: Optional[bool] = None) -> Tensor:
+    return F.interpolate(input, size, scale_factor, mode, align_corners)
+def upsample_nearest(input: Tensor, size: Optional[BroadcastingList1[int]] = None,
+        scale_factor: Optional[BroadcastingList1[float]] = None) -> Tensor:
+    return F.interpolate(input, size, scale_factor)
+def upsample_bilinear(input: Tensor, size: Optional[BroadcastingList1[int]] = None,
+        scale_factor: Optional[BroadcastingList1[float]] = None) -> Tensor:
+    return F.interpolate(input, size, scale_factor, "bilinear", True)
+def _convert_indices_from_coo_to_csr(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
+    if input.dim() > 1 or input.is_floating_point() or input.is_complex():
+        raise RuntimeError("Input is supposed to be a vector of integers")
+    rows = torch.arange(size + 1, dtype=input.dtype, device=input.device)
+    return torch.searchsorted(input.contiguous(), rows, out_int32=out_int32)
+def _convert_indices_from_csr_to_coo(crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False,
+        transpose: bool = False) -> Tensor:
+    counts = crow_indices.diff()
+    places = torch.ones_like(counts).nonzero().repeat_interleave(counts.flatten(), 0).t()
+    row, column = places[-1:], col_indices.reshape(1, -1)
+    found = torch.cat([places[:-1], column, row] if transpose else [places[:-1], row, column])
+    return found.to(torch.int32 if out_int32 else torch.int64)
 """
 
 _METHODS = """
@@ -517,7 +566,18 @@ _CELLS = {
 }
 
 
-_HOMES = ("tessera.nn.functional", "tessera.nn._functional", "tessera.nn._recurrent")
+_HOMES = ("tessera.nn.functional", "tessera.nn._functional", "tessera.nn._recurrent", "tessera.sparse")
+_COMPRESSED = """def sparse_{layout}_tensor({c}: Tensor, {p}: Tensor, values: Tensor, size: Optional[List[int]] = None,
+        *, dtype: Optional[int] = None, layout: Optional[int] = None, device: Optional[Device] = None,
+        pin_memory: Optional[bool] = None) -> Tensor:
+    if layout is None:
+        layout = torch.sparse_{layout}
+    if size is None:
+        return torch.sparse_compressed_tensor({c}, {p}, values, dtype=dtype, layout=layout, device=device,
+                                              pin_memory=pin_memory)
+    return torch.sparse_compressed_tensor({c}, {p}, values, size, dtype=dtype, layout=layout, device=device,
+                                          pin_memory=pin_memory)
+"""
 
 
 @functools.cache
@@ -526,6 +586,9 @@ def _functions():
     for piece in (_FUNCTIONS.rstrip("\n") + _sequences.FUNCTIONS).strip("\n").split("\ndef "):
         piece = "def " + piece.removeprefix("def ") + "\n"
         table[piece[4 : piece.index("(")]] = piece
+    for layout in ("csr", "csc", "bsr", "bsc"):
+        c, p = ("crow_indices", "col_indices") if layout[2] == "r" else ("ccol_indices", "row_indices")
+        table[f"sparse_{layout}_tensor"] = _COMPRESSED.format(layout=layout, c=c, p=p)
     return table
 
 
@@ -540,7 +603,7 @@ def _methods():
 
 
 def definition_of(fn):
-    """The text of a function of nn.functional, or None."""
+    """The text of a function of nn.functional or a constructor of sparse tensors, or None."""
     if (getattr(fn, "__module__", None) or "").startswith(_HOMES):
         return _functions().get(fn.__name__)
     return None

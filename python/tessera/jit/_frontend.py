@@ -349,7 +349,7 @@ def _definition_scope():
 
     scope = {"torch": tessera, "nn": tessera._C._nn, "F": functional, "annotate": tessera.jit.annotate}
     scope.update({name: getattr(typing, name) for name in ("Optional", "List", "Tuple", "Dict", "Union")})
-    scope.update(Tensor=tessera.Tensor, math=math)
+    scope.update(Tensor=tessera.Tensor, Device=tessera.device, math=math)
     return types.FunctionType((lambda: None).__code__, _Definitions(scope))
 
 

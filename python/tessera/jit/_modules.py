@@ -171,6 +171,8 @@ class ConcreteType:
             else:
                 self.constants[name] = (value, kind)
             return
+        if isinstance(value, types.MethodType) and isinstance(value.__self__, Module) and hasattr(self.cls, name):
+            return  # the class's own method is compiled
         routine = inspect.isroutine(value) or isinstance(value, ScriptFunction) or hasattr(value, "__wrapped__")
         if routine or operator_of(value):
             self.functions[name] = value

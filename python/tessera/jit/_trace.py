@@ -1,6 +1,7 @@
 """trace: records what operators a function or a module calls, as a compiled function or module."""
 
 import contextlib
+import threading
 import warnings
 
 import tessera
@@ -13,6 +14,7 @@ from ._modules import ConcreteType, RecursiveScriptModule, ScriptModule, _instan
 from ._types import type_of_value
 
 TracerWarning.ignore_lib_warnings()
+_scopes = threading.local()  # names: of the recording that is under way
 
 
 class TracingCheckError(Exception):
@@ -106,6 +108,7 @@ def _record(fn, args, kwargs, name, qualified, owner=None, module=None, strict=T
     _check_inputs([*args, *kwargs.values()])
     args, kwargs = _inputs(tuple(args)), _inputs(dict(kwargs))
     paths = _paths(module[1]) if module else []
+    _scopes.names = []
     _jit.trace_begin(module[0] if module else None, paths)
     try:
         target = fn.forward if isinstance(fn, Module) else fn
@@ -376,17 +379,81 @@ def is_tracing():
     return _jit.is_tracing()
 
 
-def _infer_attributes(graph, module):
-    """Gives the tensors that a recording reads from its module their types with sizes."""
-    owners = {value.debugName(): module for value in list(graph.inputs())[:1]}
-    for node in graph.nodes():
+class TracingState:
+    """The recording that is under way on this thread; nodes carry the names of the scopes that they were recorded in."""
+
+    def push_scope(self, name):
+        """Opens a scope inside of the present one."""
+        self._set([*_scopes.names, name])
+
+    def pop_scope(self):
+        """Leaves the innermost scope. Errors: RuntimeError where none is open."""
+        if not _scopes.names:
+            raise RuntimeError("pop_scope(): no scope is open")
+        self._set(_scopes.names[:-1])
+
+    def current_scope(self):
+        """Names of the open scopes from the outermost, with slashes between."""
+        return "/".join(_scopes.names)
+
+    def _set(self, names):
+        _scopes.names = names
+        _jit.trace_scope("/".join(names))
+
+
+def _parameters_as_inputs(graph, module):
+    """What the graph reads from its module becomes an input of its own, one for each tensor of the state."""
+    owner = next(iter(graph.inputs()))
+    objects, made, read = {owner.debugName(): module}, {}, []
+    for value in module.state_dict(keep_vars=True).values():
+        if isinstance(value, tessera.Tensor) and id(value) not in made:
+            made[id(value)] = graph.addInput()
+            made[id(value)].inferTypeFrom(value)
+    for node in list(graph.nodes()):
         if node.kind() != "prim::GetAttr":
             continue
-        value = getattr(owners.get(next(node.inputs()).debugName()), node.s("name"), None)
+        value = getattr(objects.get(node.input().debugName()), node.s("name"), None)
         if isinstance(value, tessera.Tensor):
-            node.output().inferTypeFrom(value)
+            if id(value) not in made:  # a buffer that is not saved
+                made[id(value)] = graph.addInput()
+                made[id(value)].inferTypeFrom(value)
+            node.output().replaceAllUsesWith(made[id(value)])
         elif value is not None:
-            owners[node.output().debugName()] = value
+            objects[node.output().debugName()] = value
+        read.append(node)
+    for node in reversed(read):
+        if not node.hasUses():
+            node.destroy()
+    if not owner.uses():
+        graph.eraseInput(0)
+
+
+def _general_convolutions(graph):
+    """Convolutions of every kind become calls of the operator below them, which has the arguments of all."""
+    from tessera.backends import cudnn
+
+    flags = [cudnn.benchmark, cudnn.deterministic, cudnn.enabled, cudnn.allow_tf32]
+    for node in list(graph.nodes()):
+        kind = node.kind().removeprefix("aten::").rstrip("123d")
+        given = list(node.inputs())
+        if kind not in ("conv", "conv_transpose") or str(given[4].type()) == "str":
+            continue
+        with graph.insert_point_guard(node):
+            if kind == "conv":
+                x, w, b, stride, padding, dilation, groups = given
+                zeros = [graph.insertConstant(0) for _ in stride.node().inputs()]
+                more = graph.insertNode(graph.create("prim::ListConstruct", zeros, 1)).output()
+                more.setType(padding.type())
+            else:
+                x, w, b, stride, padding, more, groups, dilation = given
+            transposed = graph.insertConstant(kind != "conv")
+            last = [graph.insertConstant(bool(f)) for f in flags]
+            args = [x, w, b, stride, padding, dilation, transposed, more, groups, *last]
+            made = graph.insertNode(graph.create("aten::_convolution", args, 1))
+        made.copyMetadata(node)
+        made.output().setTypeAs(node.output())
+        node.output().replaceAllUsesWith(made.output())
+        node.destroy()
 
 
 def _get_trace_graph(
@@ -397,14 +464,17 @@ def _get_trace_graph(
     args = args if isinstance(args, tuple) else (args,)
     if not isinstance(f, Module):
         made, result = _record(f, args, kwargs, "forward", "__torch__.forward", strict=strict)
-        return (made.graph, result, args) if return_inputs else (made.graph, result)
+        graph = made.graph
+        _general_convolutions(graph)
+        return (graph, result, args) if return_inputs else (graph, result)
     concrete = _traced_type(f)
     instance = _instance(f, concrete)
     made, result = _record(
         f, args, kwargs, "forward", f"{concrete.made.name}.forward", concrete.made, (instance._c, f), strict
     )
     graph = made.graph  # a new object each time
-    _infer_attributes(graph, f)
+    _parameters_as_inputs(graph, f)
+    _general_convolutions(graph)
     return (graph, result, args) if return_inputs else (graph, result)
 
 

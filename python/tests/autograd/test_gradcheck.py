@@ -172,3 +172,11 @@ def test_analytical_jacobians_notice_what_is_wrong():
     with pytest.warns(FutureWarning):
         _, same, sizes, types = module.get_analytical_jacobian((a,), Jittery.apply(a))
     assert (same, sizes, types) == (False, True, True)
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_outputs_without_a_gradient_are_looked_at_where_there_are_no_others(fast):
+    x = tessera.ones(2, dtype=tessera.float64, requires_grad=True)
+    assert gradcheck(lambda x: (x * 2, x.detach() * 3), (x,), fast_mode=fast)
+    with pytest.raises(RuntimeError, match="expected to be zero"):
+        gradcheck(lambda x: (x.detach() * 0, x.detach() * 3), (x,), fast_mode=fast)

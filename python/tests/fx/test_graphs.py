@@ -278,3 +278,44 @@ def test_settings_of_what_is_shown(capsys, monkeypatch):
     assert "#" in graph_module.print_readable(print_output=False)
     monkeypatch.setattr(config, "do_not_emit_stack_traces", True)
     assert "#" not in graph_module.print_readable(print_output=False)
+
+
+def test_places_of_new_nodes():
+    def build(steps):
+        graph = fx.symbolic_trace(lambda x: tessera.relu(x) * 2).graph
+        make = lambda *names: [graph.create_node("call_function", tessera.ones, (2,), name=n) for n in names]
+        steps(graph, list(graph.nodes), make)
+        return [n.name for n in graph.nodes]
+
+    def in_blocks(graph, nodes, make):
+        with graph.inserting_after(nodes[0]):
+            make("a")
+            with graph.inserting_before(nodes[2]) as nothing:
+                make("b", "c")
+            make("d")
+        make("e")
+        assert nothing is None
+
+    def from_the_call_on(graph, nodes, make):
+        graph.inserting_before(nodes[-1])
+        make("a", "b")
+        graph.inserting_after(nodes[0])
+        made = make("c")
+        graph.inserting_after(made[0])
+        make("d")
+
+    def at_the_ends(graph, nodes, make):
+        with graph.inserting_before():
+            make("a", "b")
+        with graph.inserting_after():
+            make("c", "d")
+
+    def behind_one_that_goes(graph, nodes, make):
+        with graph.inserting_after(make("a")[0]):
+            graph.erase_node(list(graph.nodes)[-1])
+            make("b")
+
+    assert build(in_blocks) == ["x", "d", "a", "relu", "b", "c", "mul", "output", "e"]
+    assert build(from_the_call_on) == ["x", "c", "d", "relu", "mul", "a", "b", "output"]
+    assert build(at_the_ends) == ["b", "a", "x", "relu", "mul", "output", "c", "d"]
+    assert build(behind_one_that_goes) == ["x", "relu", "mul", "output", "b"]

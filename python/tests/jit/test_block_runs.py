@@ -149,6 +149,14 @@ def test_loops_of_cells(kind):
             same(scripted(wave(9, 3, 5), state), m(wave(9, 3, 5), state))
 
 
+def test_numbers_that_are_met_late():
+    def f(x, y):
+        return 13 * y * (x - 0.2), 13 * y * (x - 0.5), x * y - 0.25
+
+    for n in (6, 9000):
+        same(tessera.jit.script(f)(wave(n), wave(n) + 1), f(wave(n), wave(n) + 1))
+
+
 def test_values_that_leave_the_run():
     """Conditions and loops between runs, values used before and after them, results that nobody reads."""
 

@@ -1,6 +1,7 @@
 """TorchScript as other people's libraries write it."""
 
 import sys
+from typing import List, Union
 
 import pytest
 import tessera as t
@@ -99,3 +100,135 @@ def test_slices_of_modules():
     assert t.equal(jit.script(module)(x), module(x))
     with pytest.raises(RuntimeError, match="the step of a slice of modules must be positive, it is -1"):
         jit.script(Backwards())
+
+
+class Scopes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.up = nn.Conv2d(3, 4, 3, padding=1), nn.ConvTranspose2d(4, 2, 2, stride=2)
+        self.unused = nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.up(self.conv(x)) + t.nn.functional.group_norm(t.ones(1, 2, 1, 1), 1, CONSTANT)
+
+
+CONSTANT = t.ones(2)
+
+
+def test_traced_graph_has_parameters_as_inputs_one_convolution_and_scopes():
+    module, state = Scopes(), lambda: t._C._get_tracing_state()
+    assert state() is None
+
+    def enter(name):
+        return lambda *_: state() and state().push_scope(name)
+
+    for name, part in module.named_modules():
+        part.register_forward_pre_hook(enter(name))
+        part.register_forward_hook(lambda *_: state() and state().pop_scope())
+    x = t.ones(1, 3, 4, 4)
+    graph, result = jit._get_trace_graph(module, (x,))
+    assert [v.type().sizes() for v in graph.inputs()] == [[1, 3, 4, 4], *(list(v.shape) for v in module.parameters())]
+    assert not graph.findAllNodes("prim::GetAttr") and t.equal(result, module(x))
+    conv, up = graph.findAllNodes("aten::_convolution")
+    assert [n.scopeName() for n in (conv, up)] == ["/conv", "/up"]
+    assert [n.inputsAt(6).toIValue() for n in (conv, up)] == [False, True]
+    stride, padding, dilation, more = ([v.toIValue() for v in conv.inputsAt(i).node().inputs()] for i in (3, 4, 5, 7))
+    assert (stride, padding, dilation, more) == ([1, 1], [1, 1], [1, 1], [0, 0])
+    assert [v.toIValue() for v in up.inputsAt(3).node().inputs()] == [2, 2]
+    (norm,) = graph.findAllNodes("aten::group_norm")
+    assert norm.scopeName() == "" and norm.inputsAt(2).type().sizes() == [2]
+    with pytest.raises(RuntimeError, match="no scope is open"):
+        jit.trace(lambda x: state().pop_scope() or x + 1, x)
+
+
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.step = self.other
+
+    def step(self, x):
+        return x + 1
+
+    def other(self, x, *rest):
+        return x - 1
+
+    def forward(self, x):
+        return self.step(x)
+
+
+def test_methods_of_the_class_are_compiled_where_an_object_has_another_bound():
+    module = Own()
+    assert module(t.zeros(1)).item() == -1 and jit.script(module)(t.zeros(1)).item() == 1
+
+
+def test_constructors_and_indices_of_compressed_matrices_in_scripts():
+    def matrix(rows, columns, x, n: int):
+        begins = t._convert_indices_from_coo_to_csr(rows, n)
+        return t.sparse_csr_tensor(begins, columns, x, [n, n]), t.sparse_csc_tensor(begins, columns, x)
+
+    def places(begins, columns, turned: bool):
+        return t._convert_indices_from_csr_to_coo(begins, columns, out_int32=True, transpose=turned)
+
+    rows, columns, x = t.tensor([0, 0, 2]), t.tensor([1, 2, 0]), t.tensor([1.0, 2.0, 3.0])
+    for made, expected in zip(jit.script(matrix)(rows, columns, x, 3), matrix(rows, columns, x, 3)):
+        assert made.layout is expected.layout and t.equal(made.to_dense(), expected.to_dense())
+    begins = t.tensor([0, 2, 2, 3])
+    assert jit.script(places)(begins, columns, False).tolist() == [rows.tolist(), columns.tolist()]
+    assert t.equal(jit.script(places)(begins, columns, True), places(begins, columns, True))
+
+
+def test_branches_leave_different_members_of_a_parameter_that_is_a_union():
+    def longer(x: Union[t.Tensor, List[t.Tensor]]) -> t.Tensor:
+        if isinstance(x, t.Tensor):
+            x = x + 1
+        elif isinstance(x, List[t.Tensor]):
+            x = x + x
+        if isinstance(x, t.Tensor):
+            return x
+        else:
+            return t.stack(x)
+
+    script = jit.script(longer)
+    assert script(t.ones(2)).tolist() == [2.0, 2.0] and script([t.ones(2)]).tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+def test_grids_in_scripts():
+    F = nn.functional
+
+    def warp(x, theta, mode: str, padding: str, corners: bool):
+        grid = F.affine_grid(theta, list(x.shape), align_corners=corners)
+        return grid, F.grid_sample(x, grid, mode=mode, padding_mode=padding, align_corners=corners)
+
+    def larger(x):
+        return F.upsample(x, scale_factor=2.0), F.upsample_nearest(x, [5, 4]), F.upsample_bilinear(x, [5, 7])
+
+    generator = t.Generator().manual_seed(0)
+    script = jit.script(warp)
+    for shape, padding in (((2, 3, 4, 5), "reflection"), ((2, 1, 3, 1, 4), "border")):
+        n = len(shape) - 2
+        x, theta = t.randn(shape, generator=generator), t.randn(shape[0], n, n + 1, generator=generator)
+        for mode in ("bilinear", "nearest"):
+            for corners in (False, True):
+                args = x, theta, mode, padding, corners
+                for a, b in zip(script(*args), warp(*args)):
+                    assert t.equal(a, b)
+    image = t.randn(1, 2, 3, 3, generator=generator)
+    with pytest.warns(UserWarning, match="deprecated"):
+        expected = larger(image)
+    assert all(t.equal(a, b) for a, b in zip(jit.script(larger)(image), expected))
+    with pytest.raises(Exception, match="has no mode 'cubic'"):
+        script(x, theta, "cubic", "zeros", True)
+    with pytest.raises(Exception, match="makes no grid"):
+        script(x, theta[:1], "nearest", "zeros", True)
+
+
+def test_types_in_messages_of_scripts():
+    def check(x, n: int, names: List[str]):
+        if n > 1:
+            raise ValueError(f"no {type(x)}, {type(n)}, {type(names)}")
+        return x
+
+    script = jit.script(check)
+    assert script(t.ones(1), 1, ["a"]).item() == 1
+    with pytest.raises(Exception, match="no <class 'torch.Tensor'>, <class 'int'>, <class 'list'>"):
+        script(t.ones(1), 2, ["a"])

@@ -305,3 +305,22 @@ def test_a_tensor_without_data_says_so():
     wrapper = tessera.Tensor._make_wrapper_subclass(Wrapper, (2, 3))
     with pytest.raises(RuntimeError, match="doesn't have storage"):
         wrapper.sum()
+
+
+@pytest.mark.parametrize("lengths", [None, [2, 1]])
+def test_jagged_tensors_come_apart_and_together(lengths):
+    lengths = None if lengths is None else tessera.tensor(lengths)
+    values = tessera.arange(10.0).view(5, 2)
+    n = nested.nested_tensor_from_jagged(values, tessera.tensor([0, 2, 5]), lengths, min_seqlen=1, max_seqlen=3)
+    names, rest = n.transpose(1, 2).__tensor_flatten__()
+    assert names == [
+        *("_values", "_offsets"),
+        *(() if lengths is None else ("_lengths",)),
+        *("_min_seqlen_tensor", "_max_seqlen_tensor"),
+    ]
+    assert rest == {"requires_grad": False, "ragged_idx": 2}
+    again = NestedTensor.__tensor_unflatten__({k: getattr(n, k) for k in names}, dict(rest, ragged_idx=1), None, None)
+    close(again, n.unbind())
+    assert again.shape == n.shape and (again._maybe_min_seqlen, again._maybe_max_seqlen) == (1, 3)
+    unknown = nested.nested_tensor_from_jagged(values, tessera.tensor([0, 2, 5]))
+    assert unknown.__tensor_flatten__()[0] == ["_values", "_offsets"] and unknown._max_seqlen_tensor is None

@@ -189,3 +189,20 @@ def test_storages_show_their_bytes_and_name_byte_orders():
 def test_texts_of_errors(call, error, text):
     with pytest.raises(error, match=text):
         call(tessera.ones)
+
+
+def test_entries_of_containers_by_the_documented_name():
+    for container in (nn.Sequential, nn.ModuleList):
+        layers = [nn.ReLU(), nn.Tanh(), nn.Sigmoid()]
+        made = container(*layers) if container is nn.Sequential else container(layers)
+        made.__delitem__(idx=1)
+        made.__delitem__(idx=slice(1, None))
+        assert made.__getitem__(idx=0) is layers[0] and len(made) == 1
+    numbers = nn.ParameterList([tessera.ones(1), tessera.ones(2)])
+    numbers.__setitem__(idx=0, param=tessera.ones(3))
+    assert numbers.__getitem__(idx=0).shape == (3,) and isinstance(numbers[0], nn.Parameter)
+
+
+@pytest.mark.filterwarnings("error")
+def test_lazy_layers_do_not_warn():
+    assert nn.LazyLinear(3)(tessera.ones(2, 4)).shape == (2, 3)

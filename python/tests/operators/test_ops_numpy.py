@@ -774,3 +774,28 @@ def test_the_bessel_function_of_order_1():
     x = np.concatenate([np.linspace(-60, 60, 1001), [700, -700, 1e-300]])
     np.testing.assert_allclose(tessera.special.i1(tessera.tensor(x)).numpy(), scipy.special.i1(x), rtol=1e-14)
     assert tessera.special.i1(tessera.tensor([0, 1])).dtype == tessera.float32
+
+
+def test_equality_with_arrays_is_elementwise():
+    t, a = tessera.tensor([10, 4]), np.array([10, 5])
+    for found in (t == a, a == t, t == a.astype(np.float32), tessera.nn.Parameter(t.double()) == a):
+        assert found.tolist() == [True, False]
+    assert (t == np.array([[10], [4]])).shape == (2, 2)
+    assert (t == np.array(["a", "b"])) is False and (t == np.array([None, 1])) is False
+    with pytest.raises(RuntimeError, match="must match the size"):
+        t == np.array([1, 2, 3])  # noqa: B015
+
+
+def test_tensors_share_the_storage_they_are_made_of():
+    x = tessera.arange(4.0)
+    storage = x.untyped_storage()
+    for make in (tessera.tensor, tessera.as_tensor):
+        made = make(storage, dtype=tessera.float32)
+        assert made.data_ptr() == x.data_ptr() and tessera.equal(made, x)
+        assert make(storage).dtype is tessera.int64 and make(storage).shape == (2,)
+    assert tessera.tensor(storage, dtype=tessera.float64).shape == (2,)
+    assert tessera.tensor(storage, dtype=tessera.float32, device="meta").shape == (4,)
+    typed = tessera.storage.TypedStorage(wrap_storage=storage, dtype=tessera.float32, _internal=True)
+    assert tessera.equal(tessera.tensor(typed), x)
+    with pytest.raises(RuntimeError, match="Expected a Storage of type Double or an UntypedStorage, but got Float"):
+        tessera.tensor(typed, dtype=tessera.float64)

@@ -341,3 +341,12 @@ def test_files_of_pytorch(name):
         )
         assert got["half"].dtype is tessera.float16 and got["epoch"] == 3
         assert isinstance(got["buffer"], tessera.nn.Buffer) and got["buffer"].persistent
+
+
+def test_storages_know_the_file_that_they_share(tmp_path):
+    path = str(tmp_path / "shared")
+    tensor = tessera.from_file(path, shared=True, size=4)
+    assert tensor.untyped_storage().filename == path and tensor[1:].untyped_storage().filename == path
+    assert tessera.UntypedStorage.from_file(path, shared=True, nbytes=8).filename == path
+    assert tessera.UntypedStorage.from_file(path, shared=False, nbytes=8).filename is None
+    assert tessera.ones(2).untyped_storage().filename is None

@@ -141,6 +141,33 @@ class NestedTensor(Nested):
     _maybe_max_seqlen = property(lambda self: self._metadata_cache.get("max_seqlen"))
     _maybe_min_seqlen = property(lambda self: self._metadata_cache.get("min_seqlen"))
 
+    def _known_extreme(self, name):
+        """A known length as the first size of an empty tensor, the form in which wrappers hand on what is no tensor."""
+        found = self._metadata_cache.get(name)
+        return None if found is None else tessera.zeros(_length(found), 0)
+
+    _max_seqlen_tensor = property(lambda self: self._known_extreme("max_seqlen"))
+    _min_seqlen_tensor = property(lambda self: self._known_extreme("min_seqlen"))
+
+    def __tensor_flatten__(self):
+        """(names of the attributes with its tensors, what else __tensor_unflatten__() needs)."""
+        optional = ("_lengths", "_min_seqlen_tensor", "_max_seqlen_tensor")
+        names = ["_values", "_offsets", *(name for name in optional if getattr(self, name) is not None)]
+        return names, {"requires_grad": self.requires_grad, "ragged_idx": self._ragged_idx}
+
+    @staticmethod
+    def __tensor_unflatten__(inner_tensors, meta, outer_size, outer_stride):
+        """A jagged tensor of the tensors that __tensor_flatten__() names; its sizes follow from them."""
+        known = {name: inner_tensors.get(f"_{name}_tensor") for name in ("min_seqlen", "max_seqlen")}
+        return NestedTensor(
+            inner_tensors["_values"],
+            inner_tensors["_offsets"],
+            lengths=inner_tensors.get("_lengths"),
+            _ragged_idx=meta["ragged_idx"],
+            _metadata_cache={name: t.shape[0] for name, t in known.items() if t is not None},
+            requires_grad=meta["requires_grad"],
+        )
+
     def _is_contiguous_or_false(self):
         return self._lengths is None and self._values.is_contiguous()
 

@@ -54,8 +54,8 @@ class _Numbered(Module):
     def __setitem__(self, idx, module):
         setattr(self, self._key_at(idx), module)
 
-    def __delitem__(self, index):
-        keys = list(self._modules)[index] if isinstance(index, slice) else [self._key_at(index)]
+    def __delitem__(self, idx):
+        keys = list(self._modules)[idx] if isinstance(idx, slice) else [self._key_at(idx)]
         for key in keys:
             delattr(self, key)
         self._renumber(self._modules.values())
@@ -97,10 +97,10 @@ class Sequential(_Numbered):
         for name in named:
             self.add_module(name, named[name])
 
-    def __getitem__(self, index):
-        if isinstance(index, slice):
-            return type(self)(OrderedDict(list(self._modules.items())[index]))
-        return self._modules[self._key_at(index)]
+    def __getitem__(self, idx):
+        if isinstance(idx, slice):
+            return type(self)(OrderedDict(list(self._modules.items())[idx]))
+        return self._modules[self._key_at(idx)]
 
     def __add__(self, other):
         if not isinstance(other, Sequential):
@@ -166,10 +166,10 @@ class ModuleList(_Numbered):
         if modules is not None:
             self += modules
 
-    def __getitem__(self, index):
-        if isinstance(index, slice):
-            return type(self)(list(self)[index])
-        return self._modules[str(_position(index, len(self)))]
+    def __getitem__(self, idx):
+        if isinstance(idx, slice):
+            return type(self)(list(self)[idx])
+        return self._modules[str(_position(idx, len(self)))]
 
     def __iadd__(self, modules):
         return self.extend(modules)
@@ -308,16 +308,16 @@ class ParameterList(Module):
     def _index(self, index):
         return str(_position(index, len(self)))
 
-    def __getitem__(self, index):
-        if isinstance(index, slice):
+    def __getitem__(self, idx):
+        if isinstance(idx, slice):
             out = self.__class__()
-            for i in range(*index.indices(len(self))):
+            for i in range(*idx.indices(len(self))):
                 out.append(self[i])
             return out
-        return getattr(self, self._index(index))
+        return getattr(self, self._index(idx))
 
-    def __setitem__(self, index, param):
-        setattr(self, self._index(index), _as_parameter(param))
+    def __setitem__(self, idx, param):
+        setattr(self, self._index(idx), _as_parameter(param))
 
     def __len__(self):
         return self._size

@@ -1,17 +1,10 @@
 """Modules that learn the shapes of their parameters from the first input."""
 
-import warnings
 
 import tessera
 from tessera.nn.parameter import is_lazy
 
 __all__ = ["LazyModuleMixin"]
-
-
-_NEW = (
-    "Lazy modules are a new feature under heavy development so changes to the API or functionality "
-    "can happen at any moment."
-)
 
 
 class LazyModuleMixin:
@@ -26,7 +19,6 @@ class LazyModuleMixin:
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        warnings.warn(_NEW, stacklevel=2)
         # both go away when the shapes are known
         hooks = {
             "_load_hook": self._register_load_state_dict_pre_hook(self._lazy_load_hook),
