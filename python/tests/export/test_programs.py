@@ -139,10 +139,31 @@ def test_calls_that_do_not_fit(args, kwargs, error, text):
         block_program().module()(*args, **kwargs)
 
 
-def test_without_guards_nothing_is_checked_but_the_structure():
-    program = block_program()
-    args = (tessera.ones(2, 4), {"a": tessera.ones(2)}, 4)
-    assert program.module(check_guards=False)(*args, z=tessera.ones(1))["rest"][0].tolist() == [5, 5]
+def test_without_guards_sizes_and_numbers_are_checked_before_the_call():
+    class M(nn.Module):
+        def forward(self, x, d, n=3, *, z=None):
+            return x.sum() + d["a"].sum() + z.sum() * n
+
+    size = tessera.export.Dim("size", min=2, max=8)
+    shapes = {"x": {0: size}, "d": {"a": {0: 2 * size}}, "n": None, "z": {0: size}}
+    ones = tessera.ones
+    program = export(M(), (ones(4, 4), {"a": ones(8)}, 3), {"z": ones(4)}, dynamic_shapes=shapes)
+    module = program.module(check_guards=False)
+    assert not any(n.op == "call_module" for n in module.graph.nodes)
+    assert module(ones(3, 4), {"a": ones(6)}, 3, z=ones(3)).item() == 27
+    for args, z, message in (
+        ((ones(9, 4), {"a": ones(18)}, 3), ones(9), r"\*args\[0\].shape\[0\] to be <= 8, but got 9"),
+        ((ones(3, 4), {"a": ones(7)}, 3), ones(3), r"\*args\[1\]\['a'\].shape\[0\] to be equal to 6, but got 7"),
+        ((ones(3, 5), {"a": ones(6)}, 3), ones(3), r"\*args\[0\].shape\[1\] to be equal to 4, but got 5. If this"),
+        ((ones(3, 4), {"a": ones(6)}, 4), ones(3), r"\*args\[2\] to be equal to 3, but got 4"),
+        ((ones(3, 4), {"a": ones(6)}, 3), ones(4), r"'z'.shape\[0\] to be equal to 3, but got 4"),
+        ((ones(3), {"a": ones(6)}, 3), ones(3), r"number of dimensions in input at \*args\[0\]"),
+        ((3, {"a": ones(6)}, 3), ones(3), r"\*args\[0\] to be a tensor"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            module(*args, z=z)
+    with pytest.raises(ValueError, match="keyword mismatch"):
+        module(ones(4, 4), {"a": ones(8)}, 3)
 
 
 def test_tied_parameters_have_both_names():
