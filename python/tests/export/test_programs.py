@@ -564,3 +564,37 @@ def test_strict_programs_may_print(capsys):
     program = export(Talks(), (tessera.ones(2),), strict=True)
     assert capsys.readouterr().out == "traced\n" and program.module()(tessera.ones(2)).tolist() == [2, 2]
     assert capsys.readouterr().out == ""
+
+
+def test_numbers_in_calls_of_operators_stay_numbers():
+    class Scaled(nn.Module):
+        def forward(self, x):
+            aten = tessera.ops.aten
+            return aten.mul.Tensor(x, 3) + aten.add.Tensor(2.5, x) + tessera.tensor(1.5, dtype=tessera.float64)
+
+    x = tessera.ones(2)
+    program = export(Scaled(), (x,))
+    again = export(program.module(), (x,))
+    for p in (program, again):
+        assert [len(p.constants), p.module()(x).tolist()] == [1, [8.0, 8.0]]
+        assert [n.args[1] for n in p.graph.nodes if n.target is tessera.ops.aten.mul.Tensor] == [3]
+
+
+def test_checks_of_tensors_stay_in_programs():
+    class Checked(nn.Module):
+        def forward(self, x, n):
+            tessera._assert_async(x.sum() > 0, "positive")
+            k = n.item()
+            tessera._check(k < 5)
+            return tessera.zeros(k) + x.sum()
+
+    ones, number = tessera.ones(3), tessera.tensor
+    program = export(Checked(), (ones, number(2)))
+    for made in (program, program.run_decompositions()):
+        module = made.module()
+        module.graph.eliminate_dead_code()
+        module.recompile()
+        assert module(ones, number(4)).tolist() == [3, 3, 3, 3]
+        for args, message in (((-ones, number(2)), "positive"), ((ones, number(7)), "Runtime assertion failed")):
+            with pytest.raises(RuntimeError, match=message):
+                module(*args)
