@@ -26,6 +26,12 @@ __all__ = [
 _modes = []
 
 
+def __getattr__(name):
+    if name == "py_sym_types":
+        return _symbolic_numbers()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 @functools.cache
 def _symbolic_numbers():
     return tessera.SymInt, tessera.SymFloat, tessera.SymBool
