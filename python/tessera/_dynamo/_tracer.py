@@ -331,7 +331,8 @@ class Tracer:
         except Unsupported:
             raise
         except Exception as error:
-            sizes, numbers = isinstance(error, DynamicOutputShapeException), isinstance(error, DataDependentOutputException)
+            sizes = isinstance(error, DynamicOutputShapeException)
+            numbers = isinstance(error, DataDependentOutputException)
             if sizes and self.captures_sizes() or numbers and self.captures_numbers():
                 self.symbols()  # once there are any, what depends on values has some
             name = target if isinstance(target, str) else getattr(target, "__name__", repr(target))

@@ -225,7 +225,8 @@ class Constraints:
         if dim.max != math.inf or dim.min > 2:
             low, high = f"{dim.min} <= " * (dim.min > 2), f" <= {dim.max}" * (dim.max != math.inf)
             limits = f"{low}{name}{high} "
-        return f"Not all values of {name} = {known.text} in the specified range {limits}satisfy the generated guard {guard}"
+        where = f"{name} = {known.text} in the specified range {limits}"
+        return f"Not all values of {where}satisfy the generated guard {guard}"
 
     def _open_conditions(self, symbols_of_interest=None):
         """The guards with equal symbols replaced, which ranges alone do not decide."""

@@ -92,8 +92,10 @@ def check_structure(in_spec, args, kwargs):
 
 def _checked(in_spec, args, kwargs, checks):
     args, kwargs = check_structure(in_spec, args, kwargs)
-    if checks is not None and not any(isinstance(leaf, tessera.fx.Proxy) for leaf in pytree.tree_leaves((args, kwargs))):
-        checks(args, kwargs)
+    if checks is not None:
+        leaves = pytree.tree_leaves((args, kwargs))
+        if not any(isinstance(leaf, tessera.fx.Proxy) for leaf in leaves):
+            checks(args, kwargs)
     return args, kwargs
 
 

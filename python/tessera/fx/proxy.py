@@ -306,7 +306,8 @@ def _record(func, args, kwargs):
 
 
 def _is_tensor_method(func, name):
-    return isinstance(func, types.FunctionType) and getattr(tessera.Tensor, name, None) is func
+    kinds = (types.FunctionType, type(tessera.Tensor.add))
+    return isinstance(func, kinds) and getattr(tessera.Tensor, name, None) is func
 
 
 def _only_tracer(args, kwargs):

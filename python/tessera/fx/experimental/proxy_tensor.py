@@ -262,7 +262,7 @@ def make_fx(
     Args:
         f: function of trees of tensors and numbers; or a Module.
         decomposition_table: {operator: function}: run instead of the operator.
-        tracing_mode: "real": f runs on the values given; "fake": on fake tensors, so that nothing is computed, sizes and
+        tracing_mode: "real": f runs on the values given; "fake": on fake tensors: nothing is computed, sizes and
             numbers that depend on values are symbols, and branches by them raise; "symbolic": so are all sizes.
         record_stack_traces: nodes know the lines that made them.
         _allow_non_fake_inputs: other tensors that f uses may be real ones in the modes of fake tensors.
