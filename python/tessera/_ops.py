@@ -1,6 +1,7 @@
 """`ops`: every operator by its name, `ops.<namespace>.<name>.<overload>`, built in or made with `library`."""
 
 import enum
+import importlib
 import sys
 import types
 
@@ -549,12 +550,18 @@ _method_kernels = []  # as long as these are kept, the operators have their kern
 
 
 def _define_method_operators(base):
-    """Defines those of a base name ("sym_size"), if it is one and they are not there. True if it did."""
-    found = {n: what for n, what in _METHOD_OPERATORS.items() if n.partition(".")[0] == base}
-    for name, (signature, function) in found.items():
-        qualified = _C._define_op(f"aten::{name}{signature}", "")
-        _method_kernels.append(_C._register_op_kernel(qualified, "CompositeExplicitAutograd", function, False))
-    return bool(found)
+    """Defines those of a base name ("aten::sym_size"), if it is one and they are not there. True if it did."""
+    more = importlib.import_module("tessera._library.operators")
+    own = {f"aten::{name}": what for name, what in _METHOD_OPERATORS.items()}
+    tables = {"CompositeExplicitAutograd": {**own, **more.EXPLICIT}, "CompositeImplicitAutograd": more.IMPLICIT}
+    for key, table in tables.items():
+        for name, (signature, function) in table.items():
+            if name.partition(".")[0] == base:
+                qualified = _C._define_op(name + signature, "")
+                _method_kernels.append(_C._register_op_kernel(qualified, key, function, False))
+    if base in ("aten::_assert_scalar", "aten::_assert_async"):
+        importlib.import_module("tessera.export._symbols")  # makes them
+    return bool(_C._op_overloads(base))
 
 
 class _OpNamespace(types.ModuleType):
@@ -566,7 +573,7 @@ class _OpNamespace(types.ModuleType):
         if name.startswith("__") and not _C._op_overloads(f"{self.name}::{name}"):
             raise AttributeError(name)
         if not _C._op_overloads(f"{self.name}::{name}") and not (
-            self.name == "aten" and _define_method_operators(name)
+            self.name in ("aten", "prim", "prims") and _define_method_operators(f"{self.name}::{name}")
         ):
             raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{name}'")
         packet = OpOverloadPacket(self.name, name)

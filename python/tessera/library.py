@@ -291,6 +291,8 @@ def impl(qualname, types, func=None, *, lib=None):
 
     Also `impl(lib, name, dispatch_key="")`. Raises: RuntimeError for an unknown device type or operator.
     """
+    if not isinstance(qualname, str) or "::" not in qualname:
+        raise ValueError(f"expected the name of an operator to be of the form 'namespace::name', got {qualname!r}")
     types = (types,) if isinstance(types, str) else tuple(types)
     keys = ["CompositeExplicitAutograd" if t == "default" else registration.device_key(t) for t in dict.fromkeys(types)]
 

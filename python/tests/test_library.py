@@ -372,3 +372,33 @@ def test_kernels_that_python_registered():
         with pytest.raises(kind):
             call()
     lib._destroy()
+
+
+def test_triton_operators_are_transparent():
+    @tessera.library.triton_op("tests_library::visible", mutates_args=())
+    def visible(x: tessera.Tensor) -> tessera.Tensor:
+        return x + 1
+
+    class M(tessera.nn.Module):
+        def forward(self, x):
+            return visible(x) * 2
+
+    program = tessera.export.export(M(), (tessera.ones(2),))  # its fake implementation is the function itself
+    targets = lambda p: [str(n.target) for n in p.graph.nodes if n.op == "call_function"]  # noqa: E731
+    assert targets(program.run_decompositions()) == ["tests_library.visible.default", "aten.mul.Tensor"]
+    shown = targets(program.run_decompositions(decompose_custom_triton_ops=True))
+    assert shown == ["aten.add.Tensor", "aten.mul.Tensor"]
+
+
+@pytest.mark.parametrize("write", [lambda x: x.add_(1), lambda x: x.numpy().fill(2)])
+def test_a_call_counts_as_one_version(write):
+    @tessera.library.custom_op("tests_library::written", mutates_args={"x"})
+    def written(x: tessera.Tensor) -> None:
+        write(x)
+
+    x = tessera.ones(2)
+    before = x._version
+    written(x)
+    assert x._version == before + 1 and x.tolist() == [2, 2]
+    with pytest.raises(ValueError, match="namespace::name"):
+        tessera.library.impl("no_namespace", "cpu", write)

@@ -10,6 +10,7 @@ import itertools
 import tessera
 from tessera import _C
 from tessera._decomp import decompositions  # noqa: F401 - fills the table
+from tessera._decomp._core import core_table
 from tessera._decomp._forms import documented_form
 from tessera._decomp._registry import (
     KEPT,
@@ -39,18 +40,24 @@ meta_table = tables["meta"]
 def get_decompositions(aten_ops, type="post_autograd"):
     """{operator: decomposition} of those of the operators that have one; packets stand for all of their overloads.
 
+    Operators of the core set have one, too, where they are asked for here.
+
     Raises: ValueError for another type than "post_autograd", "pre_autograd" and "meta".
     """
     if type not in tables:
         raise ValueError(f"get_decompositions: expected type to be one of {sorted(tables)}, got {type!r}")
     table = tables[type]
     wanted = itertools.chain.from_iterable(overloads_of(op) for op in aten_ops)
-    found = {}
+    found, explicit = {}, frozenset(explicit_composites())
     for op in wanted:
         if op in table:
             found[op] = table[op]
+        elif type == "post_autograd" and op in core_table:
+            found[op] = core_table[op]
         elif type == "post_autograd" and composites().get(getattr(op, "_name", None)) and not is_core(op._name):
             found[op] = op.decompose
+        elif type == "post_autograd" and getattr(op, "_name", None) in explicit:
+            found[op] = Composition(op)
     return found
 
 

@@ -237,6 +237,8 @@ def _outside(function):
     name = function.__name__
 
     def run(tracer, args, kwargs):
+        if function in tracer.settings.left_out:
+            return NONE
         kinds = [type(a.value).__name__ if isinstance(a, Const) else type(a).__name__ for a in args]
         hints = [
             f"Avoid calling builtin `{name}` with argument types {kinds}. Consider using an equivalent alternative "
@@ -263,7 +265,9 @@ del _builtin
 def _number(cls):
     def run(tracer, args, kwargs):
         if args and isinstance(args[0], TensorV):
-            raise Unsupported(f"{cls.__name__}() of a tensor, which needs its number", case_name="item")
+            if _objects.is_refused(tracer, "item") or cls not in (int, float):
+                raise Unsupported(f"{cls.__name__}() of a tensor, which needs its number", case_name="item")
+            args = [_objects.numbers(tracer, args[0], "item"), *args[1:]]
         if args and isinstance(args[0], NumberV):
             if cls is int and type(args[0].example).__name__ == "SymInt":
                 return args[0]
@@ -675,7 +679,9 @@ def _const_method(tracer, owner, name, args, kwargs):
 
 
 def _tensor_method(tracer, owner, name, args, kwargs, unbound):
-    if name in _objects._TENSOR_REFUSED:
+    if name in ("item", "tolist") and not args and not kwargs and not _objects.is_refused(tracer, name):
+        return _objects.numbers(tracer, owner, name)
+    if _objects.is_refused(tracer, name):
         raise Unsupported(
             f"Tensor.{name}, which needs numbers or what is outside of the graph", case_name="tensor method"
         )

@@ -266,7 +266,7 @@ def _call_builtin(tracer, value, args, kwargs):
     module = getattr(value, "__module__", None) or ""
     owner = getattr(value, "__self__", None)
     name = getattr(value, "__name__", "")
-    if owner is tessera._C and name in _MAKERS:
+    if owner is tessera._C and (name in _MAKERS or name in _BY_SIZE):
         return _operator(tracer, value, name, args, kwargs)
     if module.partition(".")[0] in ("tessera", "torch") and isinstance(
         value, (types.BuiltinFunctionType, type(tessera.relu))
@@ -294,6 +294,7 @@ def _call_builtin(tracer, value, args, kwargs):
 
 
 _MAKERS = ("tensor", "as_tensor", "asarray", "scalar_tensor")
+_BY_SIZE = frozenset("nonzero unique unique_consecutive masked_select argwhere bincount".split())
 _REFUSED = frozenset(
     "nonzero unique unique_consecutive unique_dim masked_select item equal is_nonzero allclose argwhere bincount "
     "from_numpy tensor as_tensor from_dlpack frombuffer from_file histogram".split()
@@ -303,7 +304,9 @@ _REFUSED = frozenset(
 def _operator(tracer, value, name, args, kwargs):
     if name in _MAKERS and not has_tensors([*args, *kwargs.values()]):
         return tracer.call("call_function", value, args, kwargs)
-    if name in _REFUSED:
+    if name in _BY_SIZE and tracer.captures_sizes() or name == "item" and tracer.captures_numbers():
+        tracer.symbols()
+    elif name in _REFUSED:
         raise Unsupported(f"torch.{name}, whose result depends on numbers of tensors", case_name="operator")
     return tracer.call("call_function", value, args, kwargs)
 

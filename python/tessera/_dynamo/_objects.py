@@ -164,6 +164,16 @@ _TENSOR_REFUSED = frozenset(
 )
 
 
+_BY_NUMBERS, _BY_SIZE = ("item", "tolist"), ("nonzero", "unique", "unique_consecutive")
+
+
+def is_refused(tracer, name):
+    """Whether a tensor's attribute, or method, ends a graph."""
+    if name in _BY_NUMBERS and tracer.captures_numbers():
+        return False
+    return name in _TENSOR_REFUSED and not (name in _BY_SIZE and tracer.captures_sizes())
+
+
 def attribute(tracer, owner, name):
     """`owner.name`. Raises: NoAttribute, Unsupported."""
     written = tracer.written(owner, name)
@@ -237,7 +247,7 @@ def _of_tensor(tracer, owner, name):
         return _gradient(tracer, owner)
     if name == "__class__":
         return tracer.trusted(owner.cls)
-    if name in _TENSOR_REFUSED:
+    if is_refused(tracer, name):
         raise Unsupported(f"Tensor.{name}", case_name="tensor method")
     real = owner.real
     if real is not None and name in getattr(real, "__dict__", ()):
@@ -249,6 +259,18 @@ def _of_tensor(tracer, owner, name):
     if callable(raw):
         return Method(owner, name)
     raise Unsupported(f"Tensor.{name}", case_name="tensor attribute")
+
+
+def numbers(tracer, owner, name):
+    """A tensor's number, or the list of them, as symbols."""
+    if name == "tolist" and owner.example.dim() > 0:
+        length = owner.example.shape[0]
+        if not isinstance(length, int):
+            raise Unsupported("Tensor.tolist of a tensor whose size is a symbol")
+        parts = [item(tracer, owner, Const(i)) for i in range(length)]
+        return Seq([numbers(tracer, part, name) for part in parts], list)
+    tracer.symbols()
+    return tracer.call("call_method", "item", [owner], {})
 
 
 def _gradient(tracer, owner):
@@ -574,7 +596,7 @@ def _index(key_):
 def item(tracer, owner, key_):
     """`owner[key]`."""
     if isinstance(owner, TensorV):
-        _reject_mask(key_)
+        _reject_mask(tracer, key_)
         import operator
 
         return tracer.call("call_function", operator.getitem, [owner, key_], {})
@@ -608,11 +630,13 @@ def item(tracer, owner, key_):
     raise Unsupported(f"an item of a {kind_of(owner)}")
 
 
-def _reject_mask(key_):
+def _reject_mask(tracer, key_):
     parts = key_.items if isinstance(key_, Seq) else [key_]
     for part in parts:
         if isinstance(part, TensorV) and part.example.dtype in (tessera.bool, tessera.uint8):
-            raise Unsupported("an index that is a mask: the size of the result depends on numbers")
+            if not tracer.captures_sizes():
+                raise Unsupported("an index that is a mask: the size of the result depends on numbers")
+            tracer.symbols()
 
 
 def set_item(tracer, owner, key_, value):

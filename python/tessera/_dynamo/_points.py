@@ -34,6 +34,7 @@ class Settings:
     def __init__(self, backend, fullgraph=False, dynamic=None, hooks=None, name="?"):
         self.backend, self.fullgraph, self.dynamic, self.name = backend, fullgraph, dynamic, name
         self.hooks = dict(hooks or {})
+        self.left_out = ()  # functions whose calls are no part of what is captured
         self.points = weakref.WeakKeyDictionary()  # code -> {(index, ...): Point}
         _all.add(self)
 

@@ -7,9 +7,10 @@ import enum
 import types
 
 import tessera
-from tessera._subclasses.fake_tensor import FakeTensorMode
+from tessera._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from tessera.fx import Graph, GraphModule
 
+from . import config
 from ._sources import Guards, Source, tensor_facts
 from ._symbols import History, NeedSymbols, Symbols
 from ._values import Bound, Cell, Const, Loose, Map, New, NumberV, Obj, Partial, Seq, Slice, TensorV
@@ -65,7 +66,10 @@ class Tracer:
         if symbolic:
             from tessera.fx.experimental.symbolic_shapes import ShapeEnv
 
-            env = ShapeEnv()
+            env = ShapeEnv(
+                allow_scalar_outputs=self.captures_numbers(),
+                allow_dynamic_output_shape_ops=self.captures_sizes(),
+            )
         self.fake = FakeTensorMode(allow_non_fake_inputs=True, shape_env=env, static_shapes=True)
         self._symbols = Symbols(self.fake) if symbolic else None
         self.effects = {}  # (id of the object, name) -> (Var of the object, name, Var of the value)
@@ -191,6 +195,14 @@ class Tracer:
         made = TensorV(self, example, node, cls=type(value))
         self._made[id(example)] = (example, made)
         return made
+
+    def captures_numbers(self):
+        """Whether numbers of tensors become symbols: so the settings say, and a graph has to be whole that way."""
+        return config.capture_scalar_outputs or self.settings.fullgraph
+
+    def captures_sizes(self):
+        """Whether sizes that depend on values become symbols."""
+        return config.capture_dynamic_output_shape_ops or self.settings.fullgraph
 
     def symbols(self):
         """The Symbols of this capture. Raises: NeedSymbols if it has none yet."""
@@ -319,6 +331,10 @@ class Tracer:
         except Unsupported:
             raise
         except Exception as error:
+            sizes = isinstance(error, DynamicOutputShapeException)
+            numbers = isinstance(error, DataDependentOutputException)
+            if sizes and self.captures_sizes() or numbers and self.captures_numbers():
+                self.symbols()  # once there are any, what depends on values has some
             name = target if isinstance(target, str) else getattr(target, "__name__", repr(target))
             shown = f"{op} {name}(*{real_args}, **{real_kwargs})"
             raise OperatorRefused(

@@ -105,10 +105,22 @@ class _Compiled:
 
     Args:
         fn: function of flat values with flat results. compilers: (forward, backward, inference). partition: as
-            default_partition. decompositions: of make_fx.
+            default_partition. decompositions: of make_fx. by_values: fn has numbers that depend on values, which stay
+        open in the graphs; where that cannot be, fn runs as it is.
     """
 
-    def __init__(self, fn, args, compilers, partition, decompositions):
+    def __init__(self, fn, args, compilers, partition, decompositions, by_values=False):
+        self._trace = make_fx
+        if by_values:
+            self._trace = functools.partial(make_fx, tracing_mode="fake", _allow_non_fake_inputs=True)
+        try:
+            self._compile(fn, args, compilers, partition, decompositions)
+        except RuntimeError:
+            if not by_values:
+                raise
+            self.run = lambda args: list(fn(*args))
+
+    def _compile(self, fn, args, compilers, partition, decompositions):
         forward, backward, inference = compilers
         needs_grad = tessera.is_grad_enabled() and any(_differentiable(a) for a in args)
         with _same_random_numbers():
@@ -124,11 +136,13 @@ class _Compiled:
                 fn = _without_writes(fn, written)
                 results = [*results, *(copies[i].detach() for i in written)]
             if needs_grad and any(_differentiable(r) for r in results):
+                if self._trace is not make_fx:
+                    raise RuntimeError("gradients save numbers, not what they are made of")
                 run = self._compile_joint(fn, args, results, forward, backward, partition, decompositions)
             else:
                 with tessera.no_grad():
                     copies = _fresh([a.detach() if isinstance(a, tessera.Tensor) else a for a in args])
-                    graph = _functional(make_fx(lambda *a: list(fn(*a)), decompositions)(*copies))
+                    graph = _functional(self._trace(lambda *a: list(fn(*a)), decompositions)(*copies))
                 run = functools.partial(self._infer, inference(graph, list(args)))
         self.run = functools.partial(self._write_back, run, written) if written else run
 
@@ -149,7 +163,7 @@ class _Compiled:
         differentiable = [_differentiable(r) for r in results]
         tangents = [tessera.zeros_like(r) + 1 for r, d in zip(results, differentiable) if d]
         copies = _fresh(args)
-        joint = make_fx(_flat_joint(create_joint(fn), len(args)), decompositions)(
+        joint = self._trace(_flat_joint(create_joint(fn), len(args)), decompositions)(
             *copies, *[t.detach() for t in tangents]
         )
         _name_inputs(joint.graph, len(args))
@@ -351,21 +365,34 @@ def aot_module_simplified(mod, args, fw_compiler, bw_compiler=None, partition_fn
         out = tessera.func.functional_call(mod, dict(zip(names, flat[:count])), flat[count:]) if names else mod(*flat)
         return list(out) if isinstance(out, (tuple, list)) else [out]
 
-    made = {}
+    made, by_values = {}, _is_by_values(mod)
 
     def forward(*inputs):
         held = [*values.values(), *inputs]
         key = _key(held)
         if key not in made:
-            made[key] = _Compiled(run_flat, held, compilers, partition_fn, decompositions)
+            made[key] = _Compiled(run_flat, held, compilers, partition_fn, decompositions, by_values)
         return made[key].run(held)
 
     with contextlib.suppress(AttributeError):
         forward.named_parameters, forward.named_buffers = mod.named_parameters, mod.named_buffers
     held = [*values.values(), *args]
     if all(not isinstance(a, tessera.Tensor) or a.device.type != "meta" for a in held):
-        made[_key(held)] = _Compiled(run_flat, held, compilers, partition_fn, decompositions)
+        made[_key(held)] = _Compiled(run_flat, held, compilers, partition_fn, decompositions, by_values)
     return forward
+
+
+def _is_by_values(mod):
+    """Whether a captured graph has numbers, or sizes, that depend on values of tensors."""
+    from tessera._symbolic import SymBool, SymFloat, SymInt
+
+    def found(value):
+        sizes = value.shape if isinstance(value, tessera.Tensor) else [value]
+        numbers = [n.node for n in sizes if isinstance(n, (SymInt, SymFloat, SymBool))]
+        return any(n.shape_env.is_unbacked_symint(s) for n in numbers for s in n.expr.free_symbols)
+
+    nodes = mod.graph.nodes if isinstance(mod, tessera.fx.GraphModule) else ()
+    return any(found(part) for n in nodes for part in pytree.tree_leaves(n.meta.get("example_value")))
 
 
 def aot_export_joint_simple(func, args, *, trace_joint, num_params_buffers=0, decompositions=None):

@@ -77,8 +77,16 @@ def _storages(tensor):
 
 
 def triton_op(name, fn=None, /, *, mutates_args, schema=None):
-    """`custom_op` for a function made of built-in operators and kernels under `wrap_triton`, for all devices."""
-    return custom_op(name, fn, mutates_args=mutates_args, schema=schema)
+    """`custom_op` for a function made of built-in operators and kernels under `wrap_triton`, for all devices.
+
+    Its fake implementation is the function itself, unless another one is registered.
+    """
+
+    def inner(function):
+        made = custom_op(name, function, mutates_args=mutates_args, schema=schema)
+        return made._made_of_operators()
+
+    return inner if fn is None else inner(fn)
 
 
 def wrap_triton(triton_kernel, /):
@@ -101,7 +109,7 @@ class CustomOpDef:
         self._namespace, self._name = namespace, name
         self._qualname = f"{namespace}::{name}"
         self._schema = schema
-        self._default = fn
+        self._default, self._is_triton_op = fn, False
         self._fake = None
         self._formula = (None, None)
         self._kernels = {}
@@ -125,6 +133,10 @@ class CustomOpDef:
             with_keyset=True,
         )
         _definitions[self._qualname] = self
+
+    def _made_of_operators(self):
+        self._fake, self._is_triton_op = self._default, True
+        return self
 
     def _destroy(self):
         self._lib._destroy()
@@ -151,9 +163,12 @@ class CustomOpDef:
                     f"Could not run '{self._qualname}': no kernel is registered for {wanted or 'this device'}; it has "
                     f"kernels for {sorted(self._kernels)}"
                 )
+            before = [t._version for t in self._mutated(args, kwargs)]
             result = function(*args, **kwargs)
             self._check_result(result, args, kwargs)
-            self._bump(args, kwargs)
+            for tensor, version in zip(self._mutated(args, kwargs), before):
+                if tensor._version == version:  # written to by what does not count: NumPy, a kernel of one's own
+                    _C._increment_version(tensor)
             return result
 
         return kernel
@@ -183,12 +198,10 @@ class CustomOpDef:
                 )
             seen.add(_storages(tensor))
 
-    def _bump(self, args, kwargs):
-        for position, name in self._written:
-            value = args[position] if position < len(args) else kwargs.get(name)
-            for tensor in registration.tensors_in((value,)):
-                if not tensor.is_inference():
-                    _C._increment_version(tensor)
+    def _mutated(self, args, kwargs):
+        """The tensors that the schema says are written to, where they have versions."""
+        values = (args[i] if i < len(args) else kwargs.get(name) for i, name in self._written)
+        return [t for t in registration.tensors_in(values) if not t.is_inference()] if self._written else ()
 
     def _run_fake(self, *args, **kwargs):
         if self._fake is None and not self._opoverload._schema.returns:

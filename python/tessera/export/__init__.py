@@ -131,7 +131,7 @@ def load(f, *, extra_files=None, expected_opset_version=None):
 
     Args:
         f: path, or a binary file.
-        extra_files: {name: anything}: the values are replaced by the texts of the file's extra files.
+        extra_files: {name: anything}: the values of names that the file has are replaced by its texts (or bytes).
         expected_opset_version: {namespace: version} that the file may at most have (RuntimeError).
 
     Returns: ExportedProgram.
@@ -147,12 +147,14 @@ def register_dataclass(cls, *, serialized_type_name=None):
     """Makes a dataclass a type that exported programs take and return.
 
     Args:
-        cls: dataclass (ValueError for others).
+        cls: dataclass (ValueError for others); one that is such a type already stays as it is.
         serialized_type_name: what it is called in saved programs; None: they cannot be saved.
     """
     from tessera.utils import _pytree
 
-    _pytree.register_dataclass(cls, serialized_type_name=serialized_type_name)
+    node = _pytree.SUPPORTED_NODES.get(cls)
+    if node is None or not node.flatten_fn.__qualname__.startswith("register_dataclass."):
+        _pytree.register_dataclass(cls, serialized_type_name=serialized_type_name)
 
 
 # `unflatten` names a function here, and a module for `import tessera.export.unflatten`: that import is over now.

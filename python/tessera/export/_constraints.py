@@ -190,20 +190,19 @@ class Constraints:
         if now.is_number:
             yield self._specialized(name, known.expr), {name: str(now)}
         elif now != known.expr:
-            yield self._relation(name, known, now)
+            if len(now.free_symbols) == 1:  # of several sizes it is computed at each call, and stands as an expression
+                yield self._relation(name, known, now)
         else:
             yield from self._bounds(name, known)
             yield from self._conditions(name, known)
 
     def _relation(self, name, known, now):
-        (symbol, *more) = now.free_symbols
+        (symbol,) = now.free_symbols
         other, text = self._text_of_symbol(symbol)
         if now.is_symbol:
             reason = f"The values of {name} = {known.text} and {other} = {text} must always be equal."
             return reason + self._place(known.expr), {name: other}
-        shown = str(now)
-        for s in (symbol, *more):
-            shown = shown.replace(str(s), self._text_of_symbol(s)[0])
+        shown = str(now).replace(str(symbol), other)
         return (
             f"The values of {name} = {known.text} must always be related to the values of {other} = {text} by "
             f"{name} = {shown}.{self._place(known.expr)}"
@@ -217,9 +216,17 @@ class Constraints:
             return
         limits = ([f"min={low}"] if low > 0 else []) + ([f"max={high}"] if high != math.inf else [])
         shown = f"{found.lower} <= {known.text}" + (f" and {known.text} <= {high}" if high != math.inf else "")
-        reason = f"Not all values of {name} = {known.text} in the specified range satisfy the generated guard {shown}"
-        reason += self._place(known.expr, equal=False)
+        reason = self._not_all(name, known, shown) + self._place(known.expr, equal=False)
         yield reason, {name: f"Dim('{name}', {', '.join(limits)})"}
+
+    @staticmethod
+    def _not_all(name, known, guard):
+        dim, limits = known.dim, ""
+        if dim.max != math.inf or dim.min > 2:
+            low, high = f"{dim.min} <= " * (dim.min > 2), f" <= {dim.max}" * (dim.max != math.inf)
+            limits = f"{low}{name}{high} "
+        where = f"{name} = {known.text} in the specified range {limits}"
+        return f"Not all values of {where}satisfy the generated guard {guard}"
 
     def _open_conditions(self, symbols_of_interest=None):
         """The guards with equal symbols replaced, which ranges alone do not decide."""
@@ -241,10 +248,7 @@ class Constraints:
     def _conditions(self, name, known):
         for condition in self._open_conditions({known.expr}):
             shown = text_of(condition).replace(str(known.expr), known.text)
-            reason = (
-                f"Not all values of {name} = {known.text} in the specified range satisfy the generated guard {shown}"
-                + self._place(known.expr, equal=condition.op == "==")
-            )
+            reason = self._not_all(name, known, shown + ".") + self._place(known.expr, equal=condition.op == "==")
             yield reason, self._multiple(name, known, condition)
 
     def _multiple(self, name, known, condition):
@@ -279,6 +283,9 @@ class Constraints:
         for known in self._hinted:
             for symbol in self._now(known.expr).free_symbols:
                 found.setdefault(symbol, self._range(symbol))
+        for known in (*self._named.values(), *self._hinted):
+            if not (now := self._now(known.expr)).is_number:
+                found.setdefault(now, now.bounds(found))
         for _, expr in self._derived:
             found.setdefault(expr, expr.bounds(found))
         for symbol in self._env.var_to_range:

@@ -307,5 +307,8 @@ def decomposed(program, table, decompose_custom_triton_ops):
 
 def _triton_operators(program):
     """{operator: its body} of the operators of library.triton_op that a program calls."""
+    from tessera._library.custom_ops import _definitions
+
     targets = {n.target for n in program.graph.nodes if n.op == "call_function"}
-    return {op: op.decompose for op in targets if getattr(op, "_is_triton_op", False)}
+    made = {op: _definitions.get(getattr(op, "_name", None)) for op in targets}
+    return {op: d._default for op, d in made.items() if d is not None and d._is_triton_op}

@@ -127,6 +127,77 @@ def _fail(message):
     raise AssertionError(f"Guard failed: {message}")
 
 
+class InputChecks:
+    """Whether a program accepts its arguments, with messages that say where in the call a value does not fit.
+
+    Args:
+        program: ExportedProgram.
+    """
+
+    def __init__(self, program):
+        self._signature = program.module_call_graph[0].signature
+        specs = [s for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
+        nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
+        self._expected = [
+            s.arg.value if isinstance(s.arg, ConstantArgument) else nodes[s.arg.name].meta.get("val") for s in specs
+        ]
+        self._ranges = program.range_constraints
+
+    def __call__(self, args, kwargs):
+        """Errors: RuntimeError if a value does not fit. args, kwargs: of the program's structure."""
+        places = pytree.tree_flatten_with_path((args, kwargs))[0]
+        values, sizes = tessera.fx._pytree.tree_flatten_spec((args, kwargs), self._signature.in_spec), {}
+        for (path, _), value, expected in zip(places, values, self._expected):
+            first = path[0].idx == 0
+            place = ("*args" if first else "") + (pytree.keystr(path[1:]) if first else repr(path[1].key))
+            place += "" if first else pytree.keystr(path[2:])
+            if isinstance(expected, tessera.Tensor):
+                self._tensor(place, value, expected.shape, sizes)
+            elif is_symbolic(expected):
+                self._size(place, value, expected, sizes)
+            elif expected is None or isinstance(expected, (int, float, str, complex)):
+                same = type(value) is type(expected) and (value == expected or value != value and expected != expected)
+                self._need(same, place, f"equal to {expected}", type(value) if value is not None and not isinstance(
+                    value, (int, float, str, complex)) else value)
+
+    @staticmethod
+    def _need(fits, place, wanted, got, hint=""):
+        if not fits:
+            raise RuntimeError(f"Expected input at {place} to be {wanted}, but got {got}{hint}")
+
+    def _tensor(self, place, value, shape, sizes):
+        self._need(isinstance(value, tessera.Tensor), place, "a tensor", type(value))
+        if value.dim() != len(shape):
+            raise RuntimeError(
+                f"Unexpected number of dimensions in input at {place}.shape (expected {shape}, got {value.shape})"
+            )
+        for dim, (size, expected) in enumerate(zip(value.shape, shape)):
+            if is_symbolic(expected):
+                self._size(f"{place}.shape[{dim}]", size, expected, sizes)
+            else:
+                self._need(size == expected, f"{place}.shape[{dim}]", f"equal to {expected}", size, _RE_EXPORT)
+
+    def _size(self, place, value, expected, sizes):
+        expr = expected.node.expr
+        known = expr.subs(sizes)
+        if expr.is_symbol and expr not in sizes:
+            sizes[expr] = value
+        elif getattr(known, "is_number", True):
+            self._need(value == int(known), place, f"equal to {int(known)}", value)
+        elif len(known.free_symbols) == 1:
+            (symbol,) = known.free_symbols
+            offset = int(known.subs({symbol: 0}))
+            factor = int(known.subs({symbol: 1})) - offset
+            self._need((value - offset) % factor == 0, place, f"of the form {expr}", value)
+            sizes[symbol] = (value - offset) // factor
+        if (found := self._ranges.get(expr)) is not None:
+            self._need(value >= found.lower, place, f">= {found.lower}", value)
+            self._need(value <= found.upper, place, f"<= {found.upper}", value)
+
+
+_RE_EXPORT = ". If this dimension is meant to be dynamic, export again with dynamic_shapes (e.g. with Dim.DYNAMIC)"
+
+
 class GuardsFn(tessera.nn.Module):
     """Checks the inputs of a program when it is called with their leaves."""
 

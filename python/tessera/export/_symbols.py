@@ -21,6 +21,19 @@ _library.define("_assert_scalar(Scalar self, str assert_msg) -> ()")
 _library.impl("_assert_scalar", _assert_scalar, "CompositeExplicitAutograd")
 
 
+_library.define("_assert_async(Tensor self) -> ()")
+_library.define("_assert_async.msg(Tensor self, str assert_msg) -> ()")
+for _name in ("_assert_async", "_assert_async.msg"):
+    _library.impl(_name, lambda *args: tessera._assert_async(*args), "CompositeExplicitAutograd")
+    _library.impl(_name, lambda *args: None, "Meta")
+
+
+def assert_async(tensor, message=None):
+    """A check of a tensor's number while the graph runs, as a node."""
+    op = tessera.ops.aten._assert_async
+    op.default(tensor) if message is None else op.msg(tensor, message)
+
+
 @functools.cache
 def _symbolic_types():
     return tuple(getattr(tessera, name) for name in ("SymInt", "SymFloat", "SymBool") if hasattr(tessera, name))

@@ -109,6 +109,26 @@ def _tensors_in(args, kwargs, found):
     return found
 
 
+@functools.cache
+def _narrow():
+    """{dtype of numbers: a tensor of a narrower one}."""
+    of = {tessera.float64: tessera.float32, tessera.int64: tessera.int32, tessera.complex128: tessera.complex64}
+    return {wide: tessera.tensor(1, dtype=dtype) for wide, dtype in of.items()}
+
+
+def as_numbers(args):
+    """Arguments with the numbers of the program as such, which come as tensors that do not widen others' dtypes."""
+    if not any(type(a) is tessera.Tensor and a.dim() == 0 and a.dtype in _narrow() for a in args):
+        return args
+
+    def plain(a):
+        if type(a) is not tessera.Tensor or a.dim() or a.dtype not in _narrow() or not a.is_cpu:
+            return a
+        return a.item() if tessera.result_type(a, _narrow()[a.dtype]) is not a.dtype else a
+
+    return tuple(map(plain, args))
+
+
 def _replaced(a, table):
     """Arguments with the tensors of a table {id: tensor} in place of others."""
     if isinstance(a, tessera.Tensor):
@@ -315,6 +335,7 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
 
     def record(self, op, *args, **kwargs):
         """The fallback: runs an operator and writes its node."""
+        args = as_numbers(args)
         tensors = _tensors_in(args, kwargs, [])
         real = {id(t): self._real(t) for t in tensors if id(t) not in self._nodes}
         real = {key: t for key, t in real.items() if t is not None}

@@ -1,7 +1,7 @@
 """ExportedProgram.module(): the program as a module that holds its parameters, buffers and constants."""
 
 import tessera
-from tessera.export._guards import GuardCode, GuardsFn
+from tessera.export._guards import GuardCode, GuardsFn, InputChecks
 from tessera.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from tessera.fx._code import CodeGen
 from tessera.fx.graph import Graph
@@ -88,6 +88,15 @@ def check_structure(in_spec, args, kwargs):
             "as the ones you used when tracing."
         )
     return args, ordered
+
+
+def _checked(in_spec, args, kwargs, checks):
+    args, kwargs = check_structure(in_spec, args, kwargs)
+    if checks is not None:
+        leaves = pytree.tree_leaves((args, kwargs))
+        if not any(isinstance(leaf, tessera.fx.Proxy) for leaf in leaves):
+            checks(args, kwargs)
+    return args, kwargs
 
 
 def _refuse(name):
@@ -205,8 +214,9 @@ class _Builder:
             made = GraphModule(self.root, self.graph)
             made._in_spec, made._out_spec = signature.in_spec, signature.out_spec
             in_spec = signature.in_spec
+            checks = None if self.check else InputChecks(self.program)
             made.register_forward_pre_hook(
-                lambda _, args, kwargs: check_structure(in_spec, args, kwargs), with_kwargs=True
+                lambda _, args, kwargs: _checked(in_spec, args, kwargs, checks), with_kwargs=True
             )
         for path in self.paths.values():  # constants that nobody reads are the module's, too
             if not _has(made, path):

@@ -66,7 +66,7 @@ class Dim:
     STATIC = _DimHint(_DimHintType.STATIC)
 
     def __init__(self, name, *, min=None, max=None):
-        assert isinstance(name, str) and name.isidentifier(), f"Dim name must be a valid identifier, got {name!r}"
+        assert isinstance(name, str) and name.isidentifier(), f"Dim name must be a valid identifier, got {name}"
         from tessera.fx.experimental._expressions import int_oo
 
         low, high = 0 if min is None else min, int_oo if max is None else max
@@ -111,8 +111,9 @@ class Dim:
         return (self.__name__, self.min, self.max) == (other.__name__, other.min, other.max)
 
     def __repr__(self):
-        bound = "" if self.max == math.inf else f", max={self.max}"
-        return f"Dim('{self.__name__}', min={self.min}{bound})"
+        low = "" if self.min == 2 else f", min={self.min}"
+        high = "" if self.max == math.inf else f", max={self.max}"
+        return f"Dim('{self.__name__}'{low}{high})"
 
 
 class _DerivedDim(Dim):

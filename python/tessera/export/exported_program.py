@@ -196,7 +196,8 @@ class ExportedProgram:
 
         Args:
             check_guards: its calls check that inputs have the structure, sizes and numbers that the graph was made for
-                (ValueError of a structure, AssertionError of the others).
+                (ValueError of a structure, AssertionError of the others). False: without the node that does so in the
+                graph, and without the guards that say more than the sizes; what is wrong is a RuntimeError.
         """
         return tessera.export._unlift.unlifted(self, check_guards)
 
@@ -204,14 +205,7 @@ class ExportedProgram:
         """RuntimeError (ValueError of the structure) if the program does not accept inputs."""
         in_spec = self.call_spec.in_spec
         args, kwargs = tessera.export._unlift.check_structure(in_spec, args, kwargs)
-        try:
-            check = tessera.export._guards.GuardCode(self).compile()
-            check(*tessera.fx._pytree.tree_flatten_spec((args, kwargs), in_spec))
-        except AssertionError as error:
-            raise RuntimeError(
-                f"The program does not accept this input: {error}. If this dimension is meant to be dynamic, export "
-                "again with dynamic_shapes (e.g. Dim.DYNAMIC)"
-            ) from None
+        tessera.export._guards.InputChecks(self)(args, kwargs)
 
     def run_decompositions(self, decomp_table=None, decompose_custom_triton_ops=False):
         """The program in other operators, without operators that write to their arguments: what it writes to

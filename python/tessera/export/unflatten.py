@@ -106,10 +106,10 @@ class InterpreterModule(tessera.nn.Module):
 
 
 def _printable(module):
-    """The modules with graphs among a module's children, or below children that have none."""
-    for child in module._modules.values():
+    """(name, module) of those with graphs among a module's children, or below children that have none."""
+    for name, child in module._modules.items():
         if hasattr(child, "print_readable"):
-            yield child
+            yield name, child
         elif child is not None:
             yield from _printable(child)
 
@@ -118,7 +118,11 @@ def _readable(module, name, print_output, include_stride, include_device, colore
     code = module.graph.python_code(
         "self", verbose=True, include_stride=include_stride, include_device=include_device, colored=colored
     ).src
-    inner = [m.print_readable(False) for m in _printable(module)]
+    settings = (False, include_stride, include_device, colored)
+    inner = [
+        _readable(m, n, *settings) if isinstance(m, InterpreterModule) else m.print_readable(*settings)
+        for n, m in _printable(module)
+    ]
     body = "\n".join([code.strip("\n").rstrip(), *("\n" + text for text in inner)])
     text = f"class {name}(torch.nn.Module):\n" + "".join(
         "    " + line + "\n" if line.strip() else "\n" for line in body.split("\n")
@@ -265,8 +269,8 @@ class _Frame:
     def value_of(self, node):
         """This graph's node for a node of the flat one: its own, a parameter's, or an input."""
         if node not in self.values:
-            path = self.hierarchy.state.get(node)
-            if path is not None and (self.parent is None or path.startswith(self.path + ".")):
+            path = self.hierarchy.path_within(node, "" if self.parent is None else self.path + ".")
+            if path is not None:
                 relative = path[len(self.path) + 1 :] if self.parent is not None else path
                 with self.graph.inserting_before(self._first()):
                     made = self.graph.create_node("get_attr", relative, name=relative.replace(".", "_"))
@@ -329,6 +333,14 @@ class _Hierarchy:
         self.kept = {e.fqn: e.signature for e in program.module_call_graph if e.fqn and e.signature is not None}
         self.made = {}  # path -> list of InterpreterModule, one a call
         self._inner = {}
+
+    def path_within(self, node, prefix):
+        """Where a parameter, buffer or constant is below a prefix, under any of its names; None if it is not there."""
+        path, state = self.state.get(node), self.program.state_dict
+        if path is None or path.startswith(prefix):
+            return path
+        value = state.get(path)
+        return next((p for p, t in state.items() if value is not None and t is value and p.startswith(prefix)), None)
 
     def inner(self, target):
         return getattr(self.program.graph_module, target)
@@ -496,7 +508,17 @@ class _Hierarchy:
             if entry.fqn and "@" not in entry.fqn:
                 owner, name = _owner(self.root, entry.fqn)
                 if name not in owner._modules:
-                    owner.add_module(name, tessera.nn.Module())
+                    owner.add_module(name, self._same_module(entry.fqn) or tessera.nn.Module())
+
+    def _same_module(self, path):
+        """The module of a graph that has the state of another one without: one module under two names."""
+        state = self._held(path)
+        same = (p for p in self.made if state and self._held(p) == state)
+        return next(map(self.root.get_submodule, same), None)
+
+    def _held(self, path):
+        prefix = path + "."
+        return {p[len(prefix) :]: id(t) for p, t in self.program.state_dict.items() if p.startswith(prefix)}
 
     def _place_state(self):
         program = self.program

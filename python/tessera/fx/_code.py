@@ -198,7 +198,8 @@ class Emitter:
         if node.op in ("placeholder", "output") or trace == self._last_trace:
             return
         self._last_trace = trace
-        self.lines.append(("", None))
+        if self.lines:
+            self.lines.append(("", None))
         if not trace:
             self.lines.append(("# No stacktrace found for following nodes", None))
             return

@@ -216,6 +216,8 @@ class GraphModule(Module):
     Each GraphModule has a class of its own, so that `forward` is a method as usual.
     """
 
+    shape_env = None  # the ShapeEnv of the trace that it is from, where that had symbols
+
     def __new__(cls, *args, **kwargs):
         base = next(c for c in cls.__mro__ if not getattr(c, "_is_of_one_instance", False))
         return super().__new__(

@@ -306,6 +306,8 @@ class Node:
             schema = getattr(target, "_schema", None)
             if schema is not None and (getattr(schema, "is_mutable", False) or effect_of(target) is not None):
                 return True
+            if schema is not None and not getattr(schema, "returns", True):
+                return True  # checks return nothing
             if impure_random and getattr(target, "__name__", "").partition(".")[0] in _RANDOM:
                 return True
             return target in _side_effectful_functions

@@ -1,6 +1,7 @@
 """Proxies: values that write down what a program does with them."""
 
 import bisect
+import collections
 import contextlib
 import dis
 import functools
@@ -74,7 +75,7 @@ class TracerBase:
         if self.node_name_to_scope is not None and self.scope is not None:
             self.node_name_to_scope[node.name] = (self.scope.module_path, self.scope.module_type)
         if self.module_stack:
-            node.meta["nn_module_stack"] = dict(self.module_stack)
+            node.meta["nn_module_stack"] = collections.OrderedDict(self.module_stack)
         if fx_traceback.has_preserved_node_meta():
             for key, value in fx_traceback.get_current_meta().items():
                 node.meta.setdefault(key, value)
@@ -305,7 +306,8 @@ def _record(func, args, kwargs):
 
 
 def _is_tensor_method(func, name):
-    return isinstance(func, types.FunctionType) and getattr(tessera.Tensor, name, None) is func
+    kinds = (types.FunctionType, type(tessera.Tensor.add))
+    return isinstance(func, kinds) and getattr(tessera.Tensor, name, None) is func
 
 
 def _only_tracer(args, kwargs):

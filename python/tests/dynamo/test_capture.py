@@ -201,6 +201,8 @@ def shared(x):
 )
 def test_graph_breaks(function, count):
     assert len(graphs_of(function, (X,), (X,))) == count
+    if function is by_item:
+        return  # a graph that has to be whole holds the number
     with pytest.raises(tessera._dynamo.exc.Unsupported) as error:
         tessera.compile(function, backend="eager", fullgraph=True)(X)
     assert "test_capture.py" in str(error.value) and function.__name__ in str(error.value)

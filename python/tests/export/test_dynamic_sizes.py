@@ -3,6 +3,8 @@
 import io
 import math
 
+import dataclasses
+
 import pytest
 
 import tessera
@@ -282,7 +284,7 @@ def test_collections_and_additional_inputs_are_specs():
     program = export(f, (X, Y), dynamic_shapes=more)
     assert shapes(program) == ["(s0, 5)", "(4, 5)"]
     more.add((tessera.ones(6, 3), Y))
-    with pytest.raises(RuntimeError, match="does not accept this input"):
+    with pytest.raises(RuntimeError, match=r"Expected input at \*args\[\d\]"):
         more.verify(program)
 
 
@@ -374,3 +376,38 @@ def test_decompositions_keep_batch_and_sequence_dynamic():
     assert ranges(program).keys() == {"s0", "s1"}
     x = tessera.rand(3, 7, 8)
     tessera.testing.assert_close(program.module()(x), module(x))
+
+
+def test_a_size_may_be_computed_of_several_others():
+    class Joined(nn.Module):
+        def forward(self, x, y, z):
+            return tessera.cat([x, y]) + z
+
+    args = tuple(tessera.ones(n) for n in (3, 4, 7))
+    for dims in ([Dim(n) for n in "abc"], [Dim.AUTO] * 3):
+        program = export(Joined(), args, dynamic_shapes=tuple({0: d} for d in dims))
+        assert program.module()(*(tessera.ones(n) for n in (2, 5, 7))).shape == (7,)
+        sums = [key for key in program.range_constraints if len(getattr(key, "free_symbols", ())) == 2]
+        assert len(sums) == 1
+        with pytest.raises((AssertionError, RuntimeError)):
+            program.module()(*(tessera.ones(n) for n in (2, 5, 8)))
+
+
+def test_violations_name_the_range_that_was_said():
+    class Rows(nn.Module):
+        def forward(self, x):
+            return x.view(3, -1)
+
+    with pytest.raises(RuntimeError, match=r"in the specified range d <= 100 satisfy the generated guard .* == 0\."):
+        export(Rows(), (tessera.ones(6),), dynamic_shapes=({0: Dim("d", max=100)},))
+    assert [repr(Dim("d")), repr(Dim("d", min=2, max=9))] == ["Dim('d', min=0)", "Dim('d', max=9)"]
+
+
+def test_a_dataclass_can_be_registered_again():
+    @dataclasses.dataclass
+    class Pair:
+        a: tessera.Tensor
+        b: tessera.Tensor
+
+    tessera.export.register_dataclass(Pair)
+    tessera.export.register_dataclass(Pair)

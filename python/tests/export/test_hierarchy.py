@@ -197,4 +197,22 @@ def test_inputs_are_checked():
 
 def test_text_of_the_hierarchy(root):
     text = unflatten(export(root, (tessera.ones(1, 2),))).print_readable(print_output=False)
-    assert "class UnflattenedModule" in text and "class InterpreterModule" in text and "aten.linear.default" in text
+    assert "class UnflattenedModule" in text and "class InterpreterModule" not in text and "aten.linear.default" in text
+
+
+def test_classes_of_the_text_have_the_names_of_their_attributes(root):
+    text = unflatten(export(root, (tessera.ones(1, 2),))).print_readable(print_output=False)
+    assert all(f"class {name}(torch.nn.Module)" in text for name in ("UnflattenedModule", "0", "1"))
+
+
+def test_one_module_under_two_names_has_its_graph_under_both():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = self.b = nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.a(self.b(x))
+
+    module, x = unflatten(export(Twice(), (tessera.ones(1, 2),))), tessera.ones(1, 2)
+    assert tessera.equal(module.a(x), module.b(x))

@@ -139,10 +139,31 @@ def test_calls_that_do_not_fit(args, kwargs, error, text):
         block_program().module()(*args, **kwargs)
 
 
-def test_without_guards_nothing_is_checked_but_the_structure():
-    program = block_program()
-    args = (tessera.ones(2, 4), {"a": tessera.ones(2)}, 4)
-    assert program.module(check_guards=False)(*args, z=tessera.ones(1))["rest"][0].tolist() == [5, 5]
+def test_without_guards_sizes_and_numbers_are_checked_before_the_call():
+    class M(nn.Module):
+        def forward(self, x, d, n=3, *, z=None):
+            return x.sum() + d["a"].sum() + z.sum() * n
+
+    size = tessera.export.Dim("size", min=2, max=8)
+    shapes = {"x": {0: size}, "d": {"a": {0: 2 * size}}, "n": None, "z": {0: size}}
+    ones = tessera.ones
+    program = export(M(), (ones(4, 4), {"a": ones(8)}, 3), {"z": ones(4)}, dynamic_shapes=shapes)
+    module = program.module(check_guards=False)
+    assert not any(n.op == "call_module" for n in module.graph.nodes)
+    assert module(ones(3, 4), {"a": ones(6)}, 3, z=ones(3)).item() == 27
+    for args, z, message in (
+        ((ones(9, 4), {"a": ones(18)}, 3), ones(9), r"\*args\[0\].shape\[0\] to be <= 8, but got 9"),
+        ((ones(3, 4), {"a": ones(7)}, 3), ones(3), r"\*args\[1\]\['a'\].shape\[0\] to be equal to 6, but got 7"),
+        ((ones(3, 5), {"a": ones(6)}, 3), ones(3), r"\*args\[0\].shape\[1\] to be equal to 4, but got 5. If this"),
+        ((ones(3, 4), {"a": ones(6)}, 4), ones(3), r"\*args\[2\] to be equal to 3, but got 4"),
+        ((ones(3, 4), {"a": ones(6)}, 3), ones(4), r"'z'.shape\[0\] to be equal to 3, but got 4"),
+        ((ones(3), {"a": ones(6)}, 3), ones(3), r"number of dimensions in input at \*args\[0\]"),
+        ((3, {"a": ones(6)}, 3), ones(3), r"\*args\[0\] to be a tensor"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            module(*args, z=z)
+    with pytest.raises(ValueError, match="keyword mismatch"):
+        module(ones(4, 4), {"a": ones(8)}, 3)
 
 
 def test_tied_parameters_have_both_names():
@@ -245,17 +266,17 @@ def test_strict_exports_name_the_line_of_what_a_graph_cannot_hold():
                 return x
             return -x
 
-    class Prints(nn.Module):
+    class Opens(nn.Module):
         def forward(self, x):
-            print(x.shape)
+            open(__file__).close()
             return x + 1
 
     exc = tessera._dynamo.exc
     with pytest.raises(exc.UserError, match="torch.cond(.|\n)*in forward\n *if x.sum\\(\\) > 0:") as found:
         export(Branches(), (X,), strict=True)
     assert found.value.error_type is exc.UserErrorType.DYNAMIC_CONTROL_FLOW
-    with pytest.raises(exc.Unsupported, match="builtin(.|\n)*print\\(x.shape\\)"):
-        export(Prints(), (X,), strict=True)
+    with pytest.raises(exc.Unsupported, match="builtin(.|\n)*open\\(__file__\\)"):
+        export(Opens(), (X,), strict=True)
 
 
 def test_strict_exports_give_the_same_graph():
@@ -532,3 +553,48 @@ def test_gradients_of_functions_are_traced():
 
     program, y = export(Slope(), (tessera.randn(3),)), tessera.randn(3)
     tessera.testing.assert_close(program.module()(y), y.cos() + y.sum() * y)
+
+
+def test_strict_programs_may_print(capsys):
+    class Talks(nn.Module):
+        def forward(self, x):
+            print("traced")
+            return x + 1
+
+    program = export(Talks(), (tessera.ones(2),), strict=True)
+    assert capsys.readouterr().out == "traced\n" and program.module()(tessera.ones(2)).tolist() == [2, 2]
+    assert capsys.readouterr().out == ""
+
+
+def test_numbers_in_calls_of_operators_stay_numbers():
+    class Scaled(nn.Module):
+        def forward(self, x):
+            aten = tessera.ops.aten
+            return aten.mul.Tensor(x, 3) + aten.add.Tensor(2.5, x) + tessera.tensor(1.5, dtype=tessera.float64)
+
+    x = tessera.ones(2)
+    program = export(Scaled(), (x,))
+    again = export(program.module(), (x,))
+    for p in (program, again):
+        assert [len(p.constants), p.module()(x).tolist()] == [1, [8.0, 8.0]]
+        assert [n.args[1] for n in p.graph.nodes if n.target is tessera.ops.aten.mul.Tensor] == [3]
+
+
+def test_checks_of_tensors_stay_in_programs():
+    class Checked(nn.Module):
+        def forward(self, x, n):
+            tessera._assert_async(x.sum() > 0, "positive")
+            k = n.item()
+            tessera._check(k < 5)
+            return tessera.zeros(k) + x.sum()
+
+    ones, number = tessera.ones(3), tessera.tensor
+    program = export(Checked(), (ones, number(2)))
+    for made in (program, program.run_decompositions()):
+        module = made.module()
+        module.graph.eliminate_dead_code()
+        module.recompile()
+        assert module(ones, number(4)).tolist() == [3, 3, 3, 3]
+        for args, message in (((-ones, number(2)), "positive"), ((ones, number(7)), "Runtime assertion failed")):
+            with pytest.raises(RuntimeError, match=message):
+                module(*args)

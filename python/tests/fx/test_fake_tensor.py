@@ -291,8 +291,12 @@ def test_make_fx_on_fake_tensors_computes_nothing():
     assert all(type(n.meta["val"]) is FakeTensor for n in graph.graph.nodes if n.op == "call_function")
     x, w = tessera.randn(5, 4), tessera.randn(4, 2)
     assert tessera.equal(graph(x, w), f(x, w))
-    with pytest.raises(DataDependentOutputException):
-        make_fx(lambda x: x * x.sum().item(), tracing_mode="fake")(tessera.randn(3))
+    by_values = make_fx(lambda x: (x * x.sum().item(), x.nonzero()), tracing_mode="fake")(tessera.randn(3))
+    x = tessera.tensor([0.0, 2.0, 3.0])
+    assert by_values(x)[0].tolist() == [0, 10, 15] and by_values(x)[1].tolist() == [[1], [2]]
+    whole = make_fx(lambda x: tessera.zeros(tessera.sym_int(x.sum().item())), tracing_mode="fake")(x)
+    assert whole(tessera.tensor([1.25, 2.5])).shape == (3,) and whole.shape_env is not None
+    assert make_fx(lambda x: x + 1)(x).shape_env is None
 
 
 def test_make_fx_takes_real_tensors_where_that_is_allowed():

@@ -162,3 +162,56 @@ def test_composites_of_libraries_and_of_those_that_are_gone():
     table = default_decompositions().materialize()
     assert tessera.ops.tests_decomp.f.a in table
     assert not [op for op in table if op.namespace == "tests_decomp_gone" or op._name == "tests_decomp::g"]
+
+
+_F = tessera.nn.functional
+_X, _R = tessera.linspace(-2, 2, 12).reshape(3, 4), tessera.linspace(0.1, 0.9, 12).reshape(3, 4)
+_INDEX = tessera.tensor([[0, 2], [2, 1]])
+_OF_CORE = {
+    "relu": lambda x: _F.relu(x),
+    "leaky_relu": lambda x: _F.leaky_relu(x, 0.2),
+    "hardtanh": lambda x: _F.hardtanh(x),
+    "elu": lambda x: _F.elu(x, 1.5),
+    "gelu gelu_backward": lambda x: _F.gelu(x) + _F.gelu(x, approximate="tanh"),
+    "_softmax": lambda x: _F.softmax(x, 1) * _R,
+    "_log_softmax": lambda x: _F.log_softmax(x, 0) * _R,
+    "native_layer_norm native_layer_norm_backward": lambda x: _F.layer_norm(x, (4,), x[0], x[1]) * _R,
+    "native_group_norm": lambda x: _F.group_norm(x, 2, _R[0], _R[1]),
+    "embedding_dense_backward": lambda x: _F.embedding(_INDEX, x, padding_idx=1) * _R[:2, None],
+    "mse_loss": lambda x: _F.mse_loss(x, _R),
+    "smooth_l1_loss": lambda x: _F.smooth_l1_loss(x, _R, beta=0.5),
+    "huber_loss": lambda x: _F.huber_loss(x, _R, reduction="sum"),
+    "binary_cross_entropy": lambda x: _F.binary_cross_entropy(tessera.sigmoid(x), _R, weight=_R),
+}
+
+
+@pytest.mark.parametrize("names", _OF_CORE)
+def test_operators_of_the_core_set_are_decomposed_for_who_names_them(names):
+    table = tessera._decomp.get_decompositions([getattr(tessera.ops.aten, name) for name in names.split()])
+    assert table and (len(names.split()) > 1 or "loss" in names or "entropy" in names or
+                      not set(table) & set(tessera._decomp.core_aten_decompositions()))  # fmt: skip
+    function = _OF_CORE[names]
+    with_gradient = "backward" in names
+
+    def run(x):
+        out = function(x.requires_grad_() if with_gradient else x)
+        return [out, *tessera.autograd.grad(out.sum(), x)] if with_gradient else [out]
+
+    for x in (_X, _X.half()) if "backward" not in names and "loss" not in names else (_X,):
+        if x.dtype is tessera.half and ("softmax" in names or "group" in names or "entropy" in names):
+            continue  # other operands are of float32
+        graph = make_fx(run, table)(x.clone())
+        assert not any(n.target in table for n in graph.graph.nodes)
+        for found, expected in zip(graph(x.clone()), run(x.clone())):
+            tessera.testing.assert_close(found.detach(), expected.detach(), atol=1e-5, rtol=1e-5)
+
+
+def test_losses_with_checks_of_values_are_exported():
+    class Losses(tessera.nn.Module):
+        def forward(self, x, t):
+            return _F.multilabel_margin_loss(x, t), _F.multi_margin_loss(x, t[:, 0])
+
+    args = (_X[:2, :3], tessera.tensor([[0, -1, 1], [2, 1, -1]]))
+    program = tessera.export.export(Losses(), args)
+    for made in (program, program.run_decompositions()):
+        assert all(map(tessera.equal, made.module()(*args), Losses()(*args)))

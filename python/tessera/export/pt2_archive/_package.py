@@ -1,5 +1,6 @@
 """Reading and writing archives, and the tensors of programs in them."""
 
+import contextlib
 import json
 import math
 import os
@@ -337,6 +338,11 @@ def _load(archive, extra_files, expected_opset_version):
     state = _read_tensors(archive, names.WEIGHTS_CONFIG_FILENAME_FORMAT, names.WEIGHTS_DIR)
     constants = _read_tensors(archive, names.CONSTANTS_CONFIG_FILENAME_FORMAT, names.CONSTANTS_DIR)
     program = program_of_dict(data, state, constants, _read_inputs(archive))
+    present = set(archive.get_file_names())
     for name in extra_files or {}:
-        extra_files[name] = archive.read_string(names.EXTRA_DIR + name)
+        if names.EXTRA_DIR + name in present:
+            content = archive.read_bytes(names.EXTRA_DIR + name)
+            with contextlib.suppress(UnicodeDecodeError):  # what save() was given as bytes may be no text
+                content = content.decode()
+            extra_files[name] = content
     return program

@@ -233,8 +233,9 @@ class Expr:
     def is_real(self):
         """True if its values are floating point."""
         return any(isinstance(c, float) for c in self.terms.values()) or any(
-            isinstance(a, _FunctionAtom)
-            and (a.name in _REAL or (a.name in ("max", "min", "ite", "pow") and a.args[-1].is_real))
+            (a.name in _REAL or (a.name in ("max", "min", "ite", "pow") and a.args[-1].is_real))
+            if isinstance(a, _FunctionAtom)
+            else a.name.startswith("z")  # zuf0: a number of a tensor
             for m in self.terms for a, _ in m
         )  # fmt: skip
 

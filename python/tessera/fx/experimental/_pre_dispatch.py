@@ -10,7 +10,7 @@ import threading
 import tessera
 from tessera import _C
 from tessera._decomp._forms import documented_form
-from tessera.export._tracer import _WRAPPERS, _keys, _write
+from tessera.export._tracer import _WRAPPERS, _keys, _write, as_numbers
 from tessera.fx.experimental import proxy_tensor
 from tessera.utils._python_dispatch import TorchDispatchMode
 from tessera.utils._pytree import tree_leaves
@@ -97,6 +97,7 @@ class PreDispatchMode(proxy_tensor.ProxyTorchDispatchMode):
         if not self._is_on():
             with _keys(0, _BIT):
                 return op(*args, **kwargs)
+        args = as_numbers(args)
         instead = self.decomposition_table.get(op)
         if instead is not None:
             result = instead(*args, **kwargs)

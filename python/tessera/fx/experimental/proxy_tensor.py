@@ -26,6 +26,12 @@ __all__ = [
 _modes = []
 
 
+def __getattr__(name):
+    if name == "py_sym_types":
+        return _symbolic_numbers()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 @functools.cache
 def _symbolic_numbers():
     return tessera.SymInt, tessera.SymFloat, tessera.SymBool
@@ -122,7 +128,7 @@ class PythonKeyTracer(Tracer):
     def _track_number(self, value, proxy):
         self._env = value.node.shape_env
         expr = value.node.expr
-        for symbol in expr.free_symbols if not expr.is_real and getattr(expr, "is_symbol", False) else ():
+        for symbol in expr.free_symbols if getattr(expr, "is_symbol", False) else ():
             self._sizes.setdefault(symbol, (proxy, None))
         self._numbers().known.setdefault(expr, proxy.node)
         proxy.node.meta["val"] = value
@@ -256,8 +262,8 @@ def make_fx(
     Args:
         f: function of trees of tensors and numbers; or a Module.
         decomposition_table: {operator: function}: run instead of the operator.
-        tracing_mode: "real": f runs on the values given; "fake": on fake tensors, so that nothing is computed, and what
-            depends on values raises; "symbolic": on fake tensors whose sizes are symbols.
+        tracing_mode: "real": f runs on the values given; "fake": on fake tensors: nothing is computed, sizes and
+            numbers that depend on values are symbols, and branches by them raise; "symbolic": so are all sizes.
         record_stack_traces: nodes know the lines that made them.
         _allow_non_fake_inputs: other tensors that f uses may be real ones in the modes of fake tensors.
         pre_dispatch: operators are traced as they are called, above autograd and autocast: composite ones
@@ -304,12 +310,11 @@ def _fake_mode_for(tracing_mode, args, allow_non_fake_inputs):
     mode = detect_fake_mode(args)
     if mode is not None:
         return mode
-    shape_env = None
-    if tracing_mode == "symbolic":
-        from tessera.fx.experimental.symbolic_shapes import ShapeEnv
+    from tessera.fx.experimental.symbolic_shapes import ShapeEnv
 
-        shape_env = ShapeEnv()
-    return FakeTensorMode(allow_non_fake_inputs=allow_non_fake_inputs, shape_env=shape_env)
+    # Sizes that depend on values are symbols in both; those of the arguments in one.
+    static = tracing_mode == "fake"
+    return FakeTensorMode(allow_non_fake_inputs=allow_non_fake_inputs, shape_env=ShapeEnv(), static_shapes=static)
 
 
 def _as_fake(mode, value):
@@ -353,6 +358,7 @@ class _Trace:
         tracer.graph.output(tracer.create_arg(result))
         name = self.function.__class__.__name__ if isinstance(self.function, Module) else "GraphModule"
         made = GraphModule(tracer.root, tracer.graph, getattr(self.function, "__name__", name))
+        made.shape_env = None if fake_mode is None else fake_mode.shape_env
         tracer._made.clear()
         tracer._places.clear()
         return made

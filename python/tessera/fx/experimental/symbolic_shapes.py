@@ -209,6 +209,9 @@ class ShapeEnv:
     2*s0*s1
     """
 
+    allow_scalar_outputs = allow_dynamic_output_shape_ops = specialize_zero_one = duck_shape = True
+    assume_static_by_default = prefer_deferred_runtime_asserts_over_guards = False
+
     def __init__(
         self, *, should_record_events=None, tracked_fakes=None, allow_scalar_outputs=True,
         allow_dynamic_output_shape_ops=True, assume_static_by_default=False, specialize_zero_one=True, duck_shape=True,

@@ -347,7 +347,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     x = input if input.dim() == 2 else input.reshape(1, -1)
     t = target.reshape(-1)
     _check_class_input("multi_margin_loss", input, t.numel() == x.size(0))
-    if t.numel() and (int(t.min()) < 0 or int(t.max()) >= x.size(1)):
+    if _has_values(t) and t.numel() and (int(t.min()) < 0 or int(t.max()) >= x.size(1)):
         raise RuntimeError("multi_margin_loss: target out of range")
     if weight is not None and weight.numel() != x.size(1):
         raise RuntimeError(f"inconsistent weight size, expected {x.size(1)} but got {list(weight.shape)}")
@@ -361,6 +361,11 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     return reduce_loss(loss.squeeze(0) if input.dim() != 2 or (target.dim() == 0 and name == "none") else loss, name)
 
 
+def _has_values(t):
+    """Whether a tensor's numbers can be looked at: not those of meta and fake ones."""
+    return t.untyped_storage().device.type != "meta"
+
+
 @overridable
 @autocasts(cpu="fp32", cuda="fp32")
 def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
@@ -372,7 +377,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
     _check_class_input("multilabel_margin_loss", input, True)
     x, t = (input, target) if input.dim() == 2 else (input.reshape(1, -1), target.reshape(1, -1))
-    if t.numel() and (int(t.min()) < -1 or int(t.max()) >= x.size(1)):
+    if _has_values(t) and t.numel() and (int(t.min()) < -1 or int(t.max()) >= x.size(1)):
         raise RuntimeError("multilabel_margin_loss: target out of range")
     valid = (t < 0).cumsum(1) == 0
     safe = t.masked_fill(~valid, 0)

@@ -1,0 +1,1 @@
+"""Numbers and ranges of symbolic sizes, under the names that programs import them by."""

@@ -1,0 +1,97 @@
+"""Parts of fx.experimental that other programs use: normal forms of calls, models for inference; operators by name."""
+
+import pytest
+
+import tessera
+from tessera import nn
+from tessera.fx import symbolic_trace
+from tessera.fx.experimental.normalize import NormalizeArgs
+from tessera.fx.experimental.optimization import fuse, remove_dropout
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.drop = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout(0.25)
+        self.other, self.shown = nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4)
+
+    def forward(self, x):
+        y = self.other(self.drop(tessera.relu(self.norm(self.conv(x)))))
+        return self.shown(y) + y.mean()
+
+
+@pytest.fixture
+def block():
+    tessera.manual_seed(0)
+    made = Block()
+    made(tessera.randn(2, 3, 6, 6))
+    return made.eval()
+
+
+def names(module):
+    return [name for name, _ in module.named_modules() if name]
+
+
+def test_norms_become_part_of_weights(block):
+    x, before = tessera.randn(2, 3, 6, 6), block.conv.weight.clone()
+    made = fuse(block)
+    assert names(made) == ["conv", "drop", "other", "shown"]  # what the last one norms is used without it, too
+    tessera.testing.assert_close(made(x), block(x))
+    assert tessera.equal(block.conv.weight, before)
+    again = fuse(symbolic_trace(block), no_trace=True)
+    assert names(again) == names(made)
+    with pytest.raises(RuntimeError, match="call model.eval"):
+        fuse(Block())
+
+
+def test_dropout_is_taken_out(block):
+    made, x = remove_dropout(block), tessera.randn(2, 3, 6, 6)
+    assert "drop" not in names(made) and tessera.equal(made(x), block(x))
+
+
+@pytest.mark.parametrize("only_names", [True, False])
+def test_calls_in_normal_form(block, only_names):
+    traced, x = symbolic_trace(block), tessera.randn(2, 3, 6, 6)
+    made = NormalizeArgs(traced, normalize_to_only_use_kwargs=only_names)
+    normal = made.transform()
+    (conv,) = normal.graph.find_nodes(op="call_module", target="conv")
+    assert (set(conv.kwargs), len(conv.args)) == (({"input"}, 0) if only_names else (set(), 1))
+    assert tessera.equal(normal(x), block(x)) and len(made.node_map) == len(traced.graph.nodes) - 1
+
+
+def test_operators_that_are_made_when_they_are_named():
+    aten, x = tessera.ops.aten, tessera.ones(2, 3, requires_grad=True)
+    assert [aten.sym_size.default(x), aten.sym_size.int(x, 1), aten.dim.default(x)] == [[2, 3], 3, 2]
+    aten._unsafe_view.default(x, [6])[2].backward()
+    assert x.grad.sum() == 1 and aten.is_contiguous.default(x) and not aten.is_complex.default(x)
+    assert aten._unsafe_index.Tensor(x, [None, tessera.tensor([0, 2])]).shape == (2, 2)
+    assert aten._safe_softmax.default(tessera.full((1, 2), -float("inf")), 1).tolist() == [[0, 0]]
+    assert tessera.ops.prims.convert_element_type.default(x, tessera.float64).dtype is tessera.float64
+    assert tessera.ops.prim.layout.default(x) is tessera.strided
+    assert aten.copy.default(x, tessera.zeros(3)).tolist() == [[0] * 3] * 2
+    aten._assert_tensor_metadata.default(x, [2, 3], dtype=tessera.float32)
+    aten.sym_constrain_range_for_size.default(3, max=4)
+    for call in (lambda: aten._assert_tensor_metadata.default(x, [2, 4]),
+                 lambda: aten.sym_constrain_range_for_size.default(-1)):  # fmt: skip
+        with pytest.raises(RuntimeError, match="mismatch|Invalid value range"):
+            call()
+    with pytest.raises(AttributeError):
+        aten.no_such_operator  # noqa: B018
+
+
+@pytest.mark.parametrize(("layer", "hidden"), [(nn.LSTM, 2), (nn.GRU, 1), (nn.RNN, 1)])
+def test_recurrent_operators(layer, hidden):
+    made, x, h = layer(3, 4, batch_first=True), tessera.randn(2, 5, 3), tessera.zeros(1, 2, 4)
+    op = getattr(tessera.ops.aten, {nn.LSTM: "lstm", nn.GRU: "gru", nn.RNN: "rnn_tanh"}[layer]).input
+    found = op(x, [h, h] if hidden == 2 else h, list(made.parameters()), True, 1, 0.0, False, False, True)
+    assert len(found) == hidden + 1 and tessera.allclose(found[0], made(x)[0])
+
+
+def test_numbers_and_ranges_under_the_names_that_programs_import():
+    from tessera.utils._sympy.numbers import IntInfinity, int_oo
+    from tessera.utils._sympy.value_ranges import ValueRanges
+
+    found = tessera.export.export(nn.ReLU(), (tessera.ones(4),), dynamic_shapes=({0: tessera.export.Dim("n")},))
+    (limits,) = found.range_constraints.values()
+    assert isinstance(limits, ValueRanges) and isinstance(limits.upper, IntInfinity) and limits.upper == int_oo
+    assert tessera.fx.experimental.proxy_tensor.py_sym_types[0] is tessera.SymInt
