@@ -6,6 +6,7 @@
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_extra.h"
 #include "tensor/ops/create_kernels.h"
+#include "tensor/ops/inference_writes.h"
 #include "tensor/ops/pointwise.h"
 #include "tensor/ops/promotion.h"
 
@@ -78,11 +79,12 @@ const Tensor& copy__kernel(const Tensor& self, const Tensor& src, bool non_block
   const IntVector shape = infer_broadcast(self.sizes(), src.sizes());
   TESSERA_CHECK(std::ranges::equal(shape, self.sizes()), "output with shape ", shape_string(self.sizes()),
                 " doesn't match the broadcast shape ", shape_string(shape));
-  check_no_internal_overlap(self);
+  check_overlap_before_write(self);
   if (self.is_meta()) return self;
   TESSERA_CHECK_NOT_IMPLEMENTED(!src.is_meta(), "Cannot copy out of meta tensor; no data!");
   if (self.device() != src.device()) {
     copy_between_devices(self, src, non_blocking);
+    check_inference_write(self);
     return self;
   }
   const Sharing sharing = memory_sharing(self, src);
@@ -96,6 +98,7 @@ const Tensor& copy__kernel(const Tensor& self, const Tensor& src, bool non_block
   } else {
     copy_elements(self, src);
   }
+  check_inference_write(self);
   return self;
 }
 

@@ -13,6 +13,7 @@
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_extra.h"
 #include "tensor/ops/create_kernels.h"
+#include "tensor/ops/inference_writes.h"
 #include "tensor/ops/options.h"
 #include "tensor/ops/pointwise.h"
 #include "tensor/ops/promotion.h"
@@ -506,20 +507,22 @@ Tensor triu_indices_matrix(int64_t row, int64_t col, int64_t offset, std::option
 }
 
 const Tensor& fill_scalar(const Tensor& self, const Scalar& value) {
-  check_no_internal_overlap(self);
+  check_overlap_before_write(self);
   TESSERA_CHECK(self.is_complex() || !value.is_complex() || value.to_complex().imag() == 0,
                 "value cannot be converted to type ", name_of(self.dtype()), " without overflow");
   fill_raw(self, value, true);
+  check_inference_write(self);
   return self;
 }
 const Tensor& fill_tensor(const Tensor& self, const Tensor& value) {
   TESSERA_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(),
                 " dimensions.");
-  check_no_internal_overlap(self);
+  check_overlap_before_write(self);
   if (self.is_meta() || value.is_meta()) return self;
   // As copy_: converted, not checked.
   Scalar s = value.item_scalar();
   fill_raw(self, !self.is_complex() && s.is_complex() ? Scalar(s.to_double()) : s, false);
+  check_inference_write(self);
   return self;
 }
 Tensor fill_scalar_copy(const Tensor& self, const Scalar& value) {
@@ -533,8 +536,9 @@ Tensor fill_tensor_copy(const Tensor& self, const Tensor& value) {
   return r;
 }
 const Tensor& zero__kernel(const Tensor& self) {
-  check_no_internal_overlap(self);
+  check_overlap_before_write(self);
   fill_raw(self, int64_t{0}, false);
+  check_inference_write(self);
   return self;
 }
 

@@ -5,6 +5,7 @@
 
 #include "tensor/core/parallel.h"
 #include "tensor/engine/pointwise.h"
+#include "tensor/ops/inference_writes.h"
 #include "tensor/ops/pointwise_observer.h"
 #include "tensor/ops/promotion.h"
 
@@ -297,7 +298,7 @@ void copy_over(const Tensor& target, const Tensor& source) {
 }
 
 void write_to(const PointwiseOp& op, const Types& types, const Tensor& target, Inputs inputs, Params params) {
-  check_no_internal_overlap(target);
+  check_overlap_before_write(target);
   if (target.is_meta()) return;
   bool aliased_differently = false;
   for (const Tensor* t : inputs) {
@@ -332,6 +333,7 @@ const Tensor& inplace(const PointwiseOp& op, const Tensor& self, Inputs inputs, 
                 "Expected all tensors to be on the same device, but found at least two devices, ", self.device().str(),
                 " and ", device.str(), "!");
   write_to(op, types, self, inputs, params);
+  check_inference_write(self);
   self.bump_version();
   return self;
 }
@@ -346,7 +348,7 @@ const Tensor& out(const PointwiseOp& op, const Tensor& out, OutDtype accepted, I
   const IntVector shape = broadcast_shapes(inputs), strides = result_strides(inputs, shape);
   const Device device = common_device(inputs);
   check_out_device(out, device);
-  check_no_internal_overlap(out);
+  check_overlap_before_write(out);
   const bool resized = !std::ranges::equal(out.sizes(), shape);
   bool reads_it = false;  // what is resized may come to lie over an input
   for (const Tensor* t : inputs) {
@@ -363,6 +365,7 @@ const Tensor& out(const PointwiseOp& op, const Tensor& out, OutDtype accepted, I
     resize_output(out, shape, strides);
     write_to(op, types, out, inputs, params);
   }
+  check_inference_write(out);
   out.bump_version();
   return out;
 }

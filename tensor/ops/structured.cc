@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tensor/dispatch/op.h"
+#include "tensor/ops/inference_writes.h"
 
 namespace tessera {
 namespace op {
@@ -31,7 +32,7 @@ OutGuard::OutGuard(const Tensor& out, const OutputSpec& spec, OutDtype accepted)
     : out_(out), spec_(spec), temporary_(out.dtype() != spec.dtype) {
   check_out_device(out, spec.device);
   check_out_dtype(out, spec.dtype, accepted);
-  if (std::ranges::equal(out.sizes(), spec.sizes)) check_no_internal_overlap(out);
+  if (std::ranges::equal(out.sizes(), spec.sizes)) check_overlap_before_write(out);
 }
 
 void OutGuard::reads(const Tensor& input) { temporary_ = temporary_ || writes_over(out_, spec_.sizes, input); }
@@ -64,16 +65,18 @@ const Tensor& OutGuard::tensor() {
 
 void OutGuard::finish() {
   if (!target_.defined() || temporary_) resize_output(out_, spec_.sizes, spec_.strides);
-  if (temporary_ && target_.defined())
+  if (temporary_ && target_.defined()) {
     op::copy_.call(out_, target_, false);
-  else
+  } else {
+    check_inference_write(out_);
     out_.bump_version();
+  }
 }
 
 InplaceGuard::InplaceGuard(const Tensor& self, const OutputSpec& spec, bool safe) : self_(self), spec_(spec) {
   check_same_shape(self, spec.sizes);
   check_can_cast(spec.dtype, self.dtype());
-  check_no_internal_overlap(self);
+  check_overlap_before_write(self);
   target_ = safe && self.dtype() == spec.dtype ? self : empty_from(spec);
 }
 
@@ -88,10 +91,12 @@ void InplaceGuard::reads(const std::optional<TensorList>& inputs) {
 }
 
 void InplaceGuard::finish() {
-  if (target_.is_same(self_))
+  if (target_.is_same(self_)) {
+    check_inference_write(self_);
     self_.bump_version();
-  else
+  } else {
     op::copy_.call(self_, target_, false);
+  }
 }
 
 void check_factory_out(const char* name, const Tensor& out) {
@@ -111,7 +116,7 @@ void store_inplace(const Tensor& self, const Tensor& value) {
 void check_out(const Tensor& out, const Tensor& value, OutDtype accepted) {
   check_out_device(out, value.device());
   check_out_dtype(out, value.dtype(), accepted);
-  if (std::ranges::equal(out.sizes(), value.sizes())) check_no_internal_overlap(out);
+  if (std::ranges::equal(out.sizes(), value.sizes())) check_overlap_before_write(out);
 }
 
 void store_out(const Tensor& out, const Tensor& result, OutDtype accepted) {
