@@ -1,4 +1,4 @@
-"""Methods that change a model after it was written: `ao.quantization`."""
+"""Methods that change a model after it was written: `ao.quantization`, `ao.pruning`."""
 
 from tessera._lazy import attach as _attach
 

@@ -233,7 +233,7 @@ class GraphModule(Module):
                 self.training = root.training
             for name in getattr(root, "_non_persistent_buffers_set", ()):
                 self._non_persistent_buffers_set.add(name)
-            for target in sorted(needed, key=lambda t: t.count(".")):
+            for target in needed:
                 _copy_attr(root, self, target)
         elif isinstance(root, dict):
             missing = sorted(needed.keys() - root.keys())

@@ -1,0 +1,5 @@
+"""What computes masks of weights."""
+
+from tessera._lazy import attach as _attach
+
+__getattr__, __dir__ = _attach(__name__)
