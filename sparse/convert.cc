@@ -288,8 +288,7 @@ Tensor flat_places(const Tensor& indices, IntList sizes) {
                                                static_cast<uint64_t>(in[k]));
         }
         int64_t least = bad;
-        while (static_cast<int64_t>(signs) < 0 && d < least && !bad.compare_exchange_weak(least, d)) {
-        }
+        while (static_cast<int64_t>(signs) < 0 && d < least && !bad.compare_exchange_weak(least, d)) {}
       }
     }
   });

@@ -74,7 +74,7 @@ struct Mapping {
   size_t length;
   int file = -1;
   pid_t owner = 0;
-  uint64_t given = 0;  // number under which the file was given away
+  uint64_t given = 0;     // number under which the file was given away
   std::string name = {};  // of the file that it shares
 };
 constexpr int kMostFiles = 64;  // that storages keep open in a process: descriptors are few

@@ -157,8 +157,12 @@ class InputChecks:
                 self._size(place, value, expected, sizes)
             elif expected is None or isinstance(expected, (int, float, str, complex)):
                 same = type(value) is type(expected) and (value == expected or value != value and expected != expected)
-                self._need(same, place, f"equal to {expected}", type(value) if value is not None and not isinstance(
-                    value, (int, float, str, complex)) else value)
+                self._need(
+                    same,
+                    place,
+                    f"equal to {expected}",
+                    type(value) if value is not None and not isinstance(value, (int, float, str, complex)) else value,
+                )
 
     @staticmethod
     def _need(fits, place, wanted, got, hint=""):

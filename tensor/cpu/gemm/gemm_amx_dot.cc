@@ -104,8 +104,8 @@ void int8_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, i
 #pragma GCC unroll 16
       for (int q = 0; q < 16; ++q)
         sums[q % 4] = _mm512_dpbusd_epi32(sums[q % 4], offset, _mm512_load_si512(tile + 64 * q));
-    return _mm512_sub_epi32(
-        zero, _mm512_add_epi32(_mm512_add_epi32(sums[0], sums[1]), _mm512_add_epi32(sums[2], sums[3])));
+    return _mm512_sub_epi32(zero,
+                            _mm512_add_epi32(_mm512_add_epi32(sums[0], sums[1]), _mm512_add_epi32(sums[2], sums[3])));
   };
   const char* const from = static_cast<const char*>(b);
   all_rows<Int8Dot>(steps, static_cast<const char*>(a), from, rows, static_cast<char*>(c), 4 * c_row, accumulate,
