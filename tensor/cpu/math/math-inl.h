@@ -120,7 +120,7 @@ struct Fp;
 template <>
 struct Fp<float> {
   static constexpr int kMantissa = 23, kBias = 127;
-  static constexpr double kMagic = 12582912.0, kExpLow = -105, kExpHigh = 89, kExpm1Low = -20, kExpm1High = 88.8,
+  static constexpr double kMagic = 12582912.0, kExpLow = -104, kExpHigh = 89, kExpm1Low = -20, kExpm1High = 88.8,
                           kTanhHigh = 10, kTrigLimit = 8192;
   static constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
   static constexpr uint32_t kOne = 0x3f800000u, kSqrtHalf = 0x3f3504f3u, kMinNormal = 0x00800000u,
@@ -142,25 +142,46 @@ HWY_INLINE V PowerOf2(D d, V n) {
   return hn::BitCast(d, hn::ShiftLeft<Fp<T>::kMantissa>(hn::BitCast(du, shifted)));
 }
 
-#if HWY_TARGET == HWY_AVX3
-HWY_INLINE __m512 ScaleSome(__mmask16 some, __m512 p, __m512 n) { return _mm512_maskz_scalef_ps(some, p, n); }
-HWY_INLINE __m512d ScaleSome(__mmask8 some, __m512d p, __m512d n) { return _mm512_maskz_scalef_pd(some, p, n); }
-#endif
-
-// 2^n p, p in [0.5, 2), for integers n (full vectors of AVX-512: n is rounded down), with one rounding where the result
-// is subnormal. What is nearer to 0 than to any other number is not scaled: processors take ten times as long where a
-// result is below the normal numbers, also where it is rounded to 0.
+// 2^n p, for integers n (full vectors of AVX-512: n is rounded down), with one rounding where the result is subnormal.
 template <class D, class V>
 HWY_INLINE V ScaleByPower(D d, V p, V n) {
   using T = hn::TFromD<D>;
-  const V least = hn::Set(d, T{sizeof(T) == 4 ? -150 : -1075});
 #if HWY_TARGET == HWY_AVX3
-  if constexpr (kFullVector<D>) return V{ScaleSome(hn::Not(hn::Lt(n, least)).raw, p.raw, n.raw)};
+  if constexpr (kFullVector<D>) {
+    if constexpr (sizeof(T) == 4)
+      return V{_mm512_scalef_ps(p.raw, n.raw)};
+    else
+      return V{_mm512_scalef_pd(p.raw, n.raw)};
+  }
 #endif
   // In two factors, so that subnormal results and those near the largest number come out.
-  p = hn::IfThenZeroElse(hn::Lt(n, least), p);
   const V n1 = hn::Floor(hn::Mul(n, hn::Set(d, static_cast<T>(0.5))));
   return hn::Mul(hn::Mul(p, PowerOf2(d, n1)), PowerOf2(d, hn::Sub(n, n1)));
+}
+
+// The same where `some`, elsewhere 0. What is nearer to 0 than to any other number is better left out: processors take
+// ten times as long where a result is below the normal numbers, also where it is rounded to 0.
+template <class D, class V, class M>
+HWY_INLINE V ScaleSome(D d, M some, V p, V n) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (kFullVector<D>) {
+    if constexpr (sizeof(hn::TFromD<D>) == 4)
+      return V{_mm512_maskz_scalef_ps(some.raw, p.raw, n.raw)};
+    else
+      return V{_mm512_maskz_scalef_pd(some.raw, p.raw, n.raw)};
+  }
+#endif
+  return ScaleByPower(d, hn::IfThenElseZero(some, p), n);
+}
+
+// x, at most `high`; what is below `low`, and is left out by ScaleSome, stays where it can do no harm. A nan stays: the
+// instructions return the second operand if one is.
+template <class D, class V>
+HWY_INLINE V Between(D d, V x, hn::TFromD<D> low, hn::TFromD<D> high) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (kFullVector<D>) return hn::Min(hn::Set(d, high), x);
+#endif
+  return hn::Min(hn::Set(d, high), hn::Max(hn::Set(d, low), x));
 }
 
 // float32: x = n ln 2 + r, |r| <= ln 2 / 2.
@@ -171,35 +192,36 @@ HWY_INLINE V ReduceByLn2(D d, V x, V& n) {
   return hn::NegMulAdd(n, hn::Set(d, Fp<float>::kLn2Low), hn::NegMulAdd(n, hn::Set(d, Fp<float>::kLn2High), x));
 }
 
-// float32: 2^n e^(r + low), |r| <= ln 2 / 2.
-template <class D, class V>
-HWY_INLINE V ExpOfFloat(D d, V r, V low, V n) {
+// float32: 2^n e^(r + low), |r| <= ln 2 / 2, where `some`.
+template <class D, class V, class M>
+HWY_INLINE V ExpOfFloat(D d, M some, V r, V low, V n) {
   constexpr double kC[] = {0.5000000013538729887,  0.1666666668170421504,
                            0.04166646419740569232, 0.008333310844647862564,
                            0.00139337307157920825, 0.0001989108046399884204};  // of (e^r - 1 - r) / r^2, to 2e-10
   const Two<V> sum = FastSum(hn::Set(d, 1.0f), r);
-  return ScaleByPower(d, hn::Add(sum.hi, hn::Add(sum.lo, hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, kC), low))), n);
+  return ScaleSome(d, some, hn::Add(sum.hi, hn::Add(sum.lo, hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, kC), low))), n);
 }
 #if HWY_TARGET == HWY_AVX3
-// 2^power e^r, |r| <= ln 2 / 64; power has been rounded to steps of 1 / 32 by kThirtySeconds, which leaves their number
-// in the low bits.
+// 2^power e^r where `some`, |r| <= ln 2 / 64; power has been rounded to steps of 1 / 32 by kThirtySeconds, which leaves
+// their number in the low bits.
 constexpr float kThirtySeconds = 393216.0f;
-HWY_INLINE hn::Vec<Wide> ExpOfStep(Wide d, hn::Vec<Wide> shifted, hn::Vec<Wide> power, hn::Vec<Wide> r) {
+HWY_INLINE hn::Vec<Wide> ExpOfStep(Wide d, hn::Mask<Wide> some, hn::Vec<Wide> shifted, hn::Vec<Wide> power,
+                                   hn::Vec<Wide> r) {
   const auto step = hn::BitCast(WideBits(), shifted);
   const auto p = hn::MulAdd(hn::Mul(r, r), hn::MulAdd(r, hn::Set(d, 0.166667157f), hn::Set(d, 0.500002444f)),
                             r);  // e^r - 1, to 2e-10
   const auto high = Column(tables::kExp[0], step),
              value = hn::Add(high, hn::MulAdd(high, p, Column(tables::kExp[1], step)));
-  return ScaleByPower(d, value, power);
+  return ScaleSome(d, some, value, power);
 }
 #endif
 
 template <class D, class V>
 HWY_INLINE V Exp(D d, V x) {
   using T = hn::TFromD<D>;
-  // The instructions return the second operand if one is nan, so a nan stays.
-  x = hn::Min(hn::Set(d, static_cast<T>(Fp<T>::kExpHigh)), hn::Max(hn::Set(d, static_cast<T>(Fp<T>::kExpLow)), x));
-  V n;
+  constexpr T kLow = static_cast<T>(Fp<T>::kExpLow);
+  const auto some = hn::Not(hn::Lt(x, hn::Set(d, kLow)));
+  x = Between(d, x, kLow, static_cast<T>(Fp<T>::kExpHigh));
   if constexpr (sizeof(T) == 8) {
     const V shifted = ShiftedSteps(d, x, 23.083120654223414518), steps = Unshifted(d, shifted);
     const V r = hn::NegMulAdd(steps, hn::Set(d, 0x1.cf79abc9e3b3ap-44),
@@ -209,24 +231,24 @@ HWY_INLINE V Exp(D d, V x) {
     const V value = hn::Add(high, hn::MulAdd(high, p, Entry(d, tables::kExp64[1], step))),
             sixteenth = hn::Mul(steps, hn::Set(d, 0.0625));
 #if HWY_TARGET == HWY_AVX3
-    if constexpr (kFullVector<D>) return ScaleByPower(d, value, sixteenth);  // rounds its exponent down
+    if constexpr (kFullVector<D>) return ScaleSome(d, some, value, sixteenth);  // rounds its exponent down
 #endif
-    return ScaleByPower(d, value, hn::Floor(sixteenth));
+    return ScaleSome(d, some, value, hn::Floor(sixteenth));
   } else {
 #if HWY_TARGET == HWY_AVX3
     if constexpr (kFullVector<D>) {
       const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), hn::Set(d, kThirtySeconds)),
               power = hn::Sub(shifted, hn::Set(d, kThirtySeconds));
       return ExpOfStep(
-          d, shifted, power,
+          d, some, shifted, power,
           hn::NegMulAdd(power, hn::Set(d, -1.904654212e-9f), hn::NegMulAdd(power, hn::Set(d, 0.693147182f), x)));
     }
 #endif
     const V magic = hn::Set(d, static_cast<float>(Fp<float>::kMagic));
-    n = hn::Sub(hn::MulAdd(x, hn::Set(d, 1.44269504f), magic), magic);
+    const V n = hn::Sub(hn::MulAdd(x, hn::Set(d, 1.44269504f), magic), magic);
     const V low = hn::Set(d, Fp<float>::kLn2Low), near = hn::NegMulAdd(n, hn::Set(d, Fp<float>::kLn2High), x);
     const V r = hn::NegMulAdd(n, low, near);
-    return ExpOfFloat(d, r, hn::NegMulAdd(n, low, hn::Sub(near, r)), n);
+    return ExpOfFloat(d, some, r, hn::NegMulAdd(n, low, hn::Sub(near, r)), n);
   }
 }
 
@@ -541,24 +563,25 @@ HWY_INLINE V Mish(D d, V x) {
 template <class D, class V>
 HWY_INLINE V Exp2(D d, V x) {
   using T = hn::TFromD<D>;
-  constexpr double kLimit = sizeof(T) == 4 ? 152 : 1077;
-  x = hn::Min(hn::Set(d, static_cast<T>(kLimit)), hn::Max(hn::Set(d, static_cast<T>(-kLimit)), x));
+  constexpr T kLimit = sizeof(T) == 4 ? 152 : 1077;
+  const auto some = hn::Not(hn::Lt(x, hn::Set(d, -kLimit)));
+  x = Between(d, x, -kLimit, kLimit);
   const V ln2 = hn::Set(d, static_cast<T>(0.69314718055994530942));
   if constexpr (sizeof(T) == 8) {
     const V shifted = ShiftedSteps(d, x, 16), steps = Unshifted(d, shifted),
             f = hn::NegMulAdd(steps, hn::Set(d, 0.0625), x);
     const Two<V> r = Product(d, f, ln2);
-    return ScaleByPower(d, ExpOfStep(d, shifted, r.hi, hn::MulAdd(f, hn::Set(d, 0x1.abc9e3b39803fp-56), r.lo)).hi,
-                        hn::Floor(hn::Mul(steps, hn::Set(d, 0.0625))));
+    return ScaleSome(d, some, ExpOfStep(d, shifted, r.hi, hn::MulAdd(f, hn::Set(d, 0x1.abc9e3b39803fp-56), r.lo)).hi,
+                     hn::Floor(hn::Mul(steps, hn::Set(d, 0.0625))));
   } else {
 #if HWY_TARGET == HWY_AVX3
     if constexpr (kFullVector<D>) {
       const V shifted = hn::Add(x, hn::Set(d, kThirtySeconds)), power = hn::Sub(shifted, hn::Set(d, kThirtySeconds));
-      return ExpOfStep(d, shifted, power, hn::Mul(hn::Sub(x, power), ln2));
+      return ExpOfStep(d, some, shifted, power, hn::Mul(hn::Sub(x, power), ln2));
     }
 #endif
     const V n = hn::Round(x), f = hn::Sub(x, n), r = hn::Mul(f, ln2);
-    return ExpOfFloat(d, r, hn::MulAdd(f, hn::Set(d, -1.90465421e-9f), hn::MulSub(f, ln2, r)), n);
+    return ExpOfFloat(d, some, r, hn::MulAdd(f, hn::Set(d, -1.90465421e-9f), hn::MulSub(f, ln2, r)), n);
   }
 }
 
