@@ -143,6 +143,9 @@ TypePtr type_of_annotation(const Ast& a, Resolver* resolver, Unit& unit) {
       if (name.starts_with("BroadcastingList") && a.kids.size() == 2) return list_of(inner(a[1]));
       if (name == "Annotated") return inner(a[1]);
       const NamedType* g = named(kGenericNames, name);
+      if (Sugar alias; !g && resolver && a[0].is(A::kName) && resolver->resolve(a[0].text, a, &alias) &&
+                       alias.kind == Sugar::kSpecial)  // from typing import List as Many
+        g = named(kGenericNames, alias.text);
       if (!g) break;
       std::vector<TypePtr> all;
       for (size_t i = 1; i < a.kids.size(); ++i) {

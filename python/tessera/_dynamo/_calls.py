@@ -159,7 +159,8 @@ def _call_function(tracer, function, args, kwargs):
     module = home(value)
     if module == "tessera._higher_order_ops.cond" and value.__name__ == "cond":
         return _bodies.cond(tracer, args, kwargs)
-    if module.startswith("tessera.") and not module.startswith(_builtins.LOOKED_INTO):
+    generated = where.startswith("<eval_with_key>")  # the text of a graph
+    if module.startswith("tessera.") and not generated and not module.startswith(_builtins.LOOKED_INTO):
         return _our_function(value, args, kwargs)
     if where.startswith(_STDLIB) and "site-packages" not in where and module.partition(".")[0] not in _OPEN:
         raise skipped(module, _name(value))
@@ -416,13 +417,21 @@ def global_hooks():
     return any(space[name] for name in _GLOBAL_HOOKS)
 
 
+def called_as_modules_are(module):
+    """Whether a module's class has the `__call__` of nn.Module; a GraphModule's differs in how errors are shown."""
+    raw = type(module).__call__
+    if getattr(raw, "__module__", None) == "tessera.fx.graph_module":
+        module._ready()
+        return True
+    return raw is tessera.nn.Module.__call__
+
+
 def _call_module(tracer, function, args, kwargs):
     value = function.value
     inner = value.__dict__.get("_modules", {}).get("_orig_mod")
     if inner is not None and getattr(type(value), "_is_optimized_module", False):
         return call(tracer, _objects.attribute(tracer, function, "_orig_mod"), args, kwargs)
-    base = tessera.nn.Module
-    if type(value).__call__ is not base.__call__:
+    if not called_as_modules_are(value):
         raw = type(value).__call__
         if not isinstance(raw, types.FunctionType):
             raise Unsupported(f"a call of {type(value).__name__}")

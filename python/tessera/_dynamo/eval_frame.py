@@ -58,8 +58,8 @@ class OptimizedModule(tessera.nn.Module):
 
     def _make_forward(self):
         mod = self._orig_mod
-        own = type(mod).__call__ is not tessera.nn.Module.__call__
-        self.__dict__["_forward"] = self.dynamo_ctx.wrap(mod.__call__ if own else mod._call_impl)
+        plain = _calls.called_as_modules_are(mod)
+        self.__dict__["_forward"] = self.dynamo_ctx.wrap(mod._call_impl if plain else mod.__call__)
 
     def forward(self, *args, **kwargs):
         """Calls the module, captured."""

@@ -104,6 +104,7 @@ def _specials():
         tessera.compiler.is_dynamo_compiling: "is_tracing",
         tessera.compiler.is_exporting: "is_tracing",
         auto.profiler.record_function: "record_function",
+        **{getattr(typing, name): name for name in ("List", "Dict", "Tuple", "Optional", "Union")},
         tessera._jit_internal._copy_to_script_wrapper: "ignored",
     }
     for name in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):

@@ -481,3 +481,31 @@ def test_operators_of_ops_and_custom_ones_are_captured():
 
     x = tessera.ones(2)
     assert tessera.equal(tessera.compile(f, backend="eager", fullgraph=True)(x), f(x))
+
+
+def test_graph_modules_are_looked_into():
+    class Layer(tessera.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = tessera.nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.linear(x).relu()
+
+    class Around(tessera.nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            return self.inner(x * 2)
+
+    inner, x = tessera.fx.symbolic_trace(Layer()), tessera.arange(6.0).view(3, 2) - 3
+    outer = Around(inner)
+    for module in (inner, outer):
+        assert tessera.equal(tessera.compile(module, fullgraph=True)(x), module(x))
+    compiled = tessera.compile(outer, fullgraph=True)
+    before = compiled(x)
+    next(n for n in inner.graph.nodes if n.op == "call_method").target = "tanh"
+    inner.recompile()
+    assert tessera.equal(compiled(x), inner.linear(x * 2).tanh()) and not tessera.equal(compiled(x), before)

@@ -1,11 +1,14 @@
 """TorchScript as other people's libraries write it."""
 
 import sys
-from typing import List, Union
+from typing import List, Tuple, Union
+from typing import List as Many
+from typing import Optional as Maybe
+from typing import Tuple as Several
 
 import pytest
 import tessera as t
-from tessera import jit, nn
+from tessera import fx, jit, nn
 
 
 @jit._overload
@@ -232,3 +235,17 @@ def test_types_in_messages_of_scripts():
     assert script(t.ones(1), 1, ["a"]).item() == 1
     with pytest.raises(Exception, match="no <class 'torch.Tensor'>, <class 'int'>, <class 'list'>"):
         script(t.ones(1), 2, ["a"])
+
+
+class Renamed(nn.Module):
+    def forward(self, x: t.Tensor, n: Maybe[int] = None) -> Several[t.Tensor, Many[int]]:
+        return x * 2, [1 if n is None else n]
+
+
+def test_generic_types_under_other_names():
+    y, numbers = jit.script(Renamed())(t.ones(1))
+    assert y.item() == 2 and numbers == [1]
+    graph = fx.Graph()
+    node = graph.call_function(t.relu, (graph.placeholder("x", t.Tensor),))
+    graph.output((node, node), Tuple[t.Tensor, t.Tensor])
+    assert [v.tolist() for v in jit.script(fx.GraphModule({}, graph))(t.ones(1))] == [[1.0], [1.0]]
