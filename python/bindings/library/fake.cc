@@ -660,7 +660,9 @@ WantSymbol::~WantSymbol() {
 }
 bool modes_see_values() {
   constexpr uint64_t python = DispatchKeySet(DispatchKey::kPython).bits();
-  return (thread_state.included & ~thread_state.excluded & python) && !(g_fake_type && innermost_dispatch_mode(is_mode));
+  if (!(thread_state.included & ~thread_state.excluded & python)) [[likely]]
+    return false;
+  return !(g_fake_type && innermost_dispatch_mode(is_mode));
 }
 Scalar value_of(const Tensor& t) {
   if (!modes_see_values() || is_transformed(t.keys())) return t.item_scalar();

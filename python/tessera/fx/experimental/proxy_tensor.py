@@ -202,7 +202,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             return self._value(func, args[0])
         instead = self.decomposition_table.get(func) or self._documented.get(func)
         if instead is not None:
-            before, self.refuses_values = self.refuses_values, False  # an operator's checks of its arguments are its own
+            before, self.refuses_values = self.refuses_values, False  # an operator may look at its arguments
             try:
                 with self, tessera.no_grad():  # autograd has seen the operator
                     result = instead(*args, **kwargs)
