@@ -805,7 +805,7 @@ int truth(PyObject* self) {
   guarded_int([&] {
     const Tensor& t = unwrap(self);
     warn_if_traced("value", "a Python boolean");
-    if (is_exact_tensor(self) && t.numel() == 1 && t.is_cpu()) {
+    if (is_exact_tensor(self) && t.numel() == 1 && t.is_cpu() && !modes_see_values()) {
       r = t.item_scalar().to_bool();
       return;
     }
@@ -821,7 +821,7 @@ int truth(PyObject* self) {
 Scalar item_of(PyObject* self, const char* what) {
   const Tensor& t = unwrap(self);
   if (t.numel() != 1) throw Error(str_cat("a Tensor with ", t.numel(), " elements cannot be converted to Scalar"));
-  const Scalar s = t.item_scalar();
+  const Scalar s = value_of(t);
   if (s.is_complex() && s.to_complex().imag() != 0)
     throw Error(str_cat("value cannot be converted to type ", what, " without overflow"));
   return s;
@@ -846,7 +846,7 @@ PyObject* to_index(PyObject* self) {
     const Tensor& t = unwrap(self);
     if (t.numel() != 1 || !is_integral(t.dtype(), true))
       throw TypeError("only integer tensors of a single element can be converted to an index");
-    return PyLong_FromLongLong(t.item_scalar().to_int());
+    return PyLong_FromLongLong(value_of(t).to_int());
   });
 }
 

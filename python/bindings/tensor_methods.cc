@@ -216,7 +216,7 @@ Scalar item_of(const Tensor& t) {
   TESSERA_CHECK(t.numel() == 1, "a Tensor with ", t.numel(), " elements cannot be converted to Scalar");
   TESSERA_CHECK(!t.is_meta(), "Tensor.item() cannot be called on meta tensors");
   constexpr DispatchKeySet no_memory = DispatchKeySet(DispatchKey::kPython) | kTransformedKeys;
-  if (!t.is_cpu() || t.layout() != Layout::kStrided || t.keys().has_any(no_memory)) {
+  if (!t.is_cpu() || t.layout() != Layout::kStrided || t.keys().has_any(no_memory) || modes_see_values()) {
     Value args[] = {internal::lend(t)}, result;
     g_item.call(args, 1, &result, 1);
     return result.scalar();

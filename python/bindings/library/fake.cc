@@ -16,6 +16,7 @@
 #include "python/bindings/operators.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"
+#include "tensor/core/transforms.h"
 #include "tensor/dispatch/runtime_state.h"
 #include "tensor/dispatch/schema.h"
 
@@ -657,6 +658,20 @@ WantSymbol::~WantSymbol() {
   g_wanted = outer_;
   kept_symbol() = std::move(kept_);
 }
+bool modes_see_values() {
+  constexpr uint64_t python = DispatchKeySet(DispatchKey::kPython).bits();
+  if (!(thread_state.included & ~thread_state.excluded & python)) [[likely]]
+    return false;
+  return !(g_fake_type && innermost_dispatch_mode(is_mode));
+}
+Scalar value_of(const Tensor& t) {
+  if (!modes_see_values() || is_transformed(t.keys())) return t.item_scalar();
+  static NamedOp op("aten::_local_scalar_dense");
+  Value arg = internal::lend(t), result;
+  op.call(&arg, 1, &result, 1);
+  return result.scalar();
+}
+
 Ref WantSymbol::take() { return std::exchange(kept_symbol(), Ref()); }
 
 void init_fake(PyObject* module) {

@@ -32,6 +32,11 @@ PyTypeObject* fake_type_of(const TensorImpl& impl);
 // make(device), a tensor of a program's data; under a FakeTensorMode its fake twin, which knows the values.
 Tensor lifted(std::optional<Device> device, const std::function<Tensor(std::optional<Device>)>& make);
 
+// The number of a tensor of one element as a program asks for it: modes of __torch_dispatch__ see the question, but for
+// those of fake tensors, which look after their own.
+bool modes_see_values();
+Scalar value_of(const Tensor& t);
+
 // Sizes with symbols: the object that a fake tensor carries for them (borrowed), or null.
 PyObject* symbolic_shape_of(const TensorImpl& impl);
 // Its method `name`, with an argument or without (null).

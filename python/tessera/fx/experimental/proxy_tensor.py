@@ -169,6 +169,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         self.tracer = tracer
         self.decomposition_table = dict(decomposition_table or {})
         self._documented, self._form = {}, None
+        self.refuses_values = True
         self._before = []
 
     def nested(self, tracer):
@@ -197,10 +198,16 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if func._schema.name == "aten::_local_scalar_dense" and _C._fake_mode_of(args[0]) is None:
+            return self._value(func, args[0])
         instead = self.decomposition_table.get(func) or self._documented.get(func)
         if instead is not None:
-            with self, tessera.no_grad():  # autograd has seen the operator
-                result = instead(*args, **kwargs)
+            before, self.refuses_values = self.refuses_values, False  # an operator may look at its arguments
+            try:
+                with self, tessera.no_grad():  # autograd has seen the operator
+                    result = instead(*args, **kwargs)
+            finally:
+                self.refuses_values = before
             if result is not NotImplemented:
                 return result
         shown = self._form(func, args, kwargs)
@@ -216,6 +223,16 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         else:
             self.tracer.track(result, proxy)
         return result
+
+    def _value(self, func, tensor):
+        """The number of a tensor: where values are known, a graph holds only those of constants."""
+        if self.refuses_values and self.tracer.found(tensor) is not None:
+            raise RuntimeError(
+                f"The program wants to get value out of a tracing tensor ({func}): the graph would hold the number of "
+                "this one run, for a branch, a size or an argument. With tracing_mode='symbolic' it may stay open; "
+                "torch.cond is a branch in the graph"
+            )
+        return func(tensor)
 
     def _track_written(self, func, args, result, proxy):
         results = result if isinstance(result, (tuple, list)) else (result,)
@@ -269,8 +286,9 @@ def make_fx(
         pre_dispatch: operators are traced as they are called, above autograd and autocast: composite ones
             (`aten.linear`) stay whole, backward passes are what is called within them, and changes of the grad mode and
             regions of autocast are nodes.
-        record_module_stack, proxy_module_inputs, _allow_fake_constant: False, and _error_on_data_dependent_ops: True.
-            Errors: NotImplementedError for others.
+        _error_on_data_dependent_ops: RuntimeError if f asks for the number of a real tensor that the trace has made;
+            False: the graph holds the number.
+        record_module_stack, proxy_module_inputs, _allow_fake_constant: False. Errors: NotImplementedError for others.
 
     >>> from tessera.fx.experimental.proxy_tensor import make_fx
     >>> print(make_fx(lambda x: x.sin().sum())(tessera.ones(2)).code.strip())
@@ -287,14 +305,13 @@ def make_fx(
     for name, value in asked.items():
         if value:
             raise NotImplementedError(f"make_fx({name}={value!r}) is not supported; leave it out")
-    if not _error_on_data_dependent_ops:
-        raise NotImplementedError("make_fx(_error_on_data_dependent_ops=False) is not supported; leave it out")
 
     real = _allow_non_fake_inputs
 
     @functools.wraps(f)
     def trace(*args):
         made = _Trace(f, decomposition_table, record_stack_traces, pre_dispatch)
+        made.mode.refuses_values = _error_on_data_dependent_ops
         return made.run(args, _fake_mode_for(tracing_mode, args, real))
 
     return trace

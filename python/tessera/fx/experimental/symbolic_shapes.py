@@ -511,9 +511,10 @@ class ShapeEnv:
 
     def _refuse(self, expr):
         free = sorted(map(str, expr.free_symbols))
+        asked = "guard on" if isinstance(expr, Condition) or expr.is_real else "extract specialized integer from"
         raise GuardOnDataDependentSymNode(
             expr,
-            f"Could not guard on data-dependent expression {expr} (unhinted: {expr}). "
+            f"Could not {asked} data-dependent expression {expr} (unhinted: {expr}). "
             f"Caused by: {_user_line()}. The number {', '.join(free)} comes from the values of a tensor, which are not "
             "known while tracing. Say what is known of it with torch._check(...), or take torch.cond for a branch that "
             "depends on it.",

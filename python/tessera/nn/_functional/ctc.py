@@ -79,7 +79,7 @@ def _composed(lp, targets, ins, outs, blank):
     """The losses (N) on any device."""
     steps, n, classes = lp.shape
     labels = _padded_targets(targets, outs, n).to(lp.device)
-    known = labels.untyped_storage().device.type != "meta"
+    known = labels.untyped_storage().device.type != "meta" and not tessera._C._len_torch_dispatch_stack()
     if known and labels.numel() and (int(labels.min()) < 0 or int(labels.max()) >= classes):
         raise RuntimeError("ctc_loss: a target is not a class")
     ext = tessera.full((n, 2 * labels.size(1) + 1), blank, dtype=tessera.int64, device=lp.device)

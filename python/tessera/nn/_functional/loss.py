@@ -362,8 +362,8 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
 
 
 def _has_values(t):
-    """Whether a tensor's numbers can be looked at: not those of meta and fake ones."""
-    return t.untyped_storage().device.type != "meta"
+    """Whether a tensor's numbers can be looked at: not those of meta and fake ones, nor while operators are traced."""
+    return t.untyped_storage().device.type != "meta" and not tessera._C._len_torch_dispatch_stack()
 
 
 @overridable
