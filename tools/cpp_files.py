@@ -66,11 +66,15 @@ def shared_objects(text):
     return OBJECTS.sub(together, text)
 
 
+CALLED = set(b"_unique2 _convolution _embedding_bag _softmax _log_softmax _cdist_forward _fused_dropout".split())
+CALLED |= set(b"_cdist_backward _softmax_backward_data _log_softmax_backward_data _sparse_coo_tensor_unsafe".split())
+
+
 def without_private(functions, others):
     """The header of operators as functions, without those whose name begins with _ and that no other header calls:
-    they are no part of the documented API.
+    they are no part of the documented API. What other people's programs call all the same is kept.
     """
-    called = set(re.findall(rb"\bat::(_\w+)", b"".join(others)))
+    called = CALLED | set(re.findall(rb"\bat::(_\w+)", b"".join(others)))
 
     def keep(match):
         return match[0] if match[1] in called else b""

@@ -20,7 +20,28 @@ class Context {
   bool deterministicAlgorithms() const { return deterministic_; }
   bool deterministicAlgorithmsWarnOnly() const { return warn_only_; }
   void setDeterministicAlgorithms(bool on, bool warn_only) { deterministic_ = on, warn_only_ = warn_only; }
+  // Kept for who asks: no kernel here is cuDNN's, cuBLAS' or oneDNN's.
+#define TESSERA_SETTING(get, set, value)    \
+  bool get() const { return get##_; }       \
+  void set(bool on) { get##_ = on; }        \
+                                            \
+ private:                                   \
+  std::atomic<bool> get##_{value};          \
+                                            \
+ public:
+  TESSERA_SETTING(userEnabledCuDNN, setUserEnabledCuDNN, true)
+  TESSERA_SETTING(benchmarkCuDNN, setBenchmarkCuDNN, false)
+  TESSERA_SETTING(deterministicCuDNN, setDeterministicCuDNN, false)
+  TESSERA_SETTING(allowTF32CuDNN, setAllowTF32CuDNN, true)
+  TESSERA_SETTING(allowTF32CuBLAS, setAllowTF32CuBLAS, false)
+  TESSERA_SETTING(userEnabledMkldnn, setUserEnabledMkldnn, true)
+#undef TESSERA_SETTING
   bool hasCUDA() const { return false; }
+  bool hasCuDNN() const { return false; }
+  bool hasMKLDNN() const { return false; }
+  bool hasLAPACK() const { return true; }
+  bool hasHIP() const { return false; }
+  bool hasMAGMA() const { return false; }
   bool hasMKL() const { return false; }
   bool hasMPS() const { return false; }
   bool hasXPU() const { return false; }
@@ -51,6 +72,9 @@ inline ScalarType result_type(const Scalar& a, const Scalar& b) {
 inline ScalarType result_type(TensorList l) { return to_scalar_type(tessera::result_type(fe::in(l))); }
 inline bool hasCUDA() { return false; }
 inline bool hasMKL() { return false; }
+inline bool hasMKLDNN() { return false; }
+inline bool hasLAPACK() { return true; }
+inline bool hasHIP() { return false; }
 inline bool hasMPS() { return false; }
 inline bool hasXPU() { return false; }
 

@@ -112,4 +112,41 @@ inline Tensor combinations(const Tensor& self, int64_t r = 2, bool with_replacem
   return at::stack(chosen, 1);
 }
 
+inline std::vector<Tensor> nonzero_numpy(const Tensor& self) { return self.nonzero_numpy(); }
+inline std::tuple<Tensor, Tensor, Tensor> unique_dim_consecutive(const Tensor& self, int64_t dim,
+                                                                 bool return_inverse = false,
+                                                                 bool return_counts = false) {
+  return at::unique_consecutive(self, return_inverse, return_counts, dim);
+}
+// Lists of tensors as one row of all their elements, and back.
+inline Tensor flatten_dense_tensors(TensorList tensors) {
+  std::vector<Tensor> flat;
+  for (const Tensor& t : tensors) flat.push_back(t.contiguous().view(-1));
+  return at::cat(flat);
+}
+inline std::vector<Tensor> unflatten_dense_tensors(const Tensor& flat, TensorList like) {
+  std::vector<Tensor> result;
+  int64_t from = 0;
+  for (const Tensor& t : like) {
+    result.push_back(flat.narrow(0, from, t.numel()).view(t.sizes()));
+    from += t.numel();
+  }
+  return result;
+}
+// Sparse tensors of compressed rows, columns, or blocks of them.
+#define TESSERA_COMPRESSED(kind, layout_of)                                                                       \
+  inline Tensor sparse_##kind##_tensor(const Tensor& compressed, const Tensor& plain, const Tensor& values,       \
+                                       IntArrayRef size, TensorOptions options = {}) {                            \
+    return at::sparse_compressed_tensor(compressed, plain, values, size, options.layout(layout_of));              \
+  }                                                                                                               \
+  inline Tensor sparse_##kind##_tensor(const Tensor& compressed, const Tensor& plain, const Tensor& values,       \
+                                       TensorOptions options = {}) {                                              \
+    return at::sparse_compressed_tensor(compressed, plain, values, options.layout(layout_of));                    \
+  }
+TESSERA_COMPRESSED(csr, kSparseCsr)
+TESSERA_COMPRESSED(csc, kSparseCsc)
+TESSERA_COMPRESSED(bsr, kSparseBsr)
+TESSERA_COMPRESSED(bsc, kSparseBsc)
+#undef TESSERA_COMPRESSED
+
 }  // namespace at

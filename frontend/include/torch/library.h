@@ -39,6 +39,8 @@ enum class Tag {
   ::c10::CompileTimeFunctionPointer<std::remove_pointer_t<std::remove_reference_t<decltype(f)>>, f>
 #define TORCH_FN(f) TORCH_FN_TYPE(f)()
 
+extern "C" __attribute__((weak)) int Py_IsInitialized();
+
 namespace torch {
 
 // A kernel: a function, a functor, a boxed function, or "nothing here, go on".
@@ -143,12 +145,22 @@ inline c10::FunctionSchema schema(const char* text, c10::AliasAnalysisKind = c10
   return jit::parseSchema(text);
 }
 
+namespace detail {
+struct TorchLibraryInit;
+}
 // What the macros below give to their blocks.
 class Library {
  public:
   enum Kind { DEF, IMPL, FRAGMENT };
   Library(Kind kind, std::string ns, std::optional<c10::DispatchKey> key, const char* = "", uint32_t = 0)
       : kind_(kind), ns_(std::move(ns)), key_(key) {}
+  Library(Library&&) = default;
+  Library& operator=(Library&&) = delete;
+  // Its operators and kernels go with it; those of a macro's block never do.
+  ~Library() {
+    if (&Py_IsInitialized && !Py_IsInitialized()) return;  // the program ends, and nobody is left to be told
+    for (const std::string& name : defined_) tessera::undefine_op(name);
+  }
 
   // By a schema text, with or without a function; or by a name with a function whose types make the schema.
   Library& def(const char* text, const std::vector<at::Tag>& tags = {}) & {
@@ -246,16 +258,26 @@ class Library {
                                              "cudagraph_unsafe"};
     std::string words;
     for (const at::Tag t : tags) words += (words.empty() ? "" : " ") + std::string(kNames[static_cast<int>(t)]);
+    const std::string name = s.qualified_name();
     tessera::define_op(std::move(s), words, "TORCH_LIBRARY");
+    if (!forever_) defined_.push_back(name);
   }
   void add(const std::string& name, CppFunction f, c10::DispatchKey key) {
-    tessera::register_kernel_by_name(name, c10::to_key(f.key.value_or(key)), f.kernel());
+    const auto at = c10::to_key(f.key.value_or(key));
+    const tessera::OpInfo* op = forever_ ? nullptr : tessera::find_registered_op(name);
+    if (op)
+      kept_.push_back(tessera::register_kernel(*op->op, at, f.kernel(), op->adapter->trampoline()));
+    else  // stays, also for an operator that comes later
+      tessera::register_kernel_by_name(name, at, f.kernel());
   }
 
   Kind kind_;
   std::string ns_;
   std::optional<c10::DispatchKey> key_;
   std::vector<tessera::Registration> kept_;
+  std::vector<std::string> defined_;
+  bool forever_ = false;
+  friend detail::TorchLibraryInit;
 };
 
 namespace detail {
@@ -263,6 +285,7 @@ struct TorchLibraryInit {
   TorchLibraryInit(Library::Kind kind, void (*fill)(Library&), const char* ns, std::optional<c10::DispatchKey> key,
                    const char* file, uint32_t line)
       : library(kind, ns, key, file, line) {
+    library.forever_ = true;
     fill(library);
   }
   Library library;
@@ -288,7 +311,7 @@ struct TorchLibraryInit {
   TESSERA_LIBRARY(IMPL, ns, ::std::make_optional(::c10::DispatchKey::k), \
                   C10_CONCATENATE(TORCH_LIBRARY_IMPL_init_, uid),        \
                   C10_CONCATENATE(TORCH_LIBRARY_IMPL_static_init_, uid), m)
-// A block's registrations in an object of one's own: they stay for the life of the program, with it or without it.
+// A block's registrations in an object of one's own, which ends them.
 #define MAKE_TORCH_LIBRARY(ns) \
   ::torch::Library(::torch::Library::DEF, C10_STRINGIZE(ns), ::std::nullopt, __FILE__, __LINE__)
 #define MAKE_TORCH_LIBRARY_IMPL(ns, k)                                                                               \

@@ -1,6 +1,7 @@
 // torch::nn.
 #pragma once
 
+#include <torch/nn/aten.h>
 #include <torch/nn/functional.h>
 #include <torch/nn/init.h>
 #include <torch/nn/modules.h>

@@ -193,6 +193,11 @@ class Tensor : public tessera::Tensor {
   MemoryFormat suggest_memory_format() const {
     return static_cast<MemoryFormat>(tessera::Tensor::suggest_memory_format());
   }
+  bool is_signed() const { return c10::isSignedType(scalar_type()); }
+  bool is_uniquely_owned() const { return use_count() == 1; }
+  const c10::intrusive_ptr<tessera::TensorImpl>& getIntrusivePtr() const {
+    return reinterpret_cast<const c10::intrusive_ptr<tessera::TensorImpl>&>(impl_ptr());
+  }
   bool is_mps() const { return device().is_mps(); }
   bool is_xpu() const { return device().is_xpu(); }
   bool is_privateuseone() const { return device().is_privateuseone(); }
@@ -205,6 +210,10 @@ class Tensor : public tessera::Tensor {
   bool has_storage() const { return static_cast<bool>(tessera::Tensor::storage()); }
   Storage storage() const { return tessera::Tensor::storage(); }
   bool is_alias_of(const tessera::Tensor& o) const { return tessera::Tensor::storage() == o.storage(); }
+  // The same elements of the same memory.
+  bool is_set_to(const Tensor& o) const {
+    return is_alias_of(o) && storage_offset() == o.storage_offset() && sizes() == o.sizes() && strides() == o.strides();
+  }
   bool is_same(const tessera::Tensor& o) const { return impl() == o.impl(); }
   bool is_same_size(const tessera::Tensor& o) const { return sizes() == IntArrayRef(o.sizes()); }
   DeprecatedTypeProperties type() const { return {scalar_type(), layout(), device().type()}; }
@@ -306,6 +315,14 @@ class Tensor : public tessera::Tensor {
   Tensor where(const Tensor& condition, const Scalar& other) const {
     return op::where_ScalarOther.call(condition, *this, other);
   }
+  Tensor numpy_T() const { return op::numpy_T.call(*this); }
+  Tensor matrix_H() const { return op::matrix_H.call(*this); }
+  Tensor polygamma(int64_t n) const { return op::polygamma.call(n, *this); }
+  // Places of what is not zero, a tensor for each dimension.
+  std::vector<Tensor> nonzero_numpy() const { return (dim() ? *this : unsqueeze(0)).nonzero().unbind(1); }
+  Tensor chalf(std::optional<MemoryFormat> f = std::nullopt) const { return to(kComplexHalf, false, false, f); }
+  Tensor _is_all_true() const { return all(); }
+  Tensor _is_any_true() const { return any(); }
   Tensor alias() const { return op::alias.call(*this); }
   Tensor cpu() const { return to(TensorOptions(kCPU)); }
   Tensor cuda() const { return to(TensorOptions(kCUDA)); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -10,13 +11,50 @@
 
 namespace c10 {
 
+class intrusive_ptr_target;
+namespace detail {
+// What weak pointers to an object share; it outlives the object.
+struct WeakBlock : tessera::RefCounted {
+  std::mutex mutex;
+  intrusive_ptr_target* target = nullptr;  // null: gone
+};
+}  // namespace detail
+
 class intrusive_ptr_target : public tessera::RefCounted {
  public:
   intrusive_ptr_target() = default;
   intrusive_ptr_target(const intrusive_ptr_target&) : tessera::RefCounted() {}
+  intrusive_ptr_target& operator=(const intrusive_ptr_target&) { return *this; }
+  ~intrusive_ptr_target() override {
+    if (detail::WeakBlock* b = weak_.load()) b->release();
+  }
+  detail::WeakBlock& weak_block() const {
+    if (detail::WeakBlock* b = weak_.load()) return *b;
+    auto* made = new detail::WeakBlock;
+    made->target = const_cast<intrusive_ptr_target*>(this);
+    detail::WeakBlock* before = nullptr;
+    if (weak_.compare_exchange_strong(before, made)) return *made;
+    made->release();
+    return *before;
+  }
 
  protected:
   virtual void release_resources() {}
+  void dispose() override {
+    if (detail::WeakBlock* b = weak_.load()) {
+      std::unique_lock lock(b->mutex);
+      if (use_count() > 1) {  // locked since the last owner looked: it is not the last
+        lock.unlock();
+        return release();
+      }
+      b->target = nullptr;
+    }
+    release_resources();
+    delete this;
+  }
+
+ private:
+  mutable std::atomic<detail::WeakBlock*> weak_{nullptr};
 };
 
 template <class T>
@@ -51,6 +89,42 @@ template <class T, class U>
 intrusive_ptr<T> dynamic_intrusive_pointer_cast(const intrusive_ptr<U>& p) {
   return tessera::IntrusivePtr<T>::share(dynamic_cast<T*>(p.get()));
 }
+
+// Knows an object without keeping it: lock() gives it, or null once it has gone.
+template <class T>
+class weak_intrusive_ptr {
+  static_assert(std::is_base_of_v<intrusive_ptr_target, T>, "weak pointers are to classes of intrusive_ptr_target");
+
+ public:
+  using element_type = T;
+  weak_intrusive_ptr() = default;
+  explicit weak_intrusive_ptr(const intrusive_ptr<T>& p) : p_(p.get()) {
+    if (p_) block_ = tessera::IntrusivePtr<detail::WeakBlock>::share(&p->weak_block());
+  }
+  intrusive_ptr<T> lock() const {
+    if (!block_) return {};
+    const std::lock_guard guard(block_->mutex);
+    if (!block_->target || block_->target->use_count() == 0) return {};
+    return tessera::IntrusivePtr<T>::share(p_);
+  }
+  size_t use_count() const {
+    if (!block_) return 0;
+    const std::lock_guard guard(block_->mutex);
+    return block_->target ? static_cast<size_t>(block_->target->use_count()) : 0;
+  }
+  // Weak pointers to it, and one more while it lives.
+  size_t weak_use_count() const { return block_ ? static_cast<size_t>(block_->use_count()) : 0; }
+  bool expired() const { return use_count() == 0; }
+  void reset() { *this = {}; }
+  void swap(weak_intrusive_ptr& o) { std::swap(*this, o); }
+  T* _unsafe_get_target() const { return p_; }
+  friend bool operator==(const weak_intrusive_ptr& a, const weak_intrusive_ptr& b) { return a.p_ == b.p_; }
+  friend bool operator<(const weak_intrusive_ptr& a, const weak_intrusive_ptr& b) { return a.p_ < b.p_; }
+
+ private:
+  T* p_ = nullptr;
+  tessera::IntrusivePtr<detail::WeakBlock> block_;
+};
 
 // A value, or a reference to one that outlives it.
 template <class T>
