@@ -117,7 +117,9 @@ ONLY_RAISE = {
     "tessera.ao.nn.quantized.modules.functional_modules.FXFloatFunctional.forward": "documented: its methods serve",
     "tessera.ao.nn.quantized.modules.functional_modules.QFunctional.forward": "documented: its methods are called",
     "tessera.ao.nn.quantized.modules.rnn.LSTM.from_float": "documented: of an observed one alone",
-    "tessera.ao.pruning._experimental.data_scheduler.base_data_scheduler.BaseDataScheduler.get_schedule_param": ABSTRACT,
+    "tessera.ao.pruning._experimental.data_scheduler.base_data_scheduler.BaseDataScheduler.get_schedule_param": (
+        ABSTRACT
+    ),
     "tessera.ao.pruning._experimental.data_sparsifier.base_data_sparsifier.BaseDataSparsifier.prepare": (
         "documented: there is no model"
     ),
