@@ -20,7 +20,17 @@ from tessera.version import __version__
 # Graphs of programs and their types, by the names of the extension.
 _program_names = (
     *("AliasDb", "AnyType", "AwaitType", "Block", "BoolType", "ClassType", "CompilationUnit", "ComplexType"),
-    *("DeviceObjType", "DictType", "FloatType", "FutureType", "Graph", "InferredType", "IntType", "InterfaceType"),
+    *(
+        "DeviceObjType",
+        "DictType",
+        "EnumType",
+        "FloatType",
+        "FutureType",
+        "Graph",
+        "InferredType",
+        "IntType",
+        "InterfaceType",
+    ),
     *("JITException", "ListType", "Node", "NoneType", "NumberType", "OptionalType", "PyObjectType", "RRefType"),
     *("ScriptMethod", "StreamObjType", "StringType", "SymBoolType", "SymIntType", "TensorType", "TupleType", "Type"),
     *("UnionType", "Use", "Value", "fork", "parse_ir", "parse_schema", "unify_type_list", "wait"),
@@ -175,6 +185,9 @@ _lazy_names = {
     "Storage": "storage FloatStorage",
     "ThroughputBenchmark": "utils.throughput_benchmark",
     "ops": "_ops",
+    "read_vitals": "_root.vitals",
+    "set_vital": "_root.vitals",
+    "vitals_enabled": "_root.vitals",
     "classes": "_root.classes",
     "ScriptObject": "jit._objects",
     "__all__": "_api _public_names",

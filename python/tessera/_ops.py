@@ -44,6 +44,21 @@ class Tag(enum.Enum):
     view_copy = 19
 
 
+# Keys of devices and layers that this library has no kernels for: programs name them, registration refuses them.
+_REST = "HIP HPU IPU Lazy MAIA MPS MTIA PrivateUse1 PrivateUse2 PrivateUse3 VE XLA XPU".split()
+_NO_KERNELS = (
+    """HIP PrivateUse2 PrivateUse3 Dense Quantized Sparse SparseCsr NestedTensor AutogradFunctionality
+    CompositeImplicitAutogradNestedTensor FuncTorchBatchedDecomposition FuncTorchVmapMode AutocastHPU AutocastIPU
+    AutocastMPS AutogradHIP AutogradHPU AutogradIPU AutogradLazy AutogradMAIA AutogradMTIA AutogradPrivateUse2
+    AutogradPrivateUse3 AutogradVE""".split()
+    + [family + device for family in ("Quantized", "Sparse", "SparseCsr", "NestedTensor") for device in _REST]
+    + [
+        f"{side}Of{family}Backends"
+        for side in ("Start", "End")
+        for family in ("Dense", "Quantized", "Sparse", "SparseCsr", "NestedTensor", "AutogradFunctionality")
+    ]
+)
+
 # The dispatch keys and the aliases for several of them; each is a string, its name.
 DispatchKey = enum.Enum(  # type: ignore[misc]
     "DispatchKey",
@@ -56,6 +71,7 @@ DispatchKey = enum.Enum(  # type: ignore[misc]
             "CompositeExplicitAutogradNonFunctional",
             "CompositeImplicitAutograd",
             *_C._key_names(2**64 - 1),
+            *_NO_KERNELS,
         )
     },
     type=str,
@@ -188,12 +204,43 @@ class Argument:
     def is_write(self):
         return self.alias_info is not None and self.alias_info.is_write
 
+    @property
+    def N(self):
+        """The length of a list that one value may stand for, 3 of "int[3]"; or None."""
+        length = self.type.rstrip("?").rpartition("[")[2].rstrip("]")
+        return int(length) if length.isdigit() else None
+
+    @property
+    def real_type(self):
+        """The type, which schemas of this library do not change: SymInt stays SymInt."""
+        return self.type
+
     def __repr__(self):
         return self._text
 
 
+def _is_subtype(a, b):
+    """Whether values of the type `a` are some of the type `b`, by their texts; lengths of lists play no part."""
+    import re
+
+    a, b = (re.sub(r"\[\d+\]", "[]", text) for text in (a, b))
+    return a == b or (b.endswith("?") and a.rstrip("?") == b[:-1]) or (b == "Scalar" and a in ("int", "float", "bool"))
+
+
+def _sets(argument):
+    info = argument.alias_info
+    return info and (info.is_write, info.before_set, info.after_set)
+
+
+def _fits(new, old):
+    """Whether an argument takes what it took: its name, and its default and place by keyword if it had them."""
+    return new.name == old.name and _sets(new) == _sets(old) and (old.kwarg_only or not new.kwarg_only)
+
+
 class FunctionSchema:
     """The signature of an operator, from its text. Raises: RuntimeError where the text is no schema."""
+
+    __slots__ = ("name", "overload_name", "arguments", "returns", "is_mutable", "_text", "__weakref__")
 
     def __init__(self, text):
         self.name, self.overload_name, arguments, returns, self.is_mutable, self._text = _C._parse_schema(text)
@@ -210,6 +257,53 @@ class FunctionSchema:
 
     def __hash__(self):
         return hash(self._text)
+
+    def _parts(self):
+        outs = sum(a.is_out for a in self.arguments)
+        return self.arguments[: len(self.arguments) - outs], self.arguments[len(self.arguments) - outs :]
+
+    def _same_results(self, old, compare):
+        return (
+            (self.name, self.overload_name) == (old.name, old.overload_name)
+            and len(self.returns) == len(old.returns)
+            and all(compare(a, b) for a, b in zip(self.returns, old.returns))
+        )
+
+    def is_backward_compatible_with(self, old_schema):
+        """Whether every call that fits `old_schema`, a FunctionSchema, fits this one and gives what it gave."""
+        (new, new_out), (old, old_out) = self._parts(), old_schema._parts()
+        if not self._same_results(old_schema, lambda a, b: _is_subtype(a.type, b.type) and _sets(a) == _sets(b)):
+            return False
+        if len(new) < len(old) or len(new_out) != len(old_out):
+            return False
+        pairs = [*zip(new, old), *zip(new_out, old_out)]
+        return all(a.has_default_value() for a in new[len(old) :]) and all(
+            _fits(a, b)
+            and _is_subtype(b.type, a.type)
+            and (not b.has_default_value() or (a.has_default_value() and a.default_value == b.default_value))
+            for a, b in pairs
+        )
+
+    def check_forward_compatible_with(self, old_schema):
+        """(whether calls of this schema that use nothing new fit `old_schema`, a FunctionSchema, why not or "")."""
+        (new, new_out), (old, old_out) = self._parts(), old_schema._parts()
+        if not self._same_results(old_schema, lambda a, b: _is_subtype(a.type, b.type) or _is_subtype(b.type, a.type)):
+            return False, ""
+        if len(new_out) != len(old_out):
+            return False, "Function schema should have the same number of out arguments"
+        for a, b in [*zip(new, old), *zip(new_out, old_out)]:
+            defaults = a.has_default_value(), a.default_value
+            if not (
+                _fits(a, b) and _is_subtype(a.type, b.type) and defaults == (b.has_default_value(), b.default_value)
+            ):
+                return False, f"'{a.name}' is not forward compatible with the older version of the schema"
+        for a in new[len(old) :]:
+            start = f"Function schema is not forward compatible since the new argument '{a.name}' of type {a.type}"
+            if not a.has_default_value():
+                return False, f"{start} did not provide a default value."
+            if isinstance(a.default_value, list):
+                return False, f"{start} has a container type as its default value."
+        return True, ""
 
 
 # The Core ATen operators: what exported programs are made of.

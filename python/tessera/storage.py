@@ -339,6 +339,10 @@ class _UntypedMethods:
     is_sparse = False
     is_sparse_csr = False
 
+    def new(self):
+        """An empty storage on the same device."""
+        return UntypedStorage(0, device=self.device)
+
     def __repr__(self):
         shown = tessera._display_name
         body = "..." if self.device.type == "meta" else " " + "\n ".join(str(value) for value in self.tolist())

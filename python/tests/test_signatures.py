@@ -242,7 +242,7 @@ UNREAD = {
     "tessera.jit._marks.annotate": ("the_type", COMPILER),
     "tessera.jit._frontend.ScriptFunction.__get__": ("owner", "Python's protocol of descriptors"),
     "tessera.jit._frontend.ScriptFunction.graph_for": ("args kwargs", EXECUTOR),
-    "tessera.jit._modules.RecursiveScriptModule.graph_for": ("args kwargs", EXECUTOR),
+    "tessera.jit._modules.ScriptModule.graph_for": ("args kwargs", EXECUTOR),
     "tessera.jit._archives.run_frozen_optimizations": ("optimize_numerics preserved_methods", "freeze() did it"),
     "tessera.jit._trace.": ("optimize", EXECUTOR),
     "tessera.jit._script.CompilationUnit.define": ("rcb", "names are found in the caller's frame"),

@@ -42,10 +42,18 @@ def _kind(kind, name):
         except ValueError:
             raise TypeError(f"there is no {kind} of the name {name!r}") from None
 
+    def enumerated(_cls, name, value_type, values):
+        from tessera.jit._frontend import class_type
+
+        known = {class_type(type(value)) for value in values}
+        if len(known) != 1 or None in known or next(iter(known)).annotation_str != name:
+            raise TypeError(f"EnumType: the values {values} are not those of the enum {name!r} of {value_type}")
+        return known.pop()
+
     members = {
         "__module__": __name__,
         "__doc__": f"Types of programs: {name}.",
-        "__new__": named if name == "" else make,
+        "__new__": {"": named, "Enum": enumerated}.get(name, make),
     }
     if name not in _NESTED:
         members["get"] = staticmethod(lambda: types.make_type(name, ()))
@@ -133,7 +141,7 @@ def _extra_names(name):
     }.get(name)
 
 
-_NESTED = ("", "Await", "Dict", "Future", "List", "Optional", "RRef", "Tuple", "Union")
+_NESTED = ("", "Await", "Dict", "Enum", "Future", "List", "Optional", "RRef", "Tuple", "Union")
 _OF_A_LIST = ("Tuple", "Union")
 _KINDS = {
     "AnyType": "Any",
@@ -143,6 +151,7 @@ _KINDS = {
     "ComplexType": "complex",
     "DeviceObjType": "Device",
     "DictType": "Dict",
+    "EnumType": "Enum",
     "FloatType": "float",
     "FutureType": "Future",
     "IntType": "int",

@@ -42,10 +42,13 @@ class Node(metaclass=_NodeMeta):
     """
 
     name = _C._NodeBase.name
-    metadata = _C._NodeBase.metadata
     next_functions = _C._NodeBase.next_functions
     register_hook = _C._NodeBase.register_hook
     register_prehook = _C._NodeBase.register_prehook
+
+    def metadata(self):
+        """The dict that programs keep with the node; nodes themselves have it as an attribute."""
+        return self.metadata  # theirs: no node is made by this class
 
 
 class GradientEdge(namedtuple("GradientEdge", ["node", "output_nr", "ownership_token"], defaults=[None])):

@@ -24,24 +24,17 @@ class Stream(tessera.Stream):  # type: ignore[valid-type, misc]
         library = _lazy_init()
         if handle is not None:
             index = kwargs.get("device_index")
-            self.device_index = _device_index(device) if index is None else index
-            self.cuda_stream = handle
+            self._index = _device_index(device) if index is None else index
+            self._handle = handle
         else:
-            self.device_index = _device_index(device)
-            self.cuda_stream = library.stream_from_pool(self.device_index, priority)
+            self._index = _device_index(device)
+            self._handle = library.stream_from_pool(self._index, priority)
         self._library = library
 
-    device_type = 1
-
     @property
-    def stream_id(self):
-        """A number that tells the device's streams apart."""
-        return self.cuda_stream
-
-    @property
-    def device(self):
-        """Where the stream is."""
-        return tessera.device("cuda", self.device_index)
+    def cuda_stream(self):
+        """The address of the runtime's stream."""
+        return self._handle
 
     @property
     def priority(self):
@@ -109,7 +102,7 @@ class ExternalStream(Stream):
         super().__init__(device, stream_ptr=stream_ptr, **kwargs)
 
 
-class Event:
+class Event(tessera.Event):  # type: ignore[valid-type, misc]
     """A point in a stream to wait for, and to measure time.
 
     Args:
@@ -122,63 +115,12 @@ class Event:
     """
 
     def __init__(self, enable_timing=False, blocking=False, interprocess=False, external=False):
-        if enable_timing and interprocess:
-            raise ValueError("an event for other processes can't measure time")
-        self._library = _lazy_init()
-        self._event = self._library.new_event(bool(enable_timing), bool(blocking), bool(interprocess), bool(external))
-
-    @classmethod
-    def from_ipc_handle(cls, device, handle):
-        """The event of another process, by the bytes of its `ipc_handle()`."""
-        event = cls.__new__(cls)
-        event._library = _lazy_init()
-        event._event = event._library.event_from_handle(_device_index(device), handle)
-        return event
-
-    def record(self, stream=None):
-        """The point is after all work that the stream, by default the selected one, holds now. The event takes the
-        stream's device.
-        """
-        stream = current_stream() if stream is None else stream
-        self._library.event_record(self._event, stream.device_index, stream.cuda_stream)
-
-    def wait(self, stream=None):
-        """Later work of the stream, by default the selected one, waits for the point."""
-        stream = current_stream() if stream is None else stream
-        self._library.event_wait(self._event, stream.device_index, stream.cuda_stream)
-
-    def query(self):
-        """True if the point was reached, or the event never recorded."""
-        return self._library.event_query(self._event)
-
-    def synchronize(self):
-        """Waits for the point."""
-        self._library.event_synchronize(self._event)
-
-    def elapsed_time(self, end_event):
-        """Milliseconds between the points of this event and `end_event`. Raises: ValueError for events without timing,
-        not recorded or not reached yet.
-        """
-        return self._library.event_elapsed(self._event, end_event._event)
-
-    def ipc_handle(self):
-        """Bytes by which another process makes an event of it; an event that was not recorded yet belongs to the
-        selected device then.
-        """
-        return self._library.event_ipc_handle(self._event, self._library.current_device())
-
-    @property
-    def device(self):
-        """Where it was recorded; None before."""
-        index = self._library.event_device(self._event)
-        return None if index < 0 else tessera.device("cuda", index)
+        self._begin(enable_timing, blocking, interprocess, external)
 
     @property
     def cuda_event(self):
         """The address of the runtime's event; 0 before it was recorded."""
-        return self._library.event_handle(self._event)
-
-    event_id = cuda_event
+        return self.event_id
 
     @property
     def _as_parameter_(self):

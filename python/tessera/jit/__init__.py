@@ -54,7 +54,7 @@ _MARKS = (
     "_unwrap_optional"
 )
 _SCRIPTS = "ScriptFunction ScriptModule RecursiveScriptModule CompilationUnit script"
-_ARCHIVES = "save load freeze optimize_for_inference run_frozen_optimizations validate_map_location"
+_ARCHIVES = "export_opnames save load freeze optimize_for_inference run_frozen_optimizations validate_map_location"
 _TRACES = "trace trace_module TracingCheckError TracedModule TopLevelTracedModule ONNXTracedModule _get_trace_graph"
 _TASKS = "Future fork wait _fork _wait"
 

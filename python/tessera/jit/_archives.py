@@ -43,6 +43,27 @@ def save(m, f, _extra_files=None):
         f.write(_jit.save(c, None, "archive", extra))
 
 
+def export_opnames(m):
+    """The operators that a compiled module may run, sorted: "aten::add.Tensor". AttributeError for other objects."""
+    found, waiting = set(), []
+
+    def collect(module):
+        waiting.extend(module._method(method.name).inlined_graph for method in module._c.class_.methods)
+        for child in module._modules.values():
+            collect(child)
+
+    if not isinstance(m, ScriptModule):
+        raise AttributeError(f"export_opnames() needs a ScriptModule, not {type(m).__name__}")
+    collect(m)
+    while waiting:
+        for node in waiting.pop().nodes():
+            waiting.extend(node.blocks())
+            name = node.schema().partition("(")[0]
+            if name and not name.startswith("prim::"):
+                found.add(name)
+    return sorted(found)
+
+
 def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
     """Reads an archive that jit.save() wrote.
 

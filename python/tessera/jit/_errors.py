@@ -18,6 +18,10 @@ class FrontendError(Exception):
         return f"{self.msg}\n{place}" if place else str(self.msg)
 
 
+class FrontendTypeError(FrontendError):
+    """A program says something of types that cannot be."""
+
+
 class NotSupportedError(RuntimeError):
     """A program uses what the language does not have."""
 

@@ -9,6 +9,7 @@ import inspect
 import math
 import re
 import sys
+import textwrap
 import types
 import warnings
 import weakref
@@ -457,6 +458,17 @@ class ScriptFunction:
     def get_debug_state(self):
         """Errors: RuntimeError; there is no profiling executor."""
         raise RuntimeError("get_debug_state: compiled functions keep no state of an executor")
+
+
+def definitions(text):
+    """The texts of the functions in a text, each from its `def` on."""
+    pieces = []
+    for line in textwrap.dedent(text).split("\n"):
+        if line.startswith("def "):
+            pieces.append("")
+        if pieces:
+            pieces[-1] += line + "\n"
+    return pieces
 
 
 # --- classes ---

@@ -2,7 +2,6 @@
 
 import copy
 import inspect
-import textwrap
 import types
 
 import tessera
@@ -19,6 +18,7 @@ from ._frontend import (
     class_type,
     classify,
     declaration_text,
+    definitions,
     lookup_in,
     mark,
     operator_of,
@@ -352,7 +352,7 @@ class ScriptMethod:
     """A method of a compiled module."""
 
     def __init__(self, handle, module):
-        self._made, self.owner = handle, module
+        self._made, self._owner = handle, module
         self.__name__ = handle.name
 
     def __call__(self, *args, **kwargs):
@@ -369,6 +369,16 @@ class ScriptMethod:
 
     def _handle(self):
         return self._made
+
+    @property
+    def owner(self):
+        """The module that has the method."""
+        return self._owner
+
+    @property
+    def raw_owner(self):
+        """The compiled object of that module."""
+        return self._owner._c
 
 
 class ScriptModule(Module):
@@ -398,6 +408,39 @@ class ScriptModule(Module):
     def code_with_constants(self):
         """The text, and the constants that it mentions."""
         return self.code, {}
+
+    @property
+    def original_name(self):
+        """The name of the class that was compiled."""
+        return self._c.class_.name.rpartition(".")[2]
+
+    def forward_magic_method(self, method_name, *args, **kwargs):
+        """Calls a compiled magic method. Errors: NotImplementedError where there is none."""
+        if not any(m.name == method_name for m in self._c.class_.methods):
+            raise NotImplementedError(f"'{self.original_name}' has no {method_name}")
+        return self._method(method_name)(*args, **kwargs)
+
+    def define(self, src):
+        """Adds methods of a text to the module's class."""
+        resolve = lookup_in(_definition_scope())
+        cls = self._c.class_
+        made = []
+        for text in definitions(src):
+            name = text[4 : text.index("(")].strip()
+            if any(m.name == name for m in cls.methods):
+                raise RuntimeError(f"Can't redefine method: {name} on class: {cls.name}")
+            made.append(_jit.define(text, "<string>", 1, f"{cls.name}.{name}", resolve, add_member, cls))
+            cls.add_method(made[-1], "method")
+        for method in made:
+            method.compile()
+
+    def get_debug_state(self, *args, **kwargs):
+        """Errors: RuntimeError; there is no profiling executor."""
+        raise RuntimeError("get_debug_state: compiled modules keep no state of an executor")
+
+    def graph_for(self, *args, **kwargs):
+        """The graph that runs for these arguments: the optimized one."""
+        return self._method("forward").graph_for()
 
     def save(self, f, **kwargs):
         """Writes an archive; see tessera.jit.save."""
@@ -476,17 +519,6 @@ class RecursiveScriptModule(ScriptModule):
     def _python_self(self):
         original = self.__dict__["_original"]
         return self if original is None else _IgnoredSelf(self, original)
-
-    @property
-    def original_name(self):
-        """The name of the class that was compiled."""
-        return self._c.class_.name.rpartition(".")[2]
-
-    def forward_magic_method(self, method_name, *args, **kwargs):
-        """Calls a compiled magic method. Errors: NotImplementedError where there is none."""
-        if not any(m.name == method_name for m in self._c.class_.methods):
-            raise NotImplementedError(f"'{self.original_name}' has no {method_name}")
-        return self._method(method_name)(*args, **kwargs)
 
     def __getattr__(self, name):
         places = self.__dict__.get("_places")
@@ -610,14 +642,6 @@ class RecursiveScriptModule(ScriptModule):
         name = self._c.class_.name.rpartition(".")[2]
         return name if name in _KINDS else None
 
-    def define(self, src):
-        """Adds methods of a text to the module's class."""
-        resolve = lookup_in(_definition_scope())
-        cls = self._c.class_
-        made = _jit.define(textwrap.dedent(src), "<string>", 1, f"{cls.name}.defined", resolve, add_member, cls)
-        cls.add_method(made, "method")
-        made.compile()
-
     def extra_repr(self):
         return f"original_name={self.original_name}"
 
@@ -629,14 +653,6 @@ class RecursiveScriptModule(ScriptModule):
         return tessera.jit.save(self, f, **kwargs)
 
     _save_to_buffer_for_lite_interpreter = ScriptModule.save_to_buffer
-
-    def get_debug_state(self, *args, **kwargs):
-        """Errors: RuntimeError; there is no profiling executor."""
-        raise RuntimeError("get_debug_state: compiled modules keep no state of an executor")
-
-    def graph_for(self, *args, **kwargs):
-        """The graph that runs for these arguments: the optimized one."""
-        return self._method("forward").graph_for()
 
     def __copy__(self):
         return RecursiveScriptModule(self._c, self.__dict__["_original"])

@@ -4,14 +4,13 @@ import builtins
 import enum
 import inspect
 import sys
-import textwrap
 import warnings
 
 import tessera
 from tessera._C import _jit
 from tessera.nn import Module
 
-from ._frontend import ScriptFunction, add_member, class_type, compile_class, lookup_in
+from ._frontend import ScriptFunction, add_member, class_type, compile_class, definitions, lookup_in
 from ._marks import FunctionModifiers
 from ._modules import RecursiveScriptModule, ScriptModule, script_module  # noqa: F401
 from ._objects import ScriptObject, wrapped_object
@@ -142,15 +141,8 @@ class CompilationUnit:
             own = self._functions.get(name)
             return ("function", own._handle()) if own else resolve(name)
 
-        text = textwrap.dedent(src)
-        pieces = []
-        for line in text.split("\n"):
-            if line.startswith("def "):
-                pieces.append("")
-            if pieces:
-                pieces[-1] += line + "\n"
         made = []
-        for piece in pieces:
+        for piece in definitions(src):
             handle = _jit.define(
                 piece, "<string>", 1, f"__torch__.{piece[4 : piece.index('(')].strip()}", find, add_member, None
             )

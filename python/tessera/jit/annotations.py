@@ -17,6 +17,25 @@ BroadcastingList2 = _BroadcastingList
 BroadcastingList3 = _BroadcastingList
 
 
+class Module:
+    """A module of Python as annotations see it: its members are attributes.
+
+    Args:
+        name: for messages.
+        members: {name: value}. RuntimeError for other names.
+    """
+
+    def __init__(self, name, members):
+        self.name = name
+        self.members = members
+
+    def __getattr__(self, name):
+        members = self.__dict__.get("members", {})
+        if name not in members:
+            raise RuntimeError(f"Module {self.__dict__.get('name')} has no member called {name}")
+        return members[name]
+
+
 def is_list(ann):
     """Whether an annotation is List[T] or list[T]."""
     return getattr(ann, "__origin__", None) is list

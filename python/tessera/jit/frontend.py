@@ -1,3 +1,3 @@
 """Errors of the compiler's front end."""
 
-from ._errors import FrontendError, NotSupportedError, UnsupportedNodeError  # noqa: F401
+from ._errors import FrontendError, FrontendTypeError, NotSupportedError, UnsupportedNodeError  # noqa: F401

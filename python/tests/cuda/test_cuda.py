@@ -145,6 +145,26 @@ assert os.waitpid(child, 0)[1] == 0
 
 
 @on_device
+def test_streams_and_events_of_the_accelerator():
+    start, end, stream = torch.Event(enable_timing=True), torch.Event("cuda", enable_timing=True), torch.Stream()
+    assert start.query() and start.device is None and type(start) is torch.Event and start.event_id == 0
+    assert isinstance(stream, torch.cuda.Stream) and (stream.device_index, stream.device_type) == (0, 1)
+    assert stream.native_handle == stream.stream_id == stream.cuda_stream and stream.device.type == "cuda"
+    start.record()
+    end.record(stream)
+    end.synchronize()
+    assert isinstance(start.elapsed_time(end), float) and end.device == stream.device and end.event_id != 0
+    start.wait(stream)
+    stream.wait_event(start)
+    event = stream.record_event()
+    assert type(event) is torch.cuda.Event and event.cuda_event == event.event_id
+    with pytest.raises(RuntimeError, match="accelerator cuda"):
+        torch.Event("cpu")
+    index, values = torch.tensor([[0, 1]], device="cuda"), torch.ones(2, device="cuda")
+    assert isinstance(torch.cuda.sparse.FloatTensor(index, values, (3,)), torch.cuda.sparse.FloatTensor)
+
+
+@on_device
 def test_streams():
     cuda = torch.cuda
     default = cuda.default_stream()
