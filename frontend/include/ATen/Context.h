@@ -21,13 +21,13 @@ class Context {
   bool deterministicAlgorithmsWarnOnly() const { return warn_only_; }
   void setDeterministicAlgorithms(bool on, bool warn_only) { deterministic_ = on, warn_only_ = warn_only; }
   // Kept for who asks: no kernel here is cuDNN's, cuBLAS' or oneDNN's.
-#define TESSERA_SETTING(get, set, value)    \
-  bool get() const { return get##_; }       \
-  void set(bool on) { get##_ = on; }        \
-                                            \
- private:                                   \
-  std::atomic<bool> get##_{value};          \
-                                            \
+#define TESSERA_SETTING(get, set, value) \
+  bool get() const { return get##_; }    \
+  void set(bool on) { get##_ = on; }     \
+                                         \
+ private:                                \
+  std::atomic<bool> get##_{value};       \
+                                         \
  public:
   TESSERA_SETTING(userEnabledCuDNN, setUserEnabledCuDNN, true)
   TESSERA_SETTING(benchmarkCuDNN, setBenchmarkCuDNN, false)

@@ -134,14 +134,14 @@ inline std::vector<Tensor> unflatten_dense_tensors(const Tensor& flat, TensorLis
   return result;
 }
 // Sparse tensors of compressed rows, columns, or blocks of them.
-#define TESSERA_COMPRESSED(kind, layout_of)                                                                       \
-  inline Tensor sparse_##kind##_tensor(const Tensor& compressed, const Tensor& plain, const Tensor& values,       \
-                                       IntArrayRef size, TensorOptions options = {}) {                            \
-    return at::sparse_compressed_tensor(compressed, plain, values, size, options.layout(layout_of));              \
-  }                                                                                                               \
-  inline Tensor sparse_##kind##_tensor(const Tensor& compressed, const Tensor& plain, const Tensor& values,       \
-                                       TensorOptions options = {}) {                                              \
-    return at::sparse_compressed_tensor(compressed, plain, values, options.layout(layout_of));                    \
+#define TESSERA_COMPRESSED(kind, layout_of)                                                                 \
+  inline Tensor sparse_##kind##_tensor(const Tensor& compressed, const Tensor& plain, const Tensor& values, \
+                                       IntArrayRef size, TensorOptions options = {}) {                      \
+    return at::sparse_compressed_tensor(compressed, plain, values, size, options.layout(layout_of));        \
+  }                                                                                                         \
+  inline Tensor sparse_##kind##_tensor(const Tensor& compressed, const Tensor& plain, const Tensor& values, \
+                                       TensorOptions options = {}) {                                        \
+    return at::sparse_compressed_tensor(compressed, plain, values, options.layout(layout_of));              \
   }
 TESSERA_COMPRESSED(csr, kSparseCsr)
 TESSERA_COMPRESSED(csc, kSparseCsc)

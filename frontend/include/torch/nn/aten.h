@@ -20,9 +20,9 @@ inline std::pair<Tensor, std::vector<Tensor>> layers(Kind kind, const Tensor& in
               each * static_cast<size_t>(num_layers) * (bidirectional ? 2 : 1), " weights, but got ", params.size());
   std::vector<int64_t> sizes;
   if (batch_sizes.defined()) sizes = torch::nn::utils::rnn::detail::numbers(batch_sizes);
-  auto [out, last] = torch::nn::recurrent::run_layers(kind, batch_first ? input.transpose(0, 1) : input, sizes,
-                                                      hx.vec(), params.vec(), has_biases, bidirectional,
-                                                      train ? dropout : 0.0);
+  auto [out, last] =
+      torch::nn::recurrent::run_layers(kind, batch_first ? input.transpose(0, 1) : input, sizes, hx.vec(), params.vec(),
+                                       has_biases, bidirectional, train ? dropout : 0.0);
   return {batch_first ? out.transpose(0, 1) : out, std::move(last)};
 }
 }  // namespace recurrent_detail
@@ -51,25 +51,25 @@ inline std::tuple<Tensor, Tensor> lstm_cell(const Tensor& input, TensorList hx, 
                                       fe::in(b_hh));
   return {s[0], s[1]};
 }
-#define TESSERA_RECURRENT(name, kind)                                                                                \
-  inline std::tuple<Tensor, Tensor> name(const Tensor& input, const Tensor& hx, TensorList params, bool has_biases,  \
-                                         int64_t num_layers, double dropout, bool train, bool bidirectional,         \
-                                         bool batch_first) {                                                         \
-    auto [out, s] = recurrent_detail::layers(recurrent_detail::Kind::kind, input, {}, hx, params, has_biases,        \
-                                             num_layers, dropout, train, bidirectional, batch_first);                \
-    return {out, s[0]};                                                                                              \
-  }                                                                                                                  \
-  inline std::tuple<Tensor, Tensor> name(const Tensor& data, const Tensor& batch_sizes, const Tensor& hx,            \
-                                         TensorList params, bool has_biases, int64_t num_layers, double dropout,     \
-                                         bool train, bool bidirectional) {                                           \
-    auto [out, s] = recurrent_detail::layers(recurrent_detail::Kind::kind, data, batch_sizes, hx, params,            \
-                                             has_biases, num_layers, dropout, train, bidirectional, false);          \
-    return {out, s[0]};                                                                                              \
-  }                                                                                                                  \
-  inline Tensor name##_cell(const Tensor& input, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh,           \
-                            const std::optional<Tensor>& b_ih = {}, const std::optional<Tensor>& b_hh = {}) {        \
-    return torch::nn::recurrent::step(recurrent_detail::Kind::kind, input, {hx}, w_ih, w_hh, fe::in(b_ih),           \
-                                      fe::in(b_hh))[0];                                                              \
+#define TESSERA_RECURRENT(name, kind)                                                                                 \
+  inline std::tuple<Tensor, Tensor> name(const Tensor& input, const Tensor& hx, TensorList params, bool has_biases,   \
+                                         int64_t num_layers, double dropout, bool train, bool bidirectional,          \
+                                         bool batch_first) {                                                          \
+    auto [out, s] = recurrent_detail::layers(recurrent_detail::Kind::kind, input, {}, hx, params, has_biases,         \
+                                             num_layers, dropout, train, bidirectional, batch_first);                 \
+    return {out, s[0]};                                                                                               \
+  }                                                                                                                   \
+  inline std::tuple<Tensor, Tensor> name(const Tensor& data, const Tensor& batch_sizes, const Tensor& hx,             \
+                                         TensorList params, bool has_biases, int64_t num_layers, double dropout,      \
+                                         bool train, bool bidirectional) {                                            \
+    auto [out, s] = recurrent_detail::layers(recurrent_detail::Kind::kind, data, batch_sizes, hx, params, has_biases, \
+                                             num_layers, dropout, train, bidirectional, false);                       \
+    return {out, s[0]};                                                                                               \
+  }                                                                                                                   \
+  inline Tensor name##_cell(const Tensor& input, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh,            \
+                            const std::optional<Tensor>& b_ih = {}, const std::optional<Tensor>& b_hh = {}) {         \
+    return torch::nn::recurrent::step(recurrent_detail::Kind::kind, input, {hx}, w_ih, w_hh, fe::in(b_ih),            \
+                                      fe::in(b_hh))[0];                                                               \
   }
 TESSERA_RECURRENT(gru, kGru)
 TESSERA_RECURRENT(rnn_tanh, kTanh)
