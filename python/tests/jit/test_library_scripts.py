@@ -249,3 +249,16 @@ def test_generic_types_under_other_names():
     node = graph.call_function(t.relu, (graph.placeholder("x", t.Tensor),))
     graph.output((node, node), Tuple[t.Tensor, t.Tensor])
     assert [v.tolist() for v in jit.script(fx.GraphModule({}, graph))(t.ones(1))] == [[1.0], [1.0]]
+
+
+def test_tuples_in_subscripts_and_dimensions_of_tensordot():
+    def parts(x):
+        return x[(Ellipsis, slice(None, 1, None))], x[(slice(1, None), 0)], x[Ellipsis, 1]
+
+    def products(x, y):
+        return t.tensordot(x, y, dims=([1], [0])), t.tensordot(x, y, 1), t.tensordot(x, y, [[0], [1]]), t.tensordot(x, y)
+
+    x, y = t.arange(4.0).view(2, 2), t.arange(4.0).view(2, 2) + 1
+    for function, args in ((parts, (x,)), (products, (x, y))):
+        for made, expected in zip(jit.script(function)(*args), function(*args)):
+            assert t.equal(made, expected)
