@@ -262,3 +262,10 @@ def test_tuples_in_subscripts_and_dimensions_of_tensordot():
     for function, args in ((parts, (x,)), (products, (x, y))):
         for made, expected in zip(jit.script(function)(*args), function(*args)):
             assert t.equal(made, expected)
+
+
+def test_traces_are_checked_with_inputs_of_other_sizes():
+    made = jit.trace(lambda x: x.tanh() * 2, t.ones(3, 2), check_inputs=[(t.ones(4, 2),), (t.ones(1, 2, 2),)])
+    assert made(t.zeros(5)).tolist() == [0.0] * 5
+    with pytest.raises(jit.TracingCheckError, match="Graphs differed"):
+        jit.trace(lambda x: x.tanh() if len(x) == 3 else x * 2, t.ones(3), check_inputs=[(t.ones(4),)])
