@@ -310,6 +310,15 @@ class Parser {
       tuple = true;
     }
     if (sub->kids.size() == from) expected("an index");
+    if (Ast* only = const_cast<Ast*>(sub->kids.back());
+        !tuple && sub->kids.size() == from + 1 && only->is(A::kTuple) && !only->kids.empty()) {  // x[(a, b)]
+      sub->kids.pop_back();
+      for (const Ast* k : only->kids) {
+        as_slice(const_cast<Ast*>(k));
+        sub->kids.push_back(k);
+      }
+      tuple = true;
+    }
     if (tuple) sub->number = 1;  // x[1,] is not x[1]
   }
   Ast* comprehension(A kind, size_t b, Ast* first, Ast* second) {

@@ -8,6 +8,7 @@ from tessera import _symbolic
 from . import _builtins, _objects
 from ._raising import fail
 from ._values import NONE, Const, NumberV
+from .exc import Unsupported
 
 _KINDS = {
     "_check": RuntimeError, "_check_index": IndexError, "_check_value": ValueError, "_check_type": TypeError,
@@ -35,6 +36,18 @@ def _checked(function, error, tracer, args, kwargs):
     fail(tracer, error, text)
 
 
+def _asserted(tracer, args, kwargs):
+    """torch._assert of a number; what depends on values of tensors is not known yet."""
+    given = dict(zip(("condition", "message"), args)) | kwargs
+    if isinstance(given["condition"], Const) and not given["condition"].value:
+        fail(tracer, AssertionError, str(_objects.constant(given["message"], "the message of an assertion")))
+    if isinstance(given["condition"], Const):
+        return NONE
+    if not isinstance(given["condition"], NumberV):
+        raise Unsupported("an assertion about a tensor: use torch._assert_async")
+    return _checked(_symbolic._check, AssertionError, tracer, [given["condition"]], {})
+
+
 def _is_size(tracer, args, kwargs):
     """As torch._check_is_size: of a symbolic number it is assumed."""
     given = dict(zip(("i", "message"), args)) | kwargs
@@ -54,3 +67,4 @@ for _name, _error in _KINDS.items():
     _function = getattr(_symbolic, _name)
     _builtins.SPECIAL[_function] = functools.partial(_checked, _function, _error)
 _builtins.SPECIAL[_symbolic._check_is_size] = _is_size
+_builtins.SPECIAL[tessera._assert] = _asserted

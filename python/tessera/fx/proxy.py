@@ -315,7 +315,7 @@ def _only_tracer(args, kwargs):
 
     def look(a):
         if isinstance(a, Proxy):
-            found[id(a.tracer)] = a.tracer
+            found.setdefault(id(a.tracer.graph), a.tracer)  # several may write one graph
 
     map_aggregate(args, look)
     map_aggregate(kwargs, look)

@@ -4,6 +4,8 @@ a program can, so their text for the compiler is here. `torch` and `nn` are the 
 
 import functools
 
+import tessera
+
 from . import _sequences
 
 _FUNCTIONS = """
@@ -465,6 +467,13 @@ def upsample_nearest(input: Tensor, size: Optional[BroadcastingList1[int]] = Non
 def upsample_bilinear(input: Tensor, size: Optional[BroadcastingList1[int]] = None,
         scale_factor: Optional[BroadcastingList1[float]] = None) -> Tensor:
     return F.interpolate(input, size, scale_factor, "bilinear", True)
+def tensordot(a: Tensor, b: Tensor, dims: Union[int, List[List[int]], Tuple[List[int], List[int]]] = 2) -> Tensor:
+    if isinstance(dims, int):
+        return torch._C._tensordot(a, b, [i - dims for i in range(dims)], [i for i in range(dims)])
+    elif isinstance(dims, List[List[int]]):
+        return torch._C._tensordot(a, b, dims[0], dims[1])
+    else:
+        return torch._C._tensordot(a, b, dims[0], dims[1])
 def _convert_indices_from_coo_to_csr(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
     if input.dim() > 1 or input.is_floating_point() or input.is_complex():
         raise RuntimeError("Input is supposed to be a vector of integers")
@@ -604,7 +613,7 @@ def _methods():
 
 def definition_of(fn):
     """The text of a function of nn.functional or a constructor of sparse tensors, or None."""
-    if (getattr(fn, "__module__", None) or "").startswith(_HOMES):
+    if (getattr(fn, "__module__", None) or "").startswith(_HOMES) or fn is tessera.tensordot:
         return _functions().get(fn.__name__)
     return None
 

@@ -105,6 +105,7 @@ def _specials():
         tessera.compiler.is_dynamo_compiling: "is_tracing",
         tessera.compiler.is_exporting: "is_tracing",
         auto.profiler.record_function: "record_function",
+        Ellipsis: "Ellipsis",
         **{getattr(typing, name): name for name in ("List", "Dict", "Tuple", "Optional", "Union")},
         tessera._jit_internal._copy_to_script_wrapper: "ignored",
     }
@@ -222,6 +223,8 @@ def operator_of(obj):
         return op if _jit.has_op(op) else None
     if isinstance(obj, types.BuiltinFunctionType) or (module or "").partition(".")[0] == "tessera":
         if name and (module or "").startswith("tessera.jit"):
+            return None
+        if obj is tessera.tensordot:  # takes its dimensions in several forms
             return None
         if obj is tessera.sparse.mm:
             return "aten::_sparse_mm"

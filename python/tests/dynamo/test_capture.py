@@ -509,3 +509,17 @@ def test_graph_modules_are_looked_into():
     next(n for n in inner.graph.nodes if n.op == "call_method").target = "tanh"
     inner.recompile()
     assert tessera.equal(compiled(x), inner.linear(x * 2).tanh()) and not tessera.equal(compiled(x), before)
+
+
+def test_assertions_about_numbers():
+    def f(x):
+        tessera._assert(x.shape[-1] == 3, "not three")
+        return x * 2
+
+    for dynamic in (False, True):
+        compiled = tessera.compile(f, fullgraph=True, dynamic=dynamic)
+        assert compiled(tessera.ones(2, 3)).sum() == 12 and compiled(tessera.ones(5, 3)).sum() == 30
+        with pytest.raises(tessera._dynamo.exc.Unsupported):
+            compiled(tessera.ones(2, 4))
+    with pytest.raises(AssertionError, match="not three"):
+        tessera.compile(f)(tessera.ones(2, 4))

@@ -319,3 +319,14 @@ def test_places_of_new_nodes():
     assert build(from_the_call_on) == ["x", "c", "d", "relu", "mul", "a", "b", "output"]
     assert build(at_the_ends) == ["b", "a", "x", "relu", "mul", "output", "c", "d"]
     assert build(behind_one_that_goes) == ["x", "relu", "mul", "output", "b"]
+
+
+def test_several_tracers_of_one_graph():
+    graph = fx.Graph()
+    x, y = fx.Proxy(graph.placeholder("x")), fx.Proxy(graph.placeholder("y"))
+    assert x.tracer is not y.tracer
+    graph.output((x * 2.0 * y**2 + tessera.sin(y)).node)
+    a, b = tessera.tensor(3.0), tessera.tensor(2.0)
+    assert fx.GraphModule({}, graph)(a, b) == a * 2.0 * b**2 + tessera.sin(b)
+    with pytest.raises(RuntimeError, match="multiple different tracers"):
+        x + fx.Proxy(fx.Graph().placeholder("z"))

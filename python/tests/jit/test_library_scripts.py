@@ -249,3 +249,23 @@ def test_generic_types_under_other_names():
     node = graph.call_function(t.relu, (graph.placeholder("x", t.Tensor),))
     graph.output((node, node), Tuple[t.Tensor, t.Tensor])
     assert [v.tolist() for v in jit.script(fx.GraphModule({}, graph))(t.ones(1))] == [[1.0], [1.0]]
+
+
+def test_tuples_in_subscripts_and_dimensions_of_tensordot():
+    def parts(x):
+        return x[(Ellipsis, slice(None, 1, None))], x[(slice(1, None), 0)], x[Ellipsis, 1]
+
+    def products(x, y):
+        return t.tensordot(x, y, dims=([1], [0])), t.tensordot(x, y, 1), t.tensordot(x, y, [[0], [1]]), t.tensordot(x, y)
+
+    x, y = t.arange(4.0).view(2, 2), t.arange(4.0).view(2, 2) + 1
+    for function, args in ((parts, (x,)), (products, (x, y))):
+        for made, expected in zip(jit.script(function)(*args), function(*args)):
+            assert t.equal(made, expected)
+
+
+def test_traces_are_checked_with_inputs_of_other_sizes():
+    made = jit.trace(lambda x: x.tanh() * 2, t.ones(3, 2), check_inputs=[(t.ones(4, 2),), (t.ones(1, 2, 2),)])
+    assert made(t.zeros(5)).tolist() == [0.0] * 5
+    with pytest.raises(jit.TracingCheckError, match="Graphs differed"):
+        jit.trace(lambda x: x.tanh() if len(x) == 3 else x * 2, t.ones(3), check_inputs=[(t.ones(4),)])
