@@ -3,7 +3,7 @@
 import tessera
 from tessera._subclasses.fake_tensor import FakeTensorMode
 from tessera.fx.interpreter import Interpreter
-from tessera.utils._pytree import tree_map
+from tessera.utils import _pytree as pytree
 
 __all__ = ["FakeTensorProp"]
 
@@ -30,7 +30,7 @@ class FakeTensorProp(Interpreter):
 
     def get_attr(self, target, args, kwargs):
         """The module's attribute, as a fake tensor."""
-        return tree_map(self._fake, super().get_attr(target, args, kwargs))
+        return pytree.tree_map(self._fake, super().get_attr(target, args, kwargs))
 
     def call_module(self, target, args, kwargs):
         """Calls a submodule with fake parameters and buffers."""
@@ -47,7 +47,7 @@ class FakeTensorProp(Interpreter):
 
     def propagate(self, *args):
         """Runs the graph on fake tensors like these arguments. Returns: the result."""
-        return self.propagate_dont_convert_inputs(*tree_map(self._fake, args))
+        return self.propagate_dont_convert_inputs(*pytree.tree_map(self._fake, args))
 
     def propagate_dont_convert_inputs(self, *args):
         """As propagate, of arguments that are fake."""

@@ -1,17 +1,19 @@
 """Which nodes of a graph a backend can take."""
 
+import abc
+
 from tessera.fx.node import Node
 from tessera.fx.passes.tools_common import get_node_target
 
 __all__ = ["OperatorSupportBase", "OperatorSupport", "OpSupports", "any_chain", "chain", "create_op_support"]
 
 
-class OperatorSupportBase:
+class OperatorSupportBase(abc.ABC):
     """Says of nodes whether they are supported. Subclass it."""
 
+    @abc.abstractmethod
     def is_node_supported(self, submodules, node):
         """Whether a node is. submodules: {path: Module} of the graph's module."""
-        raise NotImplementedError(f"{type(self).__name__}.is_node_supported")
 
 
 def _dtype_of(arg):

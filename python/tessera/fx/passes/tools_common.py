@@ -2,10 +2,9 @@
 
 import heapq
 
-import tessera
 from tessera.fx._names import qualified_name
 
-__all__ = ["get_node_target", "is_node_output_tensor", "legalize_graph", "stable_topological_sort"]
+__all__ = ["get_node_target", "legalize_graph", "stable_topological_sort"]
 
 
 def get_node_target(submodules, node):
@@ -22,12 +21,6 @@ def get_node_target(submodules, node):
     if node.op == "call_method":
         return node.target
     return qualified_name(node.target)
-
-
-def is_node_output_tensor(node):
-    """Whether a node's value is known to be a tensor: node.meta["type"], as ShapeProp writes it."""
-    kind = node.meta.get("type")
-    return isinstance(kind, type) and issubclass(kind, tessera.Tensor)
 
 
 def stable_topological_sort(gm):
