@@ -17,17 +17,20 @@ INCLUDE = re.compile(rb'^([ \t]*#[ \t]*include[ \t]*)"([^"]+)"', re.M)
 # What compilers do not read: lines of comments, indentation, and blanks before the end of a macro's line. It would be
 # 0.2 MB of an installed wheel; who wants to read headers finds them in the repository.
 UNREAD = re.compile(rb"^[ \t]*//[^\n]*[^\\\n]\n|^[ \t]*//\n|^\n|^[ \t]+|[ \t]+(?=[ \t]\\\n)", re.M)
-# In lines that are not the preprocessor's: comments at their ends, and blanks beside brackets and commas. Literals are
-# matched to be left as they are.
+# In lines that are not the preprocessor's: comments at their ends, and blanks beside brackets, commas and operators,
+# where no two tokens become another one (a number's e and a sign are one). Literals are matched to be left as they are.
 UNREAD_IN_LINES = re.compile(
     rb"""^\#[^\n]* | "(?:\\.|[^"\\\n])*" | (?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'
-    | (?P<unread> [ \t]*//[^\n]*[^\\\n](?=\n) | [ ]+(?=[(){},;\[\]]) | (?<=[(){},;\[\]])[ ]+(?!\\) )""",
+    | (?P<unread> [ \t]*//[^\n]*[^\\\n](?=\n) | [ ]+(?=[(){},;\[\]]) | (?<=[(){},;\[\]])[ ]+(?!\\)
+    | (?<=[=?>])[ ]+(?=[\w"]) | (?<=[\w)\]])[ ]+(?=[=!<>]?=[ ]|&&[ ]|\|\|[ ]|[?:*/<>|][ ]|<<[ ])
+    | (?<=\|\|)[ ]+(?=\w) | (?<=[:&*/<+|-])[ ]+(?=\w) | (?<=[\w)\]])(?<![eEpP])[ ]+(?=[+-][ ])
+    | (?<=template)[ ]+(?=<) )""",
     re.M | re.X,
 )
 # The methods of the core's own tensors need headers of operators that are not here; those of at::Tensor are its own.
 LEFT_OUT = {"tensor/ops/tensor_methods.inc"}
 OBJECTS = re.compile(rb"(?:^extern constinit Op<[^;\n]*;\n)+", re.M)
-OBJECT = re.compile(rb"^extern constinit (Op<.*>) (\w+);\n", re.M)
+OBJECT = re.compile(rb"^extern constinit (Op<.*>) ?(\w+);\n", re.M)
 # What makes of it an object of a shared library. A program must not hold a copy, which linkers make of data that code
 # refers to directly: a kernel that is registered later would not be seen. To what is weak, code refers by its address.
 SHARED = b"extern __attribute__((weak)) constinit "
@@ -66,8 +69,7 @@ def shared_objects(text):
     return OBJECTS.sub(together, text)
 
 
-CALLED = set(b"_unique2 _convolution _embedding_bag _softmax _log_softmax _cdist_forward _fused_dropout".split())
-CALLED |= set(b"_cdist_backward _softmax_backward_data _log_softmax_backward_data _sparse_coo_tensor_unsafe".split())
+CALLED = {b"_unique2", b"_convolution", b"_cdist_forward"}
 
 
 def without_private(functions, others):
@@ -86,6 +88,22 @@ def shortened(path):
     """A header's text without what compilers do not read."""
     text = UNREAD.sub(b"", path.read_bytes())
     return UNREAD_IN_LINES.sub(lambda m: b"" if m["unread"] else m[0], text)
+
+
+def joined(text, width=120):
+    """Lines that end with a bracket, a comma or a semicolon take the next ones up, as far as those fit. Lines of the
+    preprocessor, and all of a macro's definition, stay alone.
+    """
+    lines, in_macro, takes = [], False, False
+    for line in text.splitlines():
+        alone = in_macro or line[:1] == b"#" or b"//" in line
+        in_macro = line[-1:] == b"\\"
+        if takes and not alone and not in_macro and len(lines[-1]) + len(line) < width:
+            lines[-1] += line
+        else:
+            lines.append(line)
+        takes = not alone and not in_macro and line[-1:] in (b"{", b"}", b";", b",", b"(")
+    return b"\n".join(lines) + b"\n"
 
 
 def headers(root, bazel_bin):
@@ -117,9 +135,8 @@ def headers(root, bazel_bin):
     while left := [name for name in internal if INTERNAL + name not in result]:
         for name in left:
             result[INTERNAL + name] = INCLUDE.sub(place, shared_objects(shortened(internal[name])))
-    for name in PACKED:
-        if name in result:
-            result[name] = packed_text.packed(result[name])
+    for name, text in result.items():
+        result[name] = packed_text.packed(text) if name in PACKED else joined(text)
     return result, missing
 
 

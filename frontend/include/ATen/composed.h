@@ -61,6 +61,17 @@ inline bool is_neg(const Tensor& t) { return t.is_neg(); }
 inline bool is_inference(const Tensor& t) { return t.is_inference(); }
 inline bool is_signed(const Tensor& t) { return isSignedType(t.scalar_type()); }
 inline bool is_same_size(const Tensor& a, const Tensor& b) { return a.sizes() == b.sizes(); }
+// What two shapes broadcast to.
+inline std::vector<int64_t> infer_size(IntArrayRef a, IntArrayRef b) {
+  std::vector<int64_t> shape(std::max(a.size(), b.size()));
+  for (size_t i = 1; i <= shape.size(); ++i) {
+    const int64_t x = i <= a.size() ? a[a.size() - i] : 1, y = i <= b.size() ? b[b.size() - i] : 1;
+    TORCH_CHECK(x == y || x == 1 || y == 1, "The size of tensor a (", x, ") must match the size of tensor b (", y,
+                ") at non-singleton dimension ", shape.size() - i);
+    shape[shape.size() - i] = x == 1 ? y : x;
+  }
+  return shape;
+}
 
 // The older form, which does not pad.
 inline Tensor stft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_length,
