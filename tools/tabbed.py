@@ -1,5 +1,6 @@
 """Python text as the wheel holds it: a tab for each level of indentation, docstrings without theirs (as Python 3.13 and
-later compile them), no comments and no blank lines. The same program, a ninth shorter.
+later compile them), no comments, no blank lines, and no docstrings of functions and methods whose names begin with an
+underscore: those are for readers of the sources. The same program, an eighth shorter.
 
 Needs the standard library alone.
 """
@@ -46,12 +47,30 @@ def _margins(source):
     return margins
 
 
+def _unshown(source):
+    """Numbers of the lines with docstrings of private functions: of a module or class, with more in their bodies."""
+    lines, found = source.split("\n"), set()
+    for owner in ast.walk(ast.parse(source)):
+        for node in owner.body if isinstance(owner, (ast.Module, ast.ClassDef)) else ():
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or not re.match("_(?!_)", node.name):
+                continue
+            if ast.get_docstring(node, clean=False) is None or len(node.body) == 1:
+                continue
+            text = node.body[0]
+            alone = not lines[text.lineno - 1][: text.col_offset].strip() and node.body[1].lineno > text.end_lineno
+            if alone:
+                found.update(range(text.lineno, text.end_lineno + 1))
+    return found
+
+
 def tabbed(source):
     """The same program. source: str, indented by four blanks a level. Raises: tokenize.TokenError, SyntaxError."""
     held, comments = _layout(source)
-    margins = _margins(source)
+    margins, unshown = _margins(source), _unshown(source)
     lines = []
     for n, line in enumerate(io.StringIO(source), 1):
+        if n in unshown:
+            continue
         if n in comments:
             line = line[: comments[n]].rstrip() + "\n"
         if margins.get(n) and not line.isspace():

@@ -24,10 +24,8 @@ class Stream:
     Raises: RuntimeError without an accelerator.
     """
 
-    def __new__(cls, device=None, *args, **kwargs):
-        if cls is Stream:
-            return object.__new__(_cuda(device).Stream)
-        return object.__new__(cls)
+    def __new__(cls, device=None, *, priority=0, **kwargs):
+        return object.__new__(_cuda(device).Stream)  # whose __init__ gets all of these
 
     @property
     def device_index(self):

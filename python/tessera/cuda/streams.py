@@ -17,6 +17,9 @@ class Stream(tessera.Stream):  # type: ignore[valid-type, misc]
     Streams come from a pool of 32 for each priority. Raises: RuntimeError without a device.
     """
 
+    def __new__(cls, *args, **kwargs):
+        return object.__new__(cls)
+
     def __init__(self, device=None, priority=0, **kwargs):
         if unknown := sorted(set(kwargs) - {"stream_ptr", "stream_id", "device_index", "device_type"}):
             raise TypeError(f"Stream() got an unexpected keyword argument '{unknown[0]}'")
