@@ -795,7 +795,7 @@ int truth(PyObject* self) {
   guarded_int([&] {
     const Tensor& t = unwrap(self);
     warn_if_traced("value", "a Python boolean");
-    if (is_exact_tensor(self) && t.numel() == 1 && t.is_cpu()) {
+    if (is_exact_tensor(self) && t.numel() == 1 && t.is_cpu() && t.layout() == Layout::kStrided) {
       r = t.item_scalar().to_bool();
       return;
     }
