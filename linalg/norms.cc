@@ -141,7 +141,8 @@ Tensor linalg_cond_composite(const Tensor& A, const std::optional<Scalar>& p) {
 }
 
 Tensor linalg_cond_p_str_composite(const Tensor& A, std::string_view p) {
-  TESSERA_CHECK(p == "fro" || p == "nuc", "linalg.cond: p must be 1, -1, 2, -2, inf, -inf, 'fro' or 'nuc', but got ", p);
+  TESSERA_CHECK(p == "fro" || p == "nuc", "linalg.cond: p must be 1, -1, 2, -2, inf, -inf, 'fro' or 'nuc', but got ",
+                p);
   linalg::check_square("linalg.cond", A);
   return A.numel() == 0 ? zeros_of_batch(A) : cond_by_inverse(A, p);
 }
