@@ -88,13 +88,12 @@ std::tuple<Tensor, Tensor, Tensor> old_svd(const Tensor& self, bool some, bool c
     const auto [U, S, Vh] = linalg_svd(self, !some);
     return {U, S, mH(Vh)};
   }
-  const int64_t m = self.size(-2), n = self.size(-1), k = std::min(m, n);
-  const auto zeros_of = [&](int64_t rows, int64_t cols) {
-    const IntVector sizes = with_matrix(batch_sizes(self), rows, cols);
+  const auto zeros_of = [&](int64_t rows) {
+    const IntVector sizes = with_matrix(batch_sizes(self), rows, rows);
     const std::vector<SymInt> symbols(sizes.begin(), sizes.end());
     return zeros(symbols, self.dtype(), {}, self.device(), {});
   };
-  return {zeros_of(m, some ? k : m), linalg_svdvals(self), zeros_of(n, some ? k : n)};
+  return {zeros_of(self.size(-2)), linalg_svdvals(self), zeros_of(self.size(-1))};
 }
 
 }  // namespace linalg

@@ -213,7 +213,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_kernel(const Tensor& w
   return results;
 }
 
-Tensor one_hot_composite(const Tensor& self, int64_t num_classes) {
+Tensor one_hot_composite(const Tensor& given, int64_t num_classes) {
+  const Tensor& self = with_one_value(given);
   TESSERA_CHECK(self.dtype() == DType::kInt64,
                 "one_hot is only applicable to index tensor of type LongTensor, but got ", type_name_of(self.dtype()));
   IntVector sizes = to_vector(self.sizes());
@@ -224,7 +225,7 @@ Tensor one_hot_composite(const Tensor& self, int64_t num_classes) {
   }
   TESSERA_CHECK(num_classes == -1 || num_classes >= 1, "num_classes should be positive, got ", num_classes);
   // Where the number is given, a device needs no wait: what writes the ones looks at the classes.
-  if (!self.is_meta() && (num_classes == -1 || (self.is_cpu() && !values_unknown(self)))) {
+  if (!self.is_meta() && (num_classes == -1 || (self.is_cpu() && !values_unknown(self) && !is_transformed(self)))) {
     TESSERA_CHECK(item(min(self)).to_int() >= 0, "Class values must be non-negative.");
     const int64_t largest = item(max(self)).to_int();
     if (num_classes == -1) num_classes = largest + 1;
@@ -232,12 +233,14 @@ Tensor one_hot_composite(const Tensor& self, int64_t num_classes) {
   }
   TESSERA_CHECK(num_classes >= 1, "one_hot needs num_classes for a tensor without values");
   sizes.push_back(num_classes);
-  if (self.is_cpu() && !values_unknown(self)) {
+  if (self.is_cpu() && !values_unknown(self) && !is_transformed(self)) {
     const Tensor index = contiguous(self), out = empty_tensor(IntList(sizes), {}, DType::kInt64, self.device());
     cpu::one_hot(index.data<int64_t>(), index.numel(), num_classes, out.data<int64_t>());
     return out;
   }
-  return zeros(IntList(sizes), DType::kInt64, std::nullopt, self.device()).scatter_(-1, unsqueeze(self, -1), Scalar(1));
+  const Tensor none = zeros(IntList(sizes), DType::kInt64, std::nullopt, self.device());
+  if (is_transformed(self)) return none.scatter(-1, unsqueeze(self, -1), Scalar(1));
+  return none.scatter_(-1, unsqueeze(self, -1), Scalar(1));
 }
 
 }  // namespace tessera::kernels

@@ -137,10 +137,10 @@ Tensor stft(const Tensor& signal, const Frames& f, std::string_view pad_mode, st
 }
 
 Tensor istft(const Tensor& spectrum, const Frames& f, std::optional<int64_t> length, bool return_complex) {
-  TESSERA_CHECK_TYPE(spectrum.is_complex(),
-                     "istft requires a complex-valued input tensor matching the output from "
-                     "stft with return_complex=True, but got ",
-                     name_of(spectrum.dtype()));
+  TESSERA_CHECK(spectrum.is_complex(),
+                "istft requires a complex-valued input tensor matching the output from "
+                "stft with return_complex=True, but got ",
+                name_of(spectrum.dtype()));
   const Checked c("istft", f, spectrum);
   TESSERA_CHECK(spectrum.dim() == 2 || spectrum.dim() == 3, "istft: expected a tensor with 2 or 3 dimensions, but got ",
                 spectrum.dim());

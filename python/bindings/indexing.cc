@@ -418,6 +418,9 @@ int tensor_setitem(PyObject* self, PyObject* index, PyObject* value) {
       Ref done = Ref::steal(index_in_python("setitem", self, index, value));
       return;
     }
+    const Layout layout = unwrap(self).layout();
+    TESSERA_CHECK_TYPE(layout == Layout::kStrided || layout == Layout::kJagged || layout == Layout::kMkldnn,
+                       "Cannot assign to a sparse tensor");
     set(unwrap(self), index, value);
   });
 }

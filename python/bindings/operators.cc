@@ -805,7 +805,8 @@ int truth(PyObject* self) {
   guarded_int([&] {
     const Tensor& t = unwrap(self);
     warn_if_traced("value", "a Python boolean");
-    if (is_exact_tensor(self) && t.numel() == 1 && t.is_cpu() && !modes_see_values()) {
+    const bool plain = t.numel() == 1 && t.is_cpu() && t.layout() == Layout::kStrided;
+    if (is_exact_tensor(self) && plain && !modes_see_values()) {
       r = t.item_scalar().to_bool();
       return;
     }

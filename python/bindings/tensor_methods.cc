@@ -283,7 +283,7 @@ PyObject* list_of(const T* data, IntList sizes, IntList strides) {
 PyObject* py_tolist(PyObject* self, CallArgs call) {
   no_args("tolist", call);
   warn_if_traced("value", "a Python list");
-  Tensor t = unwrap(self);
+  Tensor t = with_one_value(unwrap(self));
   TESSERA_CHECK_NOT_IMPLEMENTED(!t.is_meta(), "Cannot copy out of meta tensor; no data!");
   NoGradGuard no_grad;
   if (t.is_conj()) t = g_resolve_conj(t);

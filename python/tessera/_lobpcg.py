@@ -36,7 +36,7 @@ def lobpcg(
     Solves A x = lambda B x. Derivatives with respect to A and B are those of simple eigenvalues.
 
     Args:
-        A: symmetric matrices, shape (..., m, m), float32 or float64 (or complex).
+        A: symmetric matrices, shape (..., m, m), float32 or float64 (or complex). A single one may be sparse.
         k: how many; default 1, or as many as `X` has columns.
         B: symmetric positive definite, of A's shape; default: the identity.
         X: where to start: shape (..., m, n), n >= k. Default: random numbers of the global generator.
@@ -148,10 +148,11 @@ def _ortho_parameters(*given):
 def _solve_all(A, B, X, iK, n, method, tracker, options):
     """Each matrix of the batch by itself."""
     m, k = A.shape[-1], options["iparams"]["k"]
-    flat = [None if t is None else t.reshape(-1, *t.shape[-2:]) for t in (A, B, X, iK)]
-    values = A.new_empty((flat[0].shape[0], k), dtype=A.real.dtype if A.is_complex() else A.dtype)
-    vectors = A.new_empty((flat[0].shape[0], m, k))
-    for i in range(flat[0].shape[0]):
+    flat = [t if t is None else [t] if t.dim() == 2 else t.flatten(0, -3) for t in (A, B, X, iK)]
+    count = len(flat[0])
+    values = tessera.empty(count, k, dtype=A.real.dtype if A.is_complex() else A.dtype, device=A.device)
+    vectors = tessera.empty(count, m, k, dtype=A.dtype, device=A.device)
+    for i in range(count):
         a, b, x, preconditioner = (None if t is None else t[i] for t in flat)
         if x is None:
             x = tessera.randn(m, n, dtype=A.dtype, device=A.device)
@@ -162,6 +163,13 @@ def _solve_all(A, B, X, iK, n, method, tracker, options):
     return values.reshape(*A.shape[:-2], k), vectors.reshape(*A.shape[:-1], k)
 
 
+def _size(matrix):
+    """The Frobenius norm."""
+    if matrix.layout != tessera.strided:
+        matrix = (matrix.coalesce() if matrix.is_sparse else matrix).values()
+    return float(tessera.linalg.vector_norm(matrix))
+
+
 class _Solver:
     """The iteration for one matrix; what `tracker` sees."""
 
@@ -170,9 +178,9 @@ class _Solver:
         self.method, self.tracker = method, tracker
         self.iparams, self.fparams, self.bparams = options["iparams"], options["fparams"], options["bparams"]
         self.ivars = {"istep": 0, "converged_count": 0, "iterations_left": self.iparams["niter"]}
-        self.fvars = {"A_norm": float(tessera.linalg.matrix_norm(A)), "B_norm": 1.0}
+        self.fvars = {"A_norm": _size(A), "B_norm": 1.0}
         if B is not None:
-            self.fvars["B_norm"] = float(tessera.linalg.matrix_norm(B)) / B.shape[-1] ** 0.5
+            self.fvars["B_norm"] = _size(B) / B.shape[-1] ** 0.5
         self.fvars["A_norm"] /= max(A.shape[-1], 1) ** 0.5
         self.bvars = {"force_stop": False}
         self.tvars = {}

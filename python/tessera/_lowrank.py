@@ -82,4 +82,5 @@ def pca_lowrank(A, q=None, center=True, niter=2):
         raise ValueError(f"q(={q}) must be non-negative integer and not greater than min(m, n)={min(m, n)}")
     if niter < 0:
         raise ValueError(f"niter(={niter}) must be non-negative integer")
-    return svd_lowrank(A, q, niter, A.mean(-2, keepdim=True) if center else None)
+    means = A.mean(-2, keepdim=True) if center else None
+    return svd_lowrank(A, q, niter, means.to_dense() if center and A.is_sparse else means)

@@ -391,9 +391,9 @@ def _str_intern(tensor, tensor_contents=None):
 def _transform_text(tensor, wrapper):
     """A tensor inside of a function transform: its level, the dimension of the batch, and what it holds."""
     level, dim = wrapper
-    alive = tessera._C._func._is_alive(level)
+    alive = [number for _, number, _, _ in tessera._C._func._levels()]  # outermost first
     kind = "GradTrackingTensor" if dim is None else "BatchedTensor"
-    where = f"lvl={level}" if alive else "lvl=dead"
+    where = f"lvl={alive.index(level) + 1}" if level in alive else "lvl=dead"
     if dim is not None:
         where += f", bdim={dim}"
     value = repr(tessera._C._func._value(tensor)).replace("\n", "\n    ")

@@ -293,6 +293,8 @@ def _restore_function(map_location):
         return lambda storage, location: default_restore_location(storage, name)
     if isinstance(map_location, tessera.device):
         return lambda storage, location: default_restore_location(storage, str(map_location))
+    if not callable(map_location):
+        raise TypeError(f"load(): map_location must be a device, a string, a dict or a function, got {map_location!r}")
 
     def restore(storage, location):
         result = map_location(storage, location)

@@ -39,3 +39,4 @@ _OTHER_NAMES = {
 }
 
 __getattr__, __dir__ = operator_namespace(__name__, _OTHER_NAMES)
+__all__ = __dir__()

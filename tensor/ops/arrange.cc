@@ -389,7 +389,8 @@ Tensor diff_impl(const Tensor& self, int64_t n, int64_t dim, const Tensor& prepe
   return r;
 }
 
-Tensor bincount_impl(const Tensor& self, const Tensor& weights, int64_t minlength) {
+Tensor bincount_impl(const Tensor& given, const Tensor& weights, int64_t minlength) {
+  const Tensor& self = with_one_value(given);
   TESSERA_CHECK(minlength >= 0, "minlength should be >= 0");
   TESSERA_CHECK(self.dim() == 1 && is_integral(self.dtype(), false),
                 "bincount only supports 1-d non-negative integral inputs.");
@@ -399,7 +400,7 @@ Tensor bincount_impl(const Tensor& self, const Tensor& weights, int64_t minlengt
                   : weights.dtype() == DType::kFloat32 ? DType::kFloat32
                                                        : DType::kFloat64;
   if (self.numel() == 0) return zeros({minlength}, t, std::nullopt, self.device());
-  if (self.is_cpu() && !weights.defined()) {
+  if (self.is_cpu() && !weights.defined() && !is_transformed(self)) {
     const bool bytes = self.dtype() == DType::kUInt8;
     const Tensor x = contiguous(bytes ? self : to(self, DType::kInt64));
     const std::vector<int64_t> counts =

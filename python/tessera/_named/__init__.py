@@ -271,8 +271,10 @@ def _flatten(tensor, dims=None, out_dim=None, *more, start_dim=None, end_dim=Non
 
 
 def _unflatten(tensor, dim, sizes):
-    """unflatten(dim, [(name, size), ...])."""
+    """unflatten(dim, [(name, size), ...]), or an OrderedDict of them."""
     place = _to_place(tensor, dim) if isinstance(dim, str) else dim % max(tensor.dim(), 1)
+    if isinstance(sizes, dict):
+        sizes = list(sizes.items())
     if not all(isinstance(item, (tuple, list)) and len(item) == 2 for item in sizes):
         raise RuntimeError(f"unflatten: expected pairs of a name and a size for a named dimension, got {sizes}")
     names = tensor.names

@@ -76,6 +76,8 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     Raises: RuntimeError if primals or tangents are no tuples or don't fit each other, for outputs that are no tensors,
         and with strict=True for outputs without a tangent. ValueError for primals that are not floating or complex.
     """
+    if isinstance(primals, tuple) and not primals:
+        raise RuntimeError("jvp(f, primals, tangents): Expected primals to contain at least one Tensor.")
     if not isinstance(primals, tuple):
         raise RuntimeError(
             f"jvp(f, primals, tangents): Expected primals to be a tuple. E.g. it should be valid to call f(*primals). "

@@ -14,7 +14,8 @@ def _watch(args, positions, level):
     """The arguments inside of the level: (args, watched leaves, structure of the watched ones)."""
     inside = [None if i in positions else tracked(arg, level) for i, arg in enumerate(args)]
     leaves, spec = _pytree.tree_flatten(tuple(args[i] for i in positions))
-    require_tensors(leaves, "grad and vjp differentiate with respect to Tensors: expected all elements of the inputs")
+    what = "grad and vjp differentiate with respect to Tensors: expected all elements of the inputs"
+    require_tensors(leaves, what, ValueError)
     watched = [_levels._watch(leaf, level) for leaf in leaves]
     for i, arg in zip(positions, _pytree.tree_unflatten(watched, spec)):
         inside[i] = arg
@@ -79,8 +80,8 @@ def grad(func, argnums=0, has_aux=False):
     The gradient has the structure of the argument, or is a tuple of them if argnums is one. `no_grad` inside of `func`
     is respected, outside it is not. Nested calls give higher derivatives.
 
-    Raises: RuntimeError if the result is not a scalar, for argnums that there are no arguments for, and for arguments
-        that are no tensors.
+    Raises: RuntimeError if the result is not a scalar, for argnums that there are no arguments for; ValueError for
+        arguments that are no tensors.
     """
 
     @functools.wraps(func)
@@ -154,7 +155,8 @@ def vjp(func, *primals, has_aux=False):
 
     The second function takes a tree like the outputs and may be called again, also inside of `vmap`.
 
-    Raises: RuntimeError for inputs or outputs that are no tensors, and for cotangents of another structure or shape.
+    Raises: ValueError for inputs that are no tensors, RuntimeError for such outputs, and for cotangents of another
+        structure or shape.
     """
     result, pull, aux = vjp_at(func, primals, has_aux)
     return (result, pull, aux) if has_aux else (result, pull)

@@ -36,10 +36,10 @@ def tracked(tree, level):
     return _pytree.tree_map_only(tessera.Tensor, lambda t: _levels._track(t, level), tree)
 
 
-def require_tensors(leaves, what):
+def require_tensors(leaves, what, error=RuntimeError):
     for leaf in leaves:
         if not isinstance(leaf, tessera.Tensor):
-            raise RuntimeError(f"{what}, got unsupported type {type(leaf)}")
+            raise error(f"{what}, got unsupported type {type(leaf)}")
 
 
 def split_aux(result, function):

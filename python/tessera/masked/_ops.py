@@ -376,7 +376,7 @@ def softmin(input, dim, *, dtype=None, mask=None):
 def normalize(input, ord, dim, *, eps=1e-12, dtype=None, mask=None):
     values, mask, _ = _checked("normalize", input, mask)
     values = values if dtype is None else values.to(dtype)
-    length = norm(values, ord, _canonical_dim(dim, values.dim())[0], keepdim=True, mask=mask)
+    length = norm(values, ord, dim, keepdim=True, mask=mask)
     return _filled("normalize", values, mask) / length.clamp(min=eps)
 
 

@@ -52,6 +52,8 @@ def nested_tensor(tensor_list, *, dtype=None, layout=None, device=None, requires
     layouts, and for components that the layout cannot hold.
     """
     layout = _layout(layout, "nested_tensor")
+    if isinstance(tensor_list, tessera.Tensor) and layout == tessera.jagged and tensor_list.dim() > 0:
+        tensor_list = list(tensor_list.unbind())
     if isinstance(tensor_list, tessera.Tensor) or not isinstance(tensor_list, (list, tuple)):
         raise TypeError("Only lists (List[Tensor] and List[List...[Scalar]]) are accepted in nested_tensor")
     tensors = [

@@ -47,7 +47,7 @@ def _finished(tensor, requires_grad):
 
 
 def sparse_coo_tensor(
-    indices,
+    indices=None,
     values=None,
     size=None,
     *,
@@ -62,7 +62,7 @@ def sparse_coo_tensor(
     """A tensor of layout `sparse_coo`: `values[k]` at the place that column k of `indices` names.
 
     Args:
-        indices: (sparse_dim, nnz), integers. Or a size, if nothing else is given: a tensor without elements.
+        indices: (sparse_dim, nnz), integers. A tensor without elements needs nothing but a size, here or as `size`.
         values: (nnz, *dense sizes). What stands at one place more than once is added.
         size: of the tensor; by default the smallest one that has all indices.
         dtype, device: of the values; by default theirs.
@@ -93,7 +93,10 @@ def sparse_coo_tensor(
         )
     options = {"dtype": dtype, "device": device, "layout": layout, "pin_memory": pin_memory or None}
     if values is None:
-        sizes = [int(n) for n in (indices if size is None else size)]
+        sizes = indices if size is None else size
+        if sizes is None:
+            raise TypeError("sparse_coo_tensor() needs indices and values, or a size")
+        sizes = [int(n) for n in sizes]
         return _finished(_C._sparse_coo_tensor(sizes, **options), requires_grad)
     values = _member(values, dtype, device)
     if device is None and not isinstance(indices, tessera.Tensor):

@@ -213,9 +213,11 @@ def test_assignment_under_vmap():
 def test_repr_of_wrappers():
     seen = []
     vmap(lambda v: (seen.append(repr(v)), v)[1])(tessera.ones(2, 3))
-    assert seen[0].startswith("BatchedTensor(lvl=") and "bdim=0" in seen[0]
+    assert seen[0].startswith("BatchedTensor(lvl=1,") and "bdim=0" in seen[0]
     grad(lambda v: (seen.append(repr(v)), v.sum())[1])(tessera.ones(2))
-    assert seen[1].startswith("GradTrackingTensor(lvl=")
+    assert seen[1].startswith("GradTrackingTensor(lvl=1,")
+    grad(lambda v: (vmap(lambda w: (seen.append(repr(w)), w)[1])(v)).sum())(tessera.ones(2))
+    assert "BatchedTensor(lvl=2, bdim=0" in seen[2] and "GradTrackingTensor(lvl=1," in seen[2]
 
 
 def test_debug_unwrap():
@@ -590,3 +592,30 @@ def test_vmap_goes_by_the_steps_that_a_library_puts_in_its_place(monkeypatch):
     assert tessera.func.vmap(lambda t: t * 2, out_dims=1)(x).tolist() == (x * 2).T.tolist()
     size, dims, leaves, spec = plain[0](0, (x, [x]), len)
     assert (size, dims, len(leaves)) == (2, [0, 0], 2)
+
+
+def test_numbers_are_read_inside_of_grad():
+    """What a level tracks has one value: lists of it, and operators whose results depend on the values."""
+    x = tessera.tensor([1.0, 2.0])
+    F = tessera.nn.functional
+    assert grad(lambda v: (v * v.tolist()[1] + tessera.tensor([3]).tolist()[0]).sum())(x).tolist() == [2, 2]
+    assert jvp(lambda v: v * tessera.tensor([3]).tolist()[0], (x,), (x,))[1].tolist() == [3, 6]
+    assert grad(lambda v: (v * F.one_hot(tessera.tensor(1), 2)).sum())(x).tolist() == [0, 1]
+    assert grad(lambda v: (v * F.one_hot(v.long() - 1)[1]).sum())(x).tolist() == [0, 1]
+    assert grad(lambda v: (v * tessera.bincount(tessera.tensor([1, 1]))).sum())(x).tolist() == [0, 2]
+    losses = jacrev(lambda v: F.ctc_loss(v.log_softmax(-1), tessera.tensor([[1]]), tessera.tensor([2]), [1]))
+    assert losses(tessera.ones(2, 1, 3)).shape == (2, 1, 3)
+    classes = tessera.tensor([[0, 2], [1, 1]])
+    assert vmap(lambda c: F.one_hot(c, 3))(classes).equal(F.one_hot(classes, 3))
+    with pytest.raises(RuntimeError):
+        vmap(F.one_hot)(classes)
+    with pytest.raises(RuntimeError):
+        vmap(lambda c: c.tolist())(classes)
+
+
+def test_arguments_that_are_no_tensors():
+    for call in (lambda: grad(lambda v: v)(3), lambda: vjp(lambda v: v, 3.0), lambda: jacrev(lambda v: v)([1])):
+        with pytest.raises(ValueError, match="unsupported type"):
+            call()
+    with pytest.raises(RuntimeError, match="at least one Tensor"):
+        jvp(lambda: None, (), ())

@@ -221,3 +221,15 @@ def test_norm_except_dim():
         got = tessera.norm_except_dim(t, 2, dim)
         np.testing.assert_allclose(got.numpy(), np.sqrt((t.numpy() ** 2).sum(other, keepdims=True)), rtol=1e-6)
     assert tessera.norm_except_dim(t, 2, -1).shape == ()
+
+
+@pytest.mark.parametrize("layout", [tessera.sparse_coo, tessera.sparse_csr])
+def test_sparse_matrices(layout):
+    a = low_rank(12, 9, rank=3)
+    if layout == tessera.sparse_coo:
+        U, S, V = tessera.pca_lowrank(a.to_sparse(), 3)
+        close(U * S @ V.mT, a - a.mean(0))
+    d = tessera.arange(1.0, 13.0, dtype=D).diag()
+    values, vectors = tessera.lobpcg(d.to_sparse(layout=layout), k=2)
+    close(values, tessera.tensor([12.0, 11.0], dtype=D))
+    close(d @ vectors, vectors * values, rtol=0, atol=1e-5)

@@ -159,3 +159,16 @@ def test_scans_keep_the_dtype_and_sparse_results_the_identity():
     assert masked.cumsum(x, 1, mask=x > 1).dtype is tessera.int32 is masked.cumprod(x, 0).dtype
     nothing = masked.amax(tessera.tensor(3.0).to_sparse(), (), mask=tessera.tensor(False).to_sparse())
     assert nothing.layout is tessera.sparse_coo and nothing.to_dense().item() == float("-inf")
+
+
+def test_finite_elements():
+    x = masked_tensor(tessera.tensor([1.0, float("inf"), 2.0]), tessera.tensor([True, True, False]))
+    assert tessera.isfinite(x).to_tensor(False).tolist() == [True, False, False]
+
+
+def test_normalize_over_all_dimensions():
+    mask = DATA != 4
+    want = np.where(mask.numpy(), DATA.numpy(), 0)
+    got = masked.normalize(DATA, 2.0, None, mask=mask)
+    np.testing.assert_allclose(got.numpy(), want / np.linalg.norm(want), rtol=1e-6)
+    assert masked.normalize(DATA, 2.0, (0, 1), mask=mask).equal(got)

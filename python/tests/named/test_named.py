@@ -139,3 +139,10 @@ def test_dots_stand_for_dimensions_without_names_too():
     assert x.align_to("K", "N", ...).names == ("K", "N", None) and x.align_to("K", "N", ...).shape == (1, 2, 3)
     with pytest.raises(RuntimeError, match="must be named"):
         x.align_to("N", "C")
+
+
+def test_unflatten_takes_an_ordered_dict():
+    from collections import OrderedDict
+
+    x = tessera.zeros(2, 6).refine_names("N", "C")
+    assert x.unflatten("C", OrderedDict([("H", 2), ("W", 3)])).names == ("N", "H", "W")

@@ -324,3 +324,22 @@ def test_jagged_tensors_come_apart_and_together(lengths):
     assert again.shape == n.shape and (again._maybe_min_seqlen, again._maybe_max_seqlen) == (1, 3)
     unknown = nested.nested_tensor_from_jagged(values, tessera.tensor([0, 2, 5]))
     assert unknown.__tensor_flatten__()[0] == ["_values", "_offsets"] and unknown._max_seqlen_tensor is None
+
+
+def test_products_of_matrices_along_the_ragged_dimension():
+    parts = [tessera.randn(2, 3, 4), tessera.randn(5, 3, 4)]
+    nt = nested.nested_tensor(parts, layout=tessera.jagged)
+    for got, part in zip(tessera.matmul(nt, nt.transpose(-1, -2)).unbind(), parts):
+        tessera.testing.assert_close(got, part @ part.mT)
+    with pytest.raises(RuntimeError):
+        tessera.matmul(nt, nested.nested_tensor(parts[::-1], layout=tessera.jagged).transpose(-1, -2))
+
+
+def test_a_jagged_tensor_of_the_rows_of_a_tensor():
+    rows = tessera.arange(6.0).reshape(2, 3)
+    nt = nested.nested_tensor(rows, layout=tessera.jagged)
+    assert [t.tolist() for t in nt.unbind()] == rows.tolist()
+    again = nested.nested_tensor(nt, layout=tessera.jagged)
+    assert again.values().equal(nt.values()) and again.values().data_ptr() != nt.values().data_ptr()
+    with pytest.raises(TypeError):
+        nested.nested_tensor(rows)

@@ -401,3 +401,10 @@ def test_names_that_begin_with_the_package():
     )
     value = tessera.load(archive(pickled), weights_only=False)
     assert value == [tessera.channels_last, tessera.strided]
+
+
+def test_a_location_that_is_none():
+    file = io.BytesIO()
+    tessera.save(tessera.ones(1), file)
+    with pytest.raises(TypeError, match="map_location"):
+        tessera.load(io.BytesIO(file.getvalue()), map_location=3)

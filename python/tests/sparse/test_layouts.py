@@ -200,3 +200,14 @@ def test_sparse_tensors_have_no_strided_memory():
             t.numpy()
         with pytest.raises(NotImplementedError, match=r"Could not run 'aten::exp' with arguments from the 'Sparse"):
             tessera.exp(t)
+
+
+def test_a_size_is_enough_and_one_element_is_a_truth():
+    empty = tessera.sparse_coo_tensor(size=(2, 3))
+    assert empty.is_coalesced() and empty.shape == (2, 3) and empty.to_dense().count_nonzero() == 0
+    with pytest.raises(TypeError):
+        tessera.sparse_coo_tensor()
+    assert tessera.tensor([3.0]).to_sparse() and not tessera.tensor([0.0]).to_sparse()
+    for layout in ("coo", "csr"):
+        with pytest.raises(TypeError, match="Cannot assign to a sparse tensor"):
+            tessera.eye(2).to_sparse(layout=KEYS[layout])[0] = 1.0

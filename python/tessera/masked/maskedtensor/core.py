@@ -17,8 +17,8 @@ __all__ = ["MaskedTensor", "is_masked_tensor"]
 _UNARY = frozenset(
     "abs absolute acos arccos acosh arccosh angle asin arcsin asinh arcsinh atan arctan atanh arctanh bitwise_not ceil "
     "clamp clip conj_physical cos cosh deg2rad digamma erf erfc erfinv exp exp2 expm1 fix floor frac lgamma log log10 "
-    "log1p log2 logit i0 isnan nan_to_num neg negative positive pow rad2deg reciprocal round rsqrt sigmoid sign sgn "
-    "signbit sin sinc sinh sqrt square tan tanh trunc _square _clamp_scalar _clamp_tensor".split()
+    "log1p log2 logit i0 isfinite isnan nan_to_num neg negative positive pow rad2deg reciprocal round rsqrt sigmoid "
+    "sign sgn signbit sin sinc sinh sqrt square tan tanh trunc _square _clamp_scalar _clamp_tensor".split()
 )
 _BINARY = frozenset(
     "add atan2 arctan2 bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift div divide "

@@ -524,6 +524,9 @@ def _matmul(func, args, kwargs):
         contracted = a._ragged_idx == a._values.dim() and b._ragged_idx == b._values.dim() - 1
         if contracted and a._size[a._ragged_idx] == b._size[b._ragged_idx]:
             return tessera.stack([p @ q for p, q in zip(a._parts(), b._parts())])
+        batched = a._ragged_idx == b._ragged_idx < a._values.dim() - 1 and a._values.dim() == b._values.dim()
+        if batched and a._size[a._ragged_idx] == b._size[b._ragged_idx]:
+            return a._like(a._values @ b._values)
     shapes = [tuple(t._size) if is_nested(t) else tuple(t.shape) for t in (a, b)]
     raise RuntimeError(f"matmul(): not supported between inputs of shapes {shapes[0]} and {shapes[1]}")
 

@@ -25,5 +25,6 @@ _WHERE = {
 }
 
 __all__ = [*_WHERE, "weight_norm", "remove_weight_norm", "spectral_norm", "remove_spectral_norm"]
+__all__ += ["parametrizations", "parametrize", "rnn", "stateless"]
 
 __getattr__, __dir__ = _attach(__name__, _WHERE)
