@@ -1,6 +1,5 @@
 """Modules that learn the shapes of their parameters from the first input."""
 
-
 import tessera
 from tessera.nn.parameter import is_lazy
 
