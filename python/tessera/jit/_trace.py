@@ -387,7 +387,7 @@ def is_tracing():
 
 
 class TracingState:
-    """The recording that is under way on this thread; nodes carry the names of the scopes they were recorded in."""
+    """The recording that is under way on this thread; nodes carry the scopes that they were recorded in."""
 
     def push_scope(self, name):
         """Opens a scope inside of the present one."""

@@ -256,7 +256,12 @@ def test_tuples_in_subscripts_and_dimensions_of_tensordot():
         return x[(Ellipsis, slice(None, 1, None))], x[(slice(1, None), 0)], x[Ellipsis, 1]
 
     def products(x, y):
-        return t.tensordot(x, y, dims=([1], [0])), t.tensordot(x, y, 1), t.tensordot(x, y, [[0], [1]]), t.tensordot(x, y)
+        return (
+            t.tensordot(x, y, dims=([1], [0])),
+            t.tensordot(x, y, 1),
+            t.tensordot(x, y, [[0], [1]]),
+            t.tensordot(x, y),
+        )
 
     x, y = t.arange(4.0).view(2, 2), t.arange(4.0).view(2, 2) + 1
     for function, args in ((parts, (x,)), (products, (x, y))):
