@@ -225,3 +225,57 @@ def test_new_operators():
     with pytest.raises(RuntimeError):
         tessera.ops.tessera_test.twice("x")
     library._destroy()
+
+
+class Told(tessera.Tensor):
+    calls: list = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        Told.calls.append(func.__name__)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+@pytest.mark.parametrize(
+    ("make", "name"), [(bool, "__bool__"), (int, "__int__"), (float, "__float__"), (len, "__len__")]
+)
+def test_values_of_subclasses_are_asked_for_by_name(make, name):
+    Told.calls = []
+    assert make(tessera.ones(1).as_subclass(Told)) == 1 and Told.calls == [name]
+    with tessera._C.DisableTorchFunctionSubclass():
+        assert make(tessera.ones(1).as_subclass(Told)) == 1 and Told.calls == [name]
+
+
+def test_modes_see_which_values_are_asked_for():
+    class Names(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    seen = []
+    with Names():
+        assert bool(tessera.ones(())) and float(tessera.ones(())) == 1.0
+    assert [n for n in seen if n.startswith("__")] == ["__bool__", "__float__"]
+
+
+def test_as_subclass_is_no_call_that_a_class_takes_over():
+    Told.calls = []
+    x = tessera.ones(2).as_subclass(Told)
+    assert type(x.as_subclass(tessera.Tensor)) is tessera.Tensor and Told.calls == []
+
+
+def test_dispatch_modes_and_profiles_see_items():
+    from tessera.utils._python_dispatch import TorchDispatchMode
+
+    class Names(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    seen, x = [], tessera.tensor([2.5])
+    with Names():
+        assert x.item() == 2.5
+    assert seen == ["aten._local_scalar_dense.default"]
+    with tessera.profiler.profile(activities=[tessera.profiler.ProfilerActivity.CPU]) as p:
+        x.item()
+    assert "aten::item" in [e.key for e in p.key_averages()]
