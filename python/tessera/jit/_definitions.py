@@ -428,6 +428,79 @@ def fold(input: Tensor, output_size: BroadcastingList2[int], kernel_size: Broadc
         dilation: BroadcastingList2[int] = 1, padding: BroadcastingList2[int] = 0,
         stride: BroadcastingList2[int] = 1) -> Tensor:
     return nn.col2im(input, output_size, kernel_size, dilation, padding, stride)
+def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
+        align_corners: Optional[bool] = None) -> Tensor:
+    modes = ["bilinear", "nearest", "bicubic"]
+    paddings = ["zeros", "border", "reflection"]
+    if mode not in modes:
+        raise ValueError("grid_sample: expected mode to be one of {}, but got '{}'".format(modes, mode))
+    if padding_mode not in paddings:
+        raise ValueError("grid_sample: expected padding_mode to be one of {}, but got '{}'".format(paddings,
+                padding_mode))
+    return torch.grid_sampler(input, grid, modes.index(mode), paddings.index(padding_mode),
+            False if align_corners is None else align_corners)
+def affine_grid(theta: Tensor, size: List[int], align_corners: Optional[bool] = None) -> Tensor:
+    n = len(size) - 2
+    if n != 2 and n != 3:
+        raise NotImplementedError("affine_grid only supports 4D and 5D sizes, but got {}".format(size))
+    if theta.dim() != 3 or theta.size(0) != size[0] or theta.size(1) != n or theta.size(2) != n + 1:
+        raise ValueError("Expected a batch of {}D affine matrices of shape Nx{}x{} for size {}. Got {}.".format(n, n,
+                n + 1, size, theta.size()))
+    axes: List[Tensor] = []
+    for count in size[2:]:
+        at = torch.linspace(-1.0, 1.0, count, dtype=theta.dtype, device=theta.device)
+        if count == 1:
+            at = torch.zeros_like(at)
+        elif align_corners is None or not align_corners:
+            at = at * (float(count - 1) / float(count))
+        axes.append(at)
+    axes = torch.meshgrid(axes, indexing="ij")
+    axes.reverse()
+    axes.append(torch.ones_like(axes[0]))
+    points = torch.stack(axes, -1).reshape([1, -1, n + 1])
+    return torch.matmul(points, theta.transpose(1, 2)).reshape([size[0]] + size[2:] + [n])
+def _unique_parts(input: Tensor, sorted: bool, inverse: bool, counts: bool,
+        dim: Optional[int]) -> Tuple[Tensor, Tensor, Tensor]:
+    if dim is None:
+        return torch._unique2(input, sorted, inverse, counts)
+    return torch.unique_dim(input, dim, sorted, inverse, counts)
+def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+        dim: Optional[int] = None) -> Tensor:
+    return _unique_parts(input, sorted, False, False, dim)[0]
+def _unique_inverse(input: Tensor, sorted: bool = True, return_inverse: bool = True, return_counts: bool = False,
+        dim: Optional[int] = None) -> Tuple[Tensor, Tensor]:
+    return _unique_parts(input, sorted, True, False, dim)[:2]
+def _unique_counts(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = True,
+        dim: Optional[int] = None) -> Tuple[Tensor, Tensor]:
+    values, inverse, counts = _unique_parts(input, sorted, False, True, dim)
+    return values, counts
+def _unique_all(input: Tensor, sorted: bool = True, return_inverse: bool = True, return_counts: bool = True,
+        dim: Optional[int] = None) -> Tuple[Tensor, Tensor, Tensor]:
+    return _unique_parts(input, sorted, True, True, dim)
+def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False,
+        dim: Optional[int] = None) -> Tensor:
+    return torch.ops.aten.unique_consecutive(input, False, False, dim)[0]
+def _consecutive_inverse(input: Tensor, return_inverse: bool = True, return_counts: bool = False,
+        dim: Optional[int] = None) -> Tuple[Tensor, Tensor]:
+    return torch.ops.aten.unique_consecutive(input, True, False, dim)[:2]
+def _consecutive_counts(input: Tensor, return_inverse: bool = False, return_counts: bool = True,
+        dim: Optional[int] = None) -> Tuple[Tensor, Tensor]:
+    values, inverse, counts = torch.ops.aten.unique_consecutive(input, False, True, dim)
+    return values, counts
+def _consecutive_all(input: Tensor, return_inverse: bool = True, return_counts: bool = True,
+        dim: Optional[int] = None) -> Tuple[Tensor, Tensor, Tensor]:
+    return torch.ops.aten.unique_consecutive(input, True, True, dim)
+def tensordot(a: Tensor, b: Tensor, dims: List[List[int]]) -> Tensor:
+    return torch.ops.aten.tensordot(a, b, dims[0], dims[1])
+def _tensordot_count(a: Tensor, b: Tensor, dims: int = 2) -> Tensor:
+    return torch.ops.aten.tensordot(a, b, [a.dim() - dims + i for i in range(dims)], [i for i in range(dims)])
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    at = [torch.arange(input.size(0), device=input.device) for i in range(r)]
+    at = torch.meshgrid(at, indexing="ij")
+    keep = torch.ones_like(at[0], dtype=torch.bool)
+    for i in range(r - 1):
+        keep = keep & (at[i] <= at[i + 1] if with_replacement else at[i] < at[i + 1])
+    return torch.stack([input[x[keep]] for x in at], 1)
 """
 
 _METHODS = """
@@ -517,7 +590,15 @@ _CELLS = {
 }
 
 
-_HOMES = ("tessera.nn.functional", "tessera.nn._functional", "tessera.nn._recurrent")
+_HOMES = ("tessera.nn.functional", "tessera.nn._functional", "tessera.nn._recurrent", "tessera.functional")
+
+# Further declarations of a function: by flags that change what it returns, by types.
+VARIANTS = {
+    **{f"{a}max_pool{n}d": (f"{a}max_pool{n}d_with_indices",) for a in ("", "adaptive_") for n in (1, 2, 3)},
+    "unique": ("_unique_inverse", "_unique_counts", "_unique_all"),
+    "unique_consecutive": ("_consecutive_inverse", "_consecutive_counts", "_consecutive_all"),
+    "tensordot": ("_tensordot_count",),
+}
 
 
 @functools.cache
