@@ -56,7 +56,8 @@ void check_view_inplace(const Tensor& self) {
           "the custom Function, leading to incorrect gradients. This behavior is forbidden. You can fix this by "
           "cloning the output of the custom Function.");
   }
-  TESSERA_CHECK(!(base.requires_grad() && base.is_leaf()),
+  // where the base doesn't require grad, a view between the two is the leaf, or this one
+  TESSERA_CHECK(base.requires_grad() ? !base.is_leaf() : !self.requires_grad(),
                 "a view of a leaf Variable that requires grad is being used in an in-place operation.");
 }
 }  // namespace

@@ -111,6 +111,12 @@ def _transformer_encoder_layer_fwd(src: Tensor, embed_dim: int, num_heads: int, 
     y = torch.linear(torch.gelu(y) if use_gelu else torch.relu(y), ffn_weight_2, ffn_bias_2)
     x = x + y
     return x if norm_first else torch.layer_norm(x, [embed_dim], norm_weight_2, norm_bias_2, eps)
+def type(self: Tensor, dtype: int, non_blocking: bool = False) -> Tensor:
+    return self.to(dtype, non_blocking)
+def norm__data(self: Tensor, p: str = "fro", dim: Optional[List[int]] = None, keepdim: bool = False) -> Tensor:
+    if p == "fro":
+        return torch.linalg_vector_norm(self, 2, dim, keepdim)
+    return torch.linalg_matrix_norm(self, p, [-2, -1] if dim is None else dim, keepdim)
 def _infer_size(a: List[int], b: List[int]) -> List[int]:
     out: List[int] = []
     n = max(len(a), len(b))

@@ -147,6 +147,11 @@ TEST(Writes, ThatAreForbidden) {
                "a leaf Variable that requires grad is being used in an in-place operation.");
   expect_error([&] { select(x, 0, 0).add_(Scalar(1)); },
                "a view of a leaf Variable that requires grad is being used in an in-place operation.");
+  const Tensor square = view(doubles({1, 2, 3, 4}), {2, 2});
+  square.requires_grad_();
+  for (const Tensor& t : {square, select(square, 0, 0)})
+    expect_error([&] { t.add_(Scalar(1)); },
+                 "a view of a leaf Variable that requires grad is being used in an in-place operation.");
   const Tensor y = x * 1.0;
   expect_error([&] { unbind(y)[0].add_(Scalar(1)); }, "is the output of a function that returns multiple views");
   Tensor hidden;

@@ -4,6 +4,14 @@
 #include "jit/builtins/builtins.h"
 #include "tensor/core/warning.h"
 #include "tensor/ops/api.h"
+#include "tensor/ops/promotion.h"
+
+// Null where a program is linked without derivatives.
+namespace tessera::autograd {
+[[gnu::weak]] void backward(TensorList, TensorList, std::optional<bool>, bool, TensorList);
+[[gnu::weak]] std::vector<Tensor> grad(TensorList, TensorList, TensorList, std::optional<bool>, bool, bool);
+[[gnu::weak]] void retain_grad(const Tensor&);
+}  // namespace tessera::autograd
 
 namespace tessera::jit {
 namespace {
@@ -25,11 +33,12 @@ Value bool_of(const Tensor& t) {
   return Value::of(t.item_scalar().to_bool());
 }
 // Numbers without a gradient alone stand for a scalar by themselves.
-const Tensor& implicit(const Value& v, const char* what) {
+const Tensor& implicit(const Value& v, const char* what, bool integral = false) {
   const Tensor& t = v.tensor();
   TESSERA_CHECK(!t.requires_grad(), "Cannot input a tensor that requires grad as a scalar argument");
   TESSERA_CHECK(t.dim() == 0, "Cannot input a tensor of dimension other than 0 as a scalar argument");
-  (void)what;
+  TESSERA_CHECK(!integral || is_integral(t.dtype(), false), "Cannot input a tensor of type ", name_of(t.dtype()),
+                " as an integral argument (", what, "); int(x) rounds towards zero");
   return t;
 }
 
@@ -84,6 +93,28 @@ Value to_list(const Tensor& given, int64_t dim, int64_t kind) {
          : kind == 1 ? walk(static_cast<const double*>(p), float_type())
          : kind == 2 ? walk(static_cast<const bool*>(p), bool_type())
                      : walk(static_cast<const std::complex<double>*>(p), simple_type(K::kComplex));
+}
+
+std::optional<bool> maybe(const Value& v) { return v.is_none() ? std::nullopt : std::optional(v.boolean()); }
+std::vector<Tensor> tensors_of(const Value& list) {
+  std::vector<Tensor> out;
+  if (list.is_none()) return out;
+  for (const Value& v : as<List>(list).items) out.push_back(v.is_none() ? Tensor() : v.tensor());
+  return out;
+}
+void check_autograd() { TESSERA_CHECK(&autograd::grad, "this program is linked without derivatives (//autograd)"); }
+void backward(const Value* a) {
+  check_autograd();
+  const Tensor seed = a[1].is_none() ? Tensor() : a[1].tensor();
+  autograd::backward({&a[0].tensor(), 1}, {&seed, seed.defined() ? 1u : 0u}, maybe(a[2]), a[3].boolean(), {});
+}
+Value gradients(const Value* a) {
+  check_autograd();
+  std::vector<Value> out;
+  for (Tensor& g : autograd::grad(tensors_of(a[0]), tensors_of(a[1]), tensors_of(a[2]), maybe(a[3]), a[4].boolean(),
+                                  a[5].boolean()))
+    out.push_back(g.defined() ? Value::of(std::move(g)) : Value());
+  return make_value<List>(optional_of(tensor_type()), std::move(out));
 }
 
 bool is_included(DispatchKey k) { return DispatchKeySet::from_bits(thread_state.included).has(k); }
@@ -141,6 +172,14 @@ constexpr BuiltinEntry kTensors[] = {
     {"prim::is_sparse(Tensor a) -> bool",
      TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().layout() == Layout::kSparseCoo))},
     {"prim::is_mkldnn(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
+    {"prim::is_xpu(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
+    {"prim::is_mps(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
+    {"prim::is_mtia(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
+    {"prim::is_hpu(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
+    {"prim::is_ipu(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
+    {"prim::is_xla(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
+    {"prim::is_vulkan(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
+    {"prim::is_maia(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
     {"prim::is_nested(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
     {"prim::is_quantized(Tensor a) -> bool",
      TESSERA_BUILTIN(r[0] = Value::of(category_of(a[0].tensor().dtype()) == Category::kQuantized))},
@@ -156,7 +195,7 @@ constexpr BuiltinEntry kTensors[] = {
     {"aten::Complex.Tensor(Tensor a) -> complex",
      TESSERA_BUILTIN(r[0] = Value::of(number_of(a[0].tensor(), "Python").to_complex()))},
     {"aten::IntImplicit(Tensor a) -> int",
-     TESSERA_BUILTIN(r[0] = Value::of(number_of(implicit(a[0], "int"), "Python").to_int()))},
+     TESSERA_BUILTIN(r[0] = Value::of(number_of(implicit(a[0], "int", true), "Python").to_int()))},
     {"aten::FloatImplicit(Tensor a) -> float",
      TESSERA_BUILTIN(r[0] = Value::of(number_of(implicit(a[0], "float"), "Python").to_double()))},
     {"aten::ComplexImplicit(Tensor a) -> complex",
@@ -187,6 +226,20 @@ constexpr BuiltinEntry kTensors[] = {
     {"aten::is_autocast_cpu_enabled() -> bool",
      TESSERA_BUILTIN(r[0] = Value::of(is_included(DispatchKey::kAutocastCPU))), false},
     {"aten::set_grad_enabled(bool val) -> ()", TESSERA_BUILTIN(thread_state.grad_enabled = a[0].boolean()), false},
+    {"aten::result_type.Tensor(Tensor tensor, Tensor other) -> int",
+     TESSERA_BUILTIN(r[0] = Value::of(dtype_number(result_type(a[0].tensor(), a[1].tensor()))))},
+    {"aten::result_type.Scalar(Tensor tensor, Scalar other) -> int",
+     TESSERA_BUILTIN(r[0] = Value::of(dtype_number(result_type(a[0].tensor(), a[1].scalar()))))},
+    {"aten::promote_types(int type1, int type2) -> int",
+     TESSERA_BUILTIN(r[0] = Value::of(dtype_number(
+                         promote_types(dtype_of_number(a[0].integer()), dtype_of_number(a[1].integer())))))},
+    {"aten::retain_grad(Tensor self) -> ()",
+     TESSERA_BUILTIN(if (&autograd::retain_grad) autograd::retain_grad(a[0].tensor())), false},
+    {"aten::backward(Tensor self, Tensor? gradient=None, bool? retain_graph=None, bool create_graph=False) -> ()",
+     TESSERA_BUILTIN(backward(a)), false},
+    {"aten::grad(Tensor[] outputs, Tensor[] inputs, Tensor?[]? grad_outputs=None, bool? retain_graph=None, "
+     "bool create_graph=False, bool allow_unused=False) -> Tensor?[]",
+     TESSERA_BUILTIN(r[0] = gradients(a)), false},
     {"aten::is_scripting() -> bool", TESSERA_BUILTIN(r[0] = Value::of(true))},
     {"aten::get_default_dtype() -> int", TESSERA_BUILTIN(r[0] = Value::of(dtype_number(default_dtype()))), false},
     {"aten::warn(str message, int stacklevel=2) -> ()", TESSERA_BUILTIN(warn(std::string(a[0].string()))), false},

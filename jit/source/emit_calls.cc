@@ -109,7 +109,8 @@ bool Emitter::match(const std::vector<Formal>& formals, bool vararg, const std::
       TypePtr want = f.type->is(K::kOptional) ? f.type->elem() : f.type;
       const bool numbers = want->is(K::kList) && want->elem()->is(K::kInt);
       const K item = numbers ? K::kInt : K::kTensor;
-      if (f.is_op && want->is(K::kList) && want->elem()->is(item) && given->value->type->is(item) && f.size < 0) {
+      if (f.is_op && want->is(K::kList) && want->elem()->is(item) && given->value->type->is(item) && f.size < 0 &&
+          spreads_) {
         bool last = true;
         for (size_t k = i + 1; k < formals.size(); ++k)
           last = last && (formals[k].keyword_only || (numbers && formals[k].has_default));
@@ -198,8 +199,13 @@ Val* Emitter::try_op(const std::string& name, const std::vector<Argument>& args,
   std::string reasons;
   const size_t mark = block_->nodes.size();
   const auto forget = [&] { block_->nodes.resize(mark); };
+  // one number is no list where another overload takes a number: tensor_split(x, 2)
+  bool takes_number = false;
+  for (const Operator* o : operators_named(name))
+    takes_number |= o->args.size() > 1 && o->args[1].type->is(K::kInt) && o->args[1].name != "dtype";
   for (const bool allow : {false, true}) {
     for (const Operator* o : operators_named(name)) {
+      spreads_ = !takes_number;
       std::vector<Formal> formals;
       for (const OpArg& a : o->args)
         formals.push_back({&a.name, a.type, a.has_default, a.keyword_only, &a.default_value, a.size, true});
@@ -275,11 +281,27 @@ Val* Emitter::call_function(Function& f, std::vector<Argument> args, const Range
   }
   return graph_.add_out(n, f.ret);
 }
+// Functions of the library that return more by a flag have a declaration for each value, with it as the default.
+bool Emitter::fits_flags(Function& f, const std::vector<Argument>& args) {
+  if (!f.qualified.starts_with("__torch__.torch.")) return true;
+  f.ensure_schema();
+  for (size_t i = 0; i < f.args.size(); ++i) {
+    const Param& p = f.args[i];
+    if (!p.has_default || !p.type->is(K::kBool) || !p.name.starts_with("return_")) continue;
+    for (size_t k = 0; k < args.size(); ++k) {
+      if (args[k].name.empty() ? k != i : args[k].name != p.name) continue;
+      const Value* v = known(args[k].value);
+      if (v && v->tag() == Value::Tag::kBool && v->boolean() != p.default_value.boolean()) return false;
+    }
+  }
+  return true;
+}
 Val* Emitter::call_overloads(const std::vector<Function*>& all, std::vector<Argument> args, const Range& where,
                              Val* self) {
   std::string reasons;
   const size_t mark = block_->nodes.size();
   for (Function* f : all) {
+    if (!fits_flags(*f, args)) continue;
     try {
       return call_function(*f, args, where, self);
     } catch (const CompileError& e) {
@@ -387,6 +409,10 @@ Sugar Emitter::call_with(const Sugar& callee, std::vector<Argument> args, const 
       Val* v = callee.value;
       if (callee.function) return call_function(*callee.function, std::move(args), where, v);
       args.insert(args.begin(), Argument{where, "", v});
+      if (v->type->is(K::kTensor) && callee.text == "where" && args.size() > 1) {  // the condition comes first
+        args[1].name.clear();
+        std::swap(args[0], args[1]);
+      }
       const std::string& n = callee.text;
       if (v->type->is(K::kFuture) && n == "wait") return node_value(N::kWait, {v}, v->type->elem(), where);
       if (v->type->is(K::kTensor) && n == "size" && args.size() == 1) return op("aten::size", std::move(args), where);
@@ -416,9 +442,12 @@ Sugar Emitter::call_with(const Sugar& callee, std::vector<Argument> args, const 
                      {where, "device", constant(Value::of(Device(DeviceType::kCUDA)), simple_type(K::kDevice), where)}},
                     where);
       }
-      return op(
-          (operators_named("aten::" + n).empty() && !operators_named("prim::" + n).empty() ? "prim::" : "aten::") + n,
-          std::move(args), where);
+      return op((operators_named("aten::" + n).empty() && !library_function("aten::" + n) &&
+                         !operators_named("prim::" + n).empty()
+                     ? "prim::"
+                     : "aten::") +
+                    n,
+                std::move(args), where);
     }
     case Sugar::kValue: {
       TypePtr t = callee.value->type;

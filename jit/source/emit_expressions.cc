@@ -434,6 +434,11 @@ Val* Emitter::arithmetic(const std::string& text, Val* left, Val* right, const R
     Val* formatted = op("aten::percentFormat", {{where, "", left}, {where, "", right}}, where);
     return formatted;
   }
+  if (left->type->is(K::kTuple) && right->type->is(K::kTuple) && text == "+") {
+    std::vector<Val*> items = unpacked(left, 0, where);
+    for (Val* v : unpacked(right, 0, where)) items.push_back(v);
+    return tuple(std::move(items), where);
+  }
   const bool tensor_right = right->type->is(K::kTensor) && (left->type->is_number() || left->type->is(K::kBool));
   if (tensor_right) {  // a number and a tensor
     if (text == "+" || text == "*" || text == "==" || text == "!=" || text == "&" || text == "|" || text == "^")

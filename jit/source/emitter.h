@@ -135,12 +135,14 @@ class Emitter {
   Val* call_function(Function& f, std::vector<Argument> args, const Range& where, Val* self = nullptr);
   Val* call_method(Val* object, const std::string& name, std::vector<Argument> args, const Range& where);
   Val* call_module(Val* module, std::vector<Argument> args, const Range& where);
+  bool fits_flags(Function& f, const std::vector<Argument>& args);
   Val* call_overloads(const std::vector<Function*>& all, std::vector<Argument> args, const Range& where, Val* self);
   Val* op(const std::string& name, std::vector<Argument> args, const Range& where);
   Val* op(const std::string& name, std::initializer_list<Val*> args, const Range& where);
   Val* try_op(const std::string& name, const std::vector<Argument>& args, const Range& where, std::string* why);
   bool match(const std::vector<Formal>& formals, bool vararg, const std::vector<Argument>& args, bool convert,
              const Range& where, std::vector<Val*>* out, TypeVars* vars, std::string* why);
+  bool spreads_ = true;  // whether match() takes several arguments for one list
   Val* convert(Val* v, const Formal& f, TypePtr concrete, bool allow, const Range& where);
   Val* packed(Node* n, const std::vector<TypePtr>& rets, const std::vector<std::string>* names = nullptr);
   Val* isinstance_call(const Ast& e);

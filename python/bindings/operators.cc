@@ -803,6 +803,12 @@ int truth(PyObject* self) {
   static PyObject* f = nullptr;
   int r = -1;
   guarded_int([&] {
+    static PyObject* slot = nullptr;
+    if (Ref other = overridden_slot(slot, "__bool__", self)) {
+      r = PyObject_IsTrue(other.get());
+      if (r < 0) throw ErrorAlreadySet();
+      return;
+    }
     const Tensor& t = unwrap(self);
     warn_if_traced("value", "a Python boolean");
     const bool plain = t.numel() == 1 && t.is_cpu() && t.layout() == Layout::kStrided;
@@ -829,6 +835,8 @@ Scalar item_of(PyObject* self, const char* what) {
 }
 PyObject* to_long(PyObject* self) {
   return guarded([&]() -> PyObject* {
+    static PyObject* slot = nullptr;
+    if (Ref other = overridden_slot(slot, "__int__", self)) return other.release();
     warn_if_traced("value", "a Python integer");
     const Scalar s = item_of(self, "int64_t");
     if (s.is_floating_point() || s.is_complex()) return PyLong_FromDouble(s.to_double());
@@ -837,13 +845,17 @@ PyObject* to_long(PyObject* self) {
   });
 }
 PyObject* to_float(PyObject* self) {
-  return guarded([&] {
+  return guarded([&]() -> PyObject* {
+    static PyObject* slot = nullptr;
+    if (Ref other = overridden_slot(slot, "__float__", self)) return other.release();
     warn_if_traced("value", "a Python float");
     return PyFloat_FromDouble(item_of(self, "double").to_double());
   });
 }
 PyObject* to_index(PyObject* self) {
   return guarded([&]() -> PyObject* {
+    static PyObject* slot = nullptr;
+    if (Ref other = overridden_slot(slot, "__index__", self)) return other.release();
     const Tensor& t = unwrap(self);
     if (t.numel() != 1 || !is_integral(t.dtype(), true))
       throw TypeError("only integer tensors of a single element can be converted to an index");

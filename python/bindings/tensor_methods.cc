@@ -216,7 +216,9 @@ Scalar item_of(const Tensor& t) {
   TESSERA_CHECK(t.numel() == 1, "a Tensor with ", t.numel(), " elements cannot be converted to Scalar");
   TESSERA_CHECK(!t.is_meta(), "Tensor.item() cannot be called on meta tensors");
   constexpr DispatchKeySet no_memory = DispatchKeySet(DispatchKey::kPython) | kTransformedKeys;
-  if (!t.is_cpu() || t.layout() != Layout::kStrided || t.keys().has_any(no_memory) || modes_see_values()) {
+  const bool is_profiled = thread_state.included & ~thread_state.excluded & DispatchKeySet(DispatchKey::kProfiler).bits();
+  const bool is_observed = modes_see_values() || is_profiled;  // modes and the profiler see the operator
+  if (!t.is_cpu() || t.layout() != Layout::kStrided || t.keys().has_any(no_memory) || is_observed) {
     Value args[] = {internal::lend(t)}, result;
     g_item.call(args, 1, &result, 1);
     return result.scalar();
@@ -515,6 +517,14 @@ PyTypeObject* tensor_type_arg(const char* function, PyObject* o) {
         str_cat(function, "(): cls must be a subclass of Tensor, got ", reinterpret_cast<PyTypeObject*>(o)->tp_name));
   return reinterpret_cast<PyTypeObject*>(o);
 }
+// A method that no __torch_function__ takes over.
+template <FixedName N, Implementation F>
+PyMethodDef direct(const char* doc) {
+  constexpr auto entry = [](PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
+    return guarded([&] { return F(self, {args, n, kwnames}); });
+  };
+  return {kStoredName<N>.text, as_c_function(+entry), METH_FASTCALL | METH_KEYWORDS, doc};
+}
 PyObject* py_as_subclass(PyObject* self, CallArgs call) {
   PyObject* a[1];
   read_args({"as_subclass", {"cls"}, 1, 1}, call, a);
@@ -652,7 +662,7 @@ std::vector<PyMethodDef> tensor_methods() {
       method<"requires_grad_", py_requires_grad>(
           "requires_grad_(requires_grad=True) -> Tensor\n\nWhether autograd shall record what is done with this "
           "tensor, in place. Floating and complex leaves only."),
-      method<"as_subclass", py_as_subclass>(
+      direct<"as_subclass", py_as_subclass>(
           "as_subclass(cls) -> Tensor\n\nThe same data as an object of `cls`, a subclass of Tensor; derivatives "
           "flow through."),
       method<"_to_dlpack", py_dlpack_capsule>(),

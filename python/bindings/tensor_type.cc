@@ -10,6 +10,7 @@
 #include "python/bindings/library/fake.h"
 #include "python/bindings/library/library.h"
 #include "python/bindings/operators.h"
+#include "python/bindings/torch_function.h"
 #include "python/bindings/types.h"
 
 namespace tessera::python {
@@ -121,6 +122,15 @@ Py_ssize_t tensor_length(PyObject* self) {
     return -1;
   }
   int failed = 0;
+  if (needs_torch_function(&self, 1)) [[unlikely]] {
+    static PyObject* slot = nullptr;
+    Py_ssize_t n = -1;
+    failed = guarded_int([&] {
+      n = PyNumber_AsSsize_t(overridden_slot(slot, "__len__", self).get(), PyExc_OverflowError);
+      if (n < 0 && PyErr_Occurred()) throw ErrorAlreadySet();
+    });
+    return failed ? -1 : n;
+  }
   if (jit::current_trace()) [[unlikely]]
     failed = guarded_int([] { warn_of_trace("length", ""); });
   return failed ? -1 : t.sizes()[0];

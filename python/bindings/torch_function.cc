@@ -230,6 +230,12 @@ bool needs_torch_function(PyObject* const* args, Py_ssize_t n) {
   return false;
 }
 
+Ref overridden_slot(PyObject*& cache, const char* name, PyObject* self) {
+  if (!needs_torch_function(&self, 1)) return Ref();
+  if (!cache) cache = check(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), name));
+  return Ref::steal(check(call_torch_function(cache, &self, 1, nullptr)));
+}
+
 PyObject* call_torch_function(PyObject* func, PyObject* const* args, Py_ssize_t num_positional, PyObject* kwnames) {
   std::vector<PyObject*> found;
   const Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;

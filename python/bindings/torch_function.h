@@ -22,6 +22,9 @@ bool needs_torch_function(PyObject* const* args, Py_ssize_t n);
 // Hands the call over. args as in vectorcall.
 PyObject* call_torch_function(PyObject* func, PyObject* const* args, Py_ssize_t num_positional, PyObject* kwnames);
 
+// What an override makes of TensorType's slot of this name for a tensor, or null where there is none.
+Ref overridden_slot(PyObject*& cache, const char* name, PyObject* self);
+
 void init_torch_function(PyObject* module);
 
 }  // namespace tessera::python

@@ -2,9 +2,11 @@
 
 import enum
 import importlib
+import math
 import sys
 import types
 
+import tessera
 from tessera import _C
 
 __all__ = [
@@ -783,3 +785,40 @@ def _dispatch_rule(func, cls):
             if rule is not None:
                 return rule
     return None
+
+
+_COMPARED = frozenset("eq ne lt le gt ge remainder fmod rsub".split())
+
+
+def _documented_call(func, args, kwargs, cls):
+    """(func, args, kwargs) as a class of a program is to see a call of an operator that only this library has, or of
+    one for tensors with a number in a tensor's place; None where it is as documented, or for classes of the library.
+    """
+    if cls.__module__.partition(".")[0] == "tessera" or not func._name.startswith("aten::"):
+        return None
+    name = func._name[6:].partition(".")[0]
+    plain = name.rstrip("_") if not name.startswith("__") else name
+    written = name[len(plain) :]  # "_" of the in-place form
+    number = len(args) > 1 and not isinstance(args[1], tessera.Tensor)
+    overload = ""
+    if plain in _COMPARED and number:
+        overload = "Scalar"
+    elif plain == "pow" and func._overloadname == "Tensor_Tensor":
+        overload = "Scalar" if written or not isinstance(args[0], tessera.Tensor) else "Tensor_Scalar" if number else ""
+    elif plain in ("clamp_min", "clamp_max") and number:
+        overload = "default"
+    elif plain == "_square":
+        plain, overload, args = "pow", "Scalar" if written else "Tensor_Scalar", (*args, 2)
+    elif plain == "_clamp_scalar":
+        low, high = (None if abs(v) == math.inf else v for v in args[1:])
+        plain, overload, args = "clamp", "default", (args[0], low) if high is None else (args[0], low, high)
+    elif plain == "_where":
+        tensors = [isinstance(v, tessera.Tensor) for v in args[1:]]
+        plain, overload = "where", "self" if all(tensors) else "ScalarOther" if tensors[0] else "ScalarSelf"
+    elif plain == "_masked_fill":
+        plain, overload = "masked_fill", "Scalar"
+    elif plain == "_native_layer_norm":
+        plain, overload = "native_layer_norm", "default"
+    if not overload:
+        return None
+    return getattr(getattr(ops.aten, plain + written), overload), args, kwargs

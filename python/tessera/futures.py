@@ -71,7 +71,10 @@ class Future(Generic[T]):
             try:
                 result = callback(done)
             except BaseException as error:  # whoever waits gets it
-                following.set_exception(error)
+                kind = type(error).__name__
+                told = RuntimeError(f"Got the following error when running the callback: {kind}: {error}")
+                told.__cause__ = error
+                following.set_exception(told)
             else:
                 following.set_result(result)
 

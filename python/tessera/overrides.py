@@ -91,8 +91,8 @@ def _wrapped(dispatcher, func):
 
 
 def is_tensor_like(inp):
-    """True for tensors and for objects whose type has `__torch_function__`."""
-    return type(inp) is tessera.Tensor or hasattr(type(inp), "__torch_function__")
+    """True for tensors and for what has a `__torch_function__`."""
+    return type(inp) is tessera.Tensor or hasattr(inp, "__torch_function__")
 
 
 class TorchFunctionMode:

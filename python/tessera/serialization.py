@@ -17,6 +17,7 @@ import pickle
 import re
 import struct
 import sys
+import warnings
 import zlib
 from pickle import UnpicklingError
 
@@ -701,7 +702,17 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
     with _opened(f) as file:
         try:
             if _is_zip(file):
+                start = file.tell()
                 loader = _ZipLoader(file, map_location, f if mmap else None)
+                if "constants.pkl" in loader.reader and not weights_only:
+                    warnings.warn(
+                        "'torch.load' received a zip file that looks like a TorchScript archive, which "
+                        "'torch.jit.load' reads now; call that one directly to silence this warning",
+                        UserWarning,
+                        stacklevel=2,
+                    )
+                    file.seek(start)
+                    return tessera.jit.load(file, map_location=map_location)
                 return loader.load(pickle_module or pickle, weights_only, pickle_load_args)
             if mmap:
                 raise RuntimeError(
@@ -784,11 +795,9 @@ class _ZipLoader:
 
     def load(self, pickle_module, weights_only, pickle_load_args):
         if "constants.pkl" in self.reader:
-            if weights_only:
-                raise RuntimeError(
-                    "Cannot use ``weights_only=True`` with TorchScript archives passed to ``torch.load``. " + _ADVICE
-                )
-            raise RuntimeError("the file is a TorchScript archive; use jit.load")
+            raise RuntimeError(
+                "Cannot use ``weights_only=True`` with TorchScript archives passed to ``torch.load``. " + _ADVICE
+            )
         data = self.reader.read("data.pkl")
         return _read_pickle(data, pickle_module, weights_only, self.persistent_load, pickle_load_args, self.reader.size)
 

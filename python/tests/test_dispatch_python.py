@@ -225,3 +225,107 @@ def test_new_operators():
     with pytest.raises(RuntimeError):
         tessera.ops.tessera_test.twice("x")
     library._destroy()
+
+
+class Told(tessera.Tensor):
+    calls: list = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        Told.calls.append(func.__name__)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+@pytest.mark.parametrize(
+    ("make", "name"), [(bool, "__bool__"), (int, "__int__"), (float, "__float__"), (len, "__len__")]
+)
+def test_values_of_subclasses_are_asked_for_by_name(make, name):
+    Told.calls = []
+    assert make(tessera.ones(1).as_subclass(Told)) == 1 and Told.calls == [name]
+    with tessera._C.DisableTorchFunctionSubclass():
+        assert make(tessera.ones(1).as_subclass(Told)) == 1 and Told.calls == [name]
+
+
+def test_modes_see_which_values_are_asked_for():
+    class Names(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    seen = []
+    with Names():
+        assert bool(tessera.ones(())) and float(tessera.ones(())) == 1.0
+    assert [n for n in seen if n.startswith("__")] == ["__bool__", "__float__"]
+
+
+def test_as_subclass_is_no_call_that_a_class_takes_over():
+    Told.calls = []
+    x = tessera.ones(2).as_subclass(Told)
+    assert type(x.as_subclass(tessera.Tensor)) is tessera.Tensor and Told.calls == []
+
+
+def test_dispatch_modes_and_profiles_see_items():
+    from tessera.utils._python_dispatch import TorchDispatchMode
+
+    class Names(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    seen, x = [], tessera.tensor([2.5])
+    with Names():
+        assert x.item() == 2.5
+    assert seen == ["aten._local_scalar_dense.default"]
+    with tessera.profiler.profile(activities=[tessera.profiler.ProfilerActivity.CPU]) as p:
+        x.item()
+    assert "aten::item" in [e.key for e in p.key_averages()]
+
+
+def test_programs_are_told_documented_operators():
+    from tessera.utils._python_dispatch import TorchDispatchMode
+
+    class Calls(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append((str(func)[5:], [a for a in args if not isinstance(a, tessera.Tensor)]))
+            return func(*args, **(kwargs or {}))
+
+    x, seen = tessera.tensor([-1.0, 0.5, 2.0]), []
+    wide = tessera.ones(2, 3)
+    made = [
+        lambda: x.clamp(min=0),
+        lambda: x.clamp(max=1),
+        lambda: x.clone().clamp_(0, 1),
+        lambda: x**2,
+        lambda: 2**x,
+        lambda: x.pow(3),
+        lambda: x > 0,
+        lambda: x.remainder(2),
+        lambda: 2 - x,
+        lambda: x.masked_fill(x > 0, 1.5),
+        lambda: tessera.where(x > 0, x, 0.0),
+        lambda: x.clamp_min(0),
+        lambda: tessera.nn.functional.layer_norm(wide, (3,)),
+    ]
+    want = [f() for f in made]
+    with Calls():
+        got = [f() for f in made]
+    for a, b in zip(got, want, strict=True):
+        assert tessera.equal(a, b)
+    assert [name for name, _ in seen if name != "clone.default"] == [
+        "clamp.default",
+        "clamp.default",
+        "clamp_.default",
+        "pow.Tensor_Scalar",
+        "pow.Scalar",
+        "pow.Tensor_Scalar",
+        "gt.Scalar",
+        "remainder.Scalar",
+        "rsub.Scalar",
+        "gt.Scalar",
+        "masked_fill.Scalar",
+        "gt.Scalar",
+        "where.ScalarOther",
+        "clamp_min.default",
+        "native_layer_norm.default",
+    ]
+    assert seen[:2] == [("clamp.default", [0]), ("clamp.default", [None, 1])]

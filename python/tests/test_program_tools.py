@@ -46,6 +46,14 @@ def test_failing_callbacks_are_logged(caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
+def test_a_callback_of_then_fails_the_future_that_follows():
+    future = futures.Future()
+    following = future.then(lambda f: f.value() / 0)
+    future.set_result(1)
+    with pytest.raises(RuntimeError, match="running the callback: ZeroDivisionError: division by zero"):
+        following.wait()
+
+
 def test_all_of_no_futures_are_there():
     assert futures.wait_all([]) == []
 
@@ -306,6 +314,13 @@ def test_uninitialized_memory_is_filled(deterministic, maker):
     zeros = torch.zeros(3)
     del zeros
     assert not maker(torch.int64).eq(torch.iinfo(torch.int64).max).all()
+
+
+def test_memory_that_resize_adds_is_filled(deterministic):
+    grown = torch.ones(2).resize_(2, 2)
+    assert grown[0].tolist() == [1, 1] and grown[1].isnan().all()
+    assert torch.ones(3, dtype=torch.int16).resize_(4).tolist() == [1, 1, 1, 32767]
+    assert torch.ones(4).resize_(2).resize_(4).tolist() == [1, 1, 1, 1]
 
 
 def test_the_switch_is_a_bool(deterministic):

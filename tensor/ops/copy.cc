@@ -202,10 +202,17 @@ bool is_nonzero_composite(const Tensor& self) {
   return _local_scalar_dense(self).to_bool();
 }
 
+// create.cc: what deterministic programs find in memory behind these bytes.
+void fill_new_memory(const Tensor& t, int64_t known_bytes);
+
 const Tensor& resize__kernel(const Tensor& self, SymIntList size, std::optional<MemoryFormat> format) {
   TESSERA_CHECK(!self.requires_grad(), "cannot resize variables that require grad");
   const IntList sizes = size.ints();
-  if (!std::ranges::equal(self.sizes(), sizes)) resize_tensor(self, sizes);
+  if (!std::ranges::equal(self.sizes(), sizes)) {
+    const auto known = static_cast<int64_t>(self.storage()->nbytes());
+    resize_tensor(self, sizes);
+    fill_new_memory(self, known);
+  }
   if (format && *format != MemoryFormat::kPreserve && *format != MemoryFormat::kContiguous)
     self.impl()->set_sizes_and_strides(sizes, channels_last_strides(sizes));
   return self;

@@ -101,6 +101,14 @@ void fill_conspicuous(const Tensor& t) {
 
 void set_fill_uninitialized_memory(bool on) { g_fill_uninitialized = on ? &fill_conspicuous : nullptr; }
 
+void fill_new_memory(const Tensor& t, int64_t known_bytes) {
+  auto* fill = g_fill_uninitialized.load(std::memory_order_relaxed);
+  if (!fill || !t.is_cpu()) return;
+  const int64_t size = t.item_size(), first = (known_bytes + size - 1) / size;
+  const int64_t all = static_cast<int64_t>(t.storage()->nbytes()) / size;
+  if (first < all) fill(tensor_from_storage(t.storage(), IntVector{all - first}, IntVector{1}, first, t.dtype()));
+}
+
 Tensor make_filled(IntList sizes, const Scalar& value, DType dtype, Device device) {
   const Tensor r = empty_tensor(sizes, {}, dtype, factory_device(device));
   fill_raw(r, value, false);

@@ -58,12 +58,28 @@ Ref rule_for(const OpHeader& op, PyObject* owner_type) {
   return rule.get() == Py_None ? Ref() : rule;
 }
 
+// handler(func, types, args, kwargs). Classes of a program are told the operators that are documented.
+Ref call_handler(const OpHeader& op, PyObject* owner_type, PyObject* handler, PyObject* func, PyObject* types,
+                 PyObject* args, PyObject* kwargs) {
+  static constinit MadeOnce find;
+  const std::string_view name = op.name;
+  if (name[name.rfind(':') + 1] == '_' || std::string_view(op.overload).starts_with("Tensor")) {
+    Ref shown = checked_call(PyObject_CallFunctionObjArgs(find.get([] { return ops_function("_documented_call"); }),
+                                                          func, args, kwargs, owner_type, nullptr));
+    if (shown.get() != Py_None)
+      return checked_call(PyObject_CallFunctionObjArgs(handler, PyTuple_GET_ITEM(shown.get(), 0), types,
+                                                       PyTuple_GET_ITEM(shown.get(), 1),
+                                                       PyTuple_GET_ITEM(shown.get(), 2), nullptr));
+  }
+  return checked_call(PyObject_CallFunctionObjArgs(handler, func, types, args, kwargs, nullptr));
+}
+
 Ref call_mode(const OpHeader& op, PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs) {
   const TopModeOff off(stack(), update_included);
   if (Ref rule = rule_for(op, reinterpret_cast<PyObject*>(Py_TYPE(off.mode()))))
     return checked_call(PyObject_CallFunctionObjArgs(rule.get(), off.mode(), func, types, args, kwargs, nullptr));
   Ref handler = checked_call(PyObject_GetAttr(off.mode(), g_str_dispatch));
-  return checked_call(PyObject_CallFunctionObjArgs(handler.get(), func, types, args, kwargs, nullptr));
+  return call_handler(op, reinterpret_cast<PyObject*>(Py_TYPE(off.mode())), handler.get(), func, types, args, kwargs);
 }
 
 // A wrapper that lost its class has nothing that a kernel could read.
@@ -122,8 +138,7 @@ void python_dispatch(void*, const OpHeader& op, DispatchKeySet keys, const Value
       Ref handler = rule ? Ref() : checked_call(PyObject_GetAttr(type, g_str_dispatch));
       Ref r = rule ? checked_call(PyObject_CallFunctionObjArgs(rule.get(), type, func.get(), types.get(),
                                                                positional.get(), keywords.get(), nullptr))
-                   : checked_call(PyObject_CallFunctionObjArgs(handler.get(), func.get(), types.get(), positional.get(),
-                                                               keywords.get(), nullptr));
+                   : call_handler(op, type, handler.get(), func.get(), types.get(), positional.get(), keywords.get());
       if (r.get() != Py_NotImplemented) {
         results_from_python(*op.info, r.get(), rets, num_rets);
         return;

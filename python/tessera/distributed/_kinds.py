@@ -107,6 +107,9 @@ class DebugLevel(enum.IntEnum):
     INFO = 1
     DETAIL = 2
 
+    def __str__(self):
+        return f"DebugLevel.{self.name}"
+
 
 _level = DebugLevel.OFF
 

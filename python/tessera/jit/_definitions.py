@@ -486,6 +486,44 @@ def _convert_indices_from_csr_to_coo(crow_indices: Tensor, col_indices: Tensor, 
     row, column = places[-1:], col_indices.reshape(1, -1)
     found = torch.cat([places[:-1], column, row] if transpose else [places[:-1], row, column])
     return found.to(torch.int32 if out_int32 else torch.int64)
+def _unique_parts(input: Tensor, sorted: bool, inverse: bool, counts: bool,
+        dim: Optional[int]) -> Tuple[Tensor, Tensor, Tensor]:
+    if dim is None:
+        return torch._unique2(input, sorted, inverse, counts)
+    return torch.unique_dim(input, dim, sorted, inverse, counts)
+def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+        dim: Optional[int] = None) -> Tensor:
+    return _unique_parts(input, sorted, False, False, dim)[0]
+def _unique_inverse(input: Tensor, sorted: bool = True, return_inverse: bool = True, return_counts: bool = False,
+        dim: Optional[int] = None) -> Tuple[Tensor, Tensor]:
+    return _unique_parts(input, sorted, True, False, dim)[:2]
+def _unique_counts(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = True,
+        dim: Optional[int] = None) -> Tuple[Tensor, Tensor]:
+    values, inverse, counts = _unique_parts(input, sorted, False, True, dim)
+    return values, counts
+def _unique_all(input: Tensor, sorted: bool = True, return_inverse: bool = True, return_counts: bool = True,
+        dim: Optional[int] = None) -> Tuple[Tensor, Tensor, Tensor]:
+    return _unique_parts(input, sorted, True, True, dim)
+def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False,
+        dim: Optional[int] = None) -> Tensor:
+    return torch.ops.aten.unique_consecutive(input, False, False, dim)[0]
+def _consecutive_inverse(input: Tensor, return_inverse: bool = True, return_counts: bool = False,
+        dim: Optional[int] = None) -> Tuple[Tensor, Tensor]:
+    return torch.ops.aten.unique_consecutive(input, True, False, dim)[:2]
+def _consecutive_counts(input: Tensor, return_inverse: bool = False, return_counts: bool = True,
+        dim: Optional[int] = None) -> Tuple[Tensor, Tensor]:
+    values, inverse, counts = torch.ops.aten.unique_consecutive(input, False, True, dim)
+    return values, counts
+def _consecutive_all(input: Tensor, return_inverse: bool = True, return_counts: bool = True,
+        dim: Optional[int] = None) -> Tuple[Tensor, Tensor, Tensor]:
+    return torch.ops.aten.unique_consecutive(input, True, True, dim)
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    at = [torch.arange(input.size(0), device=input.device) for i in range(r)]
+    at = torch.meshgrid(at, indexing="ij")
+    keep = torch.ones_like(at[0], dtype=torch.bool)
+    for i in range(r - 1):
+        keep = keep & (at[i] <= at[i + 1] if with_replacement else at[i] < at[i + 1])
+    return torch.stack([input[x[keep]] for x in at], 1)
 """
 
 _METHODS = """
@@ -575,7 +613,7 @@ _CELLS = {
 }
 
 
-_HOMES = ("tessera.nn.functional", "tessera.nn._functional", "tessera.nn._recurrent", "tessera.sparse")
+_HOMES = ("tessera.nn.functional", "tessera.nn._functional", "tessera.nn._recurrent", "tessera.functional", "tessera.sparse")
 _COMPRESSED = """def sparse_{layout}_tensor({c}: Tensor, {p}: Tensor, values: Tensor, size: Optional[List[int]] = None,
         *, dtype: Optional[int] = None, layout: Optional[int] = None, device: Optional[Device] = None,
         pin_memory: Optional[bool] = None) -> Tensor:
@@ -587,6 +625,13 @@ _COMPRESSED = """def sparse_{layout}_tensor({c}: Tensor, {p}: Tensor, values: Te
     return torch.sparse_compressed_tensor({c}, {p}, values, size, dtype=dtype, layout=layout, device=device,
                                           pin_memory=pin_memory)
 """
+
+# Further declarations of a function: by flags that change what it returns, by types.
+VARIANTS = {
+    **{f"{a}max_pool{n}d": (f"{a}max_pool{n}d_with_indices",) for a in ("", "adaptive_") for n in (1, 2, 3)},
+    "unique": ("_unique_inverse", "_unique_counts", "_unique_all"),
+    "unique_consecutive": ("_consecutive_inverse", "_consecutive_counts", "_consecutive_all"),
+}
 
 
 @functools.cache

@@ -228,7 +228,11 @@ def operator_of(obj):
             return None
         if obj is tessera.sparse.mm:
             return "aten::_sparse_mm"
-        if name and getattr(tessera, name, None) is obj and _jit.has_op(f"aten::{name}"):
+        if obj is tessera.autograd.grad:
+            return "aten::grad"
+        from ._definitions import VARIANTS
+
+        if name and getattr(tessera, name, None) is obj and name not in VARIANTS and _jit.has_op(f"aten::{name}"):
             return f"aten::{name}"
     if type(obj).__name__ in ("OpOverloadPacket", "OpOverload"):
         return obj._qualified_op_name if hasattr(obj, "_qualified_op_name") else None
@@ -257,8 +261,14 @@ def _classify_function(fn):
 
 
 def _overloads_of(fn):
+    from ._definitions import VARIANTS, definition_of
     from ._marks import _overloads
 
+    variants = VARIANTS.get(fn.__name__) if definition_of(fn) else None
+    if variants:
+        functional = tessera.nn.functional
+        others = (_helper(n)._handle() if n[0] == "_" else declare(getattr(functional, n)) for n in variants)
+        return (declare(fn), *others)
     declared = _overloads.get(f"{fn.__module__}.{fn.__qualname__}")
     if not declared:
         return ()

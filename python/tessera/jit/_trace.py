@@ -358,7 +358,16 @@ def trace_module(
                 _check(method, a, k, handle, lambda a=a, k=k: record(a, k), check_tolerance, handle.bind(made._c))
     traced = TopLevelTracedModule(made._c, mod)
     traced.__dict__["_children"] = made.__dict__["_children"]
+    _name_children(traced, mod)
     return traced
+
+
+def _name_children(made, module):
+    for name, child in made.__dict__["_children"].items():
+        original = module._modules.get(name)
+        if type(child) is RecursiveScriptModule and not isinstance(original, (ScriptModule, type(None))):
+            object.__setattr__(child, "__class__", TracedModule)
+            _name_children(child, original)
 
 
 def _traced_type(module):
@@ -375,6 +384,9 @@ def _traced_type(module):
 
 class TracedModule(RecursiveScriptModule):
     """A module that was recorded."""
+
+    def _get_name(self):
+        return self.original_name
 
 
 class TopLevelTracedModule(TracedModule):

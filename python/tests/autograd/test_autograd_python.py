@@ -516,3 +516,18 @@ def test_numpy_without_recording():
         x.numpy()
     with tessera.no_grad():
         assert x.numpy().tolist() == [1, 1]
+
+
+def test_leaves_that_are_views_refuse_writes():
+    x = tessera.arange(6.0).reshape(2, 3).requires_grad_()
+    for write in (lambda: x.mul_(2), lambda: x.copy_(tessera.ones(2, 3)), lambda: x[0].zero_(), x.normal_):
+        with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+            write()
+    assert x.is_leaf
+    with tessera.no_grad():
+        x.mul_(2)
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [[0, 4, 8], [12, 16, 20]]
+    y = tessera.arange(6.0).reshape(2, 3)
+    y.mul_(tessera.ones((), requires_grad=True))
+    assert not y.is_leaf

@@ -274,3 +274,106 @@ def test_traces_are_checked_with_inputs_of_other_sizes():
     assert made(t.zeros(5)).tolist() == [0.0] * 5
     with pytest.raises(jit.TracingCheckError, match="Graphs differed"):
         jit.trace(lambda x: x.tanh() if len(x) == 3 else x * 2, t.ones(3), check_inputs=[(t.ones(4),)])
+
+
+def pools(x):
+    f = nn.functional
+    return f.max_pool1d(x, 2), f.max_pool1d(x, 2, return_indices=True), f.adaptive_max_pool1d(x, 1, return_indices=True)
+
+
+def distinct(x):
+    return (
+        t.unique(x),
+        t.unique(x, return_inverse=True),
+        t.unique(x, return_counts=True),
+        t.unique(x, True, True, True),
+        t.unique(x, dim=0),
+        t.unique_consecutive(x),
+        t.unique_consecutive(x, return_counts=True),
+    )
+
+
+def joined(x):
+    return (
+        t.tensordot(x, x, dims=([1], [1])),
+        t.tensordot(x, x.t(), 1),
+        t.combinations(x[0]),
+        t.combinations(x[0], 3, True),
+        t.tensor_split(x, 3, 1),
+        t.hsplit(x, 3),
+        t.norm(x, p="fro"),
+        x.where(x > 2, x * 0),
+    )
+
+
+def grids(x):
+    f = nn.functional
+    theta = t.tensor([[[0.5, 0.0, 0.25], [0.0, 1.0, 0.0]]])
+    grid = f.affine_grid(theta, [1, 1, 2, 3], align_corners=False)
+    return grid, f.affine_grid(theta, [1, 1, 1, 3], align_corners=True), f.grid_sample(x, grid, align_corners=False)
+
+
+def flat(value):
+    return [value] if isinstance(value, t.Tensor) else [x for v in value for x in flat(v)]
+
+
+@pytest.mark.parametrize(
+    ("fn", "x"),
+    [
+        (pools, t.arange(6.0).view(1, 2, 3)),
+        (distinct, t.tensor([[1.0, 1.0], [2.0, 1.0]])),
+        (joined, t.arange(6.0).view(2, 3)),
+        (grids, t.arange(6.0).view(1, 1, 2, 3)),
+    ],
+    ids=["pools", "distinct", "joined", "grids"],
+)
+def test_functions_of_several_forms_are_those_of_python(fn, x):
+    got, want = jit.script(fn)(x), fn(x)
+    assert [type(v) is list or type(v) is tuple for v in got] == [not isinstance(v, t.Tensor) for v in want]
+    for a, b in zip(flat(got), flat(want), strict=True):
+        t.testing.assert_close(a, b)
+
+
+def test_tuples_add_to_tuples():
+    def both(a: int):
+        return (a, "x") + (1.5,), len((a,) + (a, a))
+
+    assert jit.script(both)(2) == ((2, "x", 1.5), 3)
+
+
+def test_dtypes_and_devices_of_tensors():
+    def kinds(x):
+        return x.type(t.float64), t.result_type(x, 1.5) == t.float32, t.promote_types(t.int8, t.float16) == t.float16
+
+    x, same, other = jit.script(kinds)(t.ones(2))
+    assert x.dtype == t.float64 and same and other
+
+    def nowhere(x):
+        return x.is_xpu or x.is_mps or x.is_mtia
+
+    assert jit.script(nowhere)(t.ones(1)) is False
+
+
+def test_programs_compute_gradients():
+    def slope(x):
+        return t.autograd.grad([(x * x).sum()], [x])
+
+    def step(x):
+        y = (x * x).sum()
+        y.backward()
+        return y
+
+    x = t.tensor([1.0, 3.0], requires_grad=True)
+    (g,) = jit.script(slope)(x)
+    assert g.tolist() == [2.0, 6.0] and x.grad is None
+    assert jit.script(step)(x).item() == 10.0 and x.grad.tolist() == [2.0, 6.0]
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        jit.script(slope)(t.ones(2))
+
+
+def test_fractions_are_no_ints_by_themselves():
+    def largest(x):
+        return max(x[0], x[1])
+
+    with pytest.raises(RuntimeError, match="as an integral argument"):
+        jit.script(largest)(t.tensor([0.5, 1.5]))

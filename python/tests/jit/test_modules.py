@@ -256,3 +256,35 @@ def test_constants_stay_and_extra_files_that_are_not_there_are_empty():
     found = {"note": "", "other": ""}
     tessera.jit.load(file, _extra_files=found)
     assert found == {"note": b"x", "other": b""}
+
+
+class Doubles(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+
+    def forward(self, x):
+        return self.inner(x) * 2
+
+
+def test_traces_are_compared_whatever_the_sizes_of_further_inputs():
+    more = [(tessera.ones(5),), (tessera.zeros(1),)]
+    traced = tessera.jit.trace(lambda x: x + 1, tessera.ones(2), check_inputs=more)
+    assert traced(tessera.ones(3)).tolist() == [2.0, 2.0, 2.0]
+
+
+def test_traced_modules_are_shown_by_the_names_of_their_classes():
+    shown = repr(tessera.jit.trace(Doubles(), tessera.ones(1, 2)))
+    assert shown.startswith("Doubles(") and "(0): Linear(original_name=Linear)" in shown
+
+
+def test_load_hands_programs_on_to_jit(tmp_path):
+    path = str(tmp_path / "m.pt")
+    tessera.jit.trace(Doubles(), tessera.ones(1, 2)).save(path)
+    with pytest.warns(UserWarning, match="looks like a TorchScript archive"):
+        loaded = tessera.load(path, weights_only=False)
+    assert isinstance(loaded, tessera.jit.ScriptModule)
+    with open(path, "rb") as file, pytest.warns(UserWarning, match="TorchScript archive"):
+        assert isinstance(tessera.load(file, map_location="cpu", weights_only=False), tessera.jit.ScriptModule)
+    with pytest.raises(RuntimeError, match="weights_only"):
+        tessera.load(path)
