@@ -140,7 +140,8 @@ UNREAD = {
         "a partitioner's signature",
     ),
     "tessera._inductor.list_mode_options": ("dynamic", "the settings of modes do not depend on it"),
-    "tessera.accelerator._streams.Stream.__new__": ("args kwargs", "go to __init__ of the device's class"),
+    "tessera.accelerator._streams.Stream.__new__": ("priority kwargs", "go to __init__ of the device's class"),
+    "tessera.cuda.streams.Stream.__new__": ("args kwargs", "go to __init__"),
     "tessera.autograd.function.FunctionCtx.mark_shared_storage": (
         "pairs",
         "deprecated, and says so: shared memory is tracked by itself",
