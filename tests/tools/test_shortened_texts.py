@@ -56,7 +56,9 @@ def test_what_compilers_do_not_read_leaves_headers(tmp_path):
 
 def test_blanks_that_part_tokens_stay_in_headers(tmp_path):
     header = tmp_path / "a.h"
-    header.write_text("int a = x + +y, b = 0xe + 1, c = x & &y;\nvoid f(T& = {}, T* = nullptr);\nA<B > =x ? ::c : ::d;\n")
+    header.write_text(
+        "int a = x + +y, b = 0xe + 1, c = x & &y;\nvoid f(T& = {}, T* = nullptr);\nA<B > =x ? ::c : ::d;\n"
+    )
     assert cpp_files.shortened(header).decode() == (
         "int a=x+ +y,b=0xe +1,c=x & &y;\nvoid f(T& ={},T* =nullptr);\nA<B> =x? ::c: ::d;\n"
     )
