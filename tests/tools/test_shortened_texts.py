@@ -49,9 +49,24 @@ def test_what_compilers_do_not_read_leaves_headers(tmp_path):
         "#define M(x) \\\n  g( x, \\\n     x )\n"
     )
     assert cpp_files.shortened(header).decode() == (
-        '#define TWO (1 + 1)\nint f(int a,int b);\nconst char* url = "http://a, b";\n'
-        "const long million = 1'000,n;\nchar c = ',',d = '\"';\n#define M(x) \\\ng(x, \\\nx)\n"
+        '#define TWO (1 + 1)\nint f(int a,int b);\nconst char*url="http://a, b";\n'
+        "const long million=1'000,n;\nchar c= ',',d= '\"';\n#define M(x) \\\ng(x, \\\nx)\n"
     )
+
+
+def test_blanks_that_part_tokens_stay_in_headers(tmp_path):
+    header = tmp_path / "a.h"
+    header.write_text(
+        "int a = x + +y, b = 0xe + 1, c = x & &y;\nvoid f(T& = {}, T* = nullptr);\nA<B > =x ? ::c : ::d;\n"
+    )
+    assert cpp_files.shortened(header).decode() == (
+        "int a=x+ +y,b=0xe +1,c=x & &y;\nvoid f(T& ={},T* =nullptr);\nA<B> =x? ::c: ::d;\n"
+    )
+
+
+def test_lines_of_macros_stay_apart():
+    text = b"#define M(x) \\\nf(x);\ng();\nint a;\n#if A\nint b;\nint c\n=1;\n"
+    assert cpp_files.joined(text) == b"#define M(x) \\\nf(x);\ng();int a;\n#if A\nint b;int c\n=1;\n"
 
 
 def test_a_stub_without_blanks_is_the_same_stub():

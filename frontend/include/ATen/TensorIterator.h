@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "ATen/ATen.h"
+#include "c10/util/accumulate.h"
 
 namespace at {
 
