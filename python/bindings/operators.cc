@@ -833,10 +833,18 @@ Scalar item_of(PyObject* self, const char* what) {
     throw Error(str_cat("value cannot be converted to type ", what, " without overflow"));
   return s;
 }
+// item() of a tensor whose elements lie in members; null for others.
+Ref item_of_members(PyObject* self) {
+  static PyObject* f = nullptr;
+  PyObject* args[] = {self};
+  const bool strided = unwrap(self).layout() == Layout::kStrided;
+  return strided ? Ref() : Ref::steal(check(call_any(method_of(f, "item"), args, 1)));
+}
 PyObject* to_long(PyObject* self) {
   return guarded([&]() -> PyObject* {
     static PyObject* slot = nullptr;
     if (Ref other = overridden_slot(slot, "__int__", self)) return other.release();
+    if (Ref item = item_of_members(self); item.get()) return PyNumber_Long(item.get());
     warn_if_traced("value", "a Python integer");
     const Scalar s = item_of(self, "int64_t");
     if (s.is_floating_point() || s.is_complex()) return PyLong_FromDouble(s.to_double());
@@ -848,6 +856,7 @@ PyObject* to_float(PyObject* self) {
   return guarded([&]() -> PyObject* {
     static PyObject* slot = nullptr;
     if (Ref other = overridden_slot(slot, "__float__", self)) return other.release();
+    if (Ref item = item_of_members(self); item.get()) return PyNumber_Float(item.get());
     warn_if_traced("value", "a Python float");
     return PyFloat_FromDouble(item_of(self, "double").to_double());
   });

@@ -216,7 +216,8 @@ Scalar item_of(const Tensor& t) {
   TESSERA_CHECK(t.numel() == 1, "a Tensor with ", t.numel(), " elements cannot be converted to Scalar");
   TESSERA_CHECK(!t.is_meta(), "Tensor.item() cannot be called on meta tensors");
   constexpr DispatchKeySet no_memory = DispatchKeySet(DispatchKey::kPython) | kTransformedKeys;
-  const bool is_profiled = thread_state.included & ~thread_state.excluded & DispatchKeySet(DispatchKey::kProfiler).bits();
+  const bool is_profiled =
+      thread_state.included & ~thread_state.excluded & DispatchKeySet(DispatchKey::kProfiler).bits();
   const bool is_observed = modes_see_values() || is_profiled;  // modes and the profiler see the operator
   if (!t.is_cpu() || t.layout() != Layout::kStrided || t.keys().has_any(no_memory) || is_observed) {
     Value args[] = {internal::lend(t)}, result;

@@ -613,7 +613,13 @@ _CELLS = {
 }
 
 
-_HOMES = ("tessera.nn.functional", "tessera.nn._functional", "tessera.nn._recurrent", "tessera.functional", "tessera.sparse")
+_HOMES = (
+    "tessera.nn.functional",
+    "tessera.nn._functional",
+    "tessera.nn._recurrent",
+    "tessera.functional",
+    "tessera.sparse",
+)
 _COMPRESSED = """def sparse_{layout}_tensor({c}: Tensor, {p}: Tensor, values: Tensor, size: Optional[List[int]] = None,
         *, dtype: Optional[int] = None, layout: Optional[int] = None, device: Optional[Device] = None,
         pin_memory: Optional[bool] = None) -> Tensor:

@@ -207,7 +207,8 @@ def test_a_size_is_enough_and_one_element_is_a_truth():
     assert empty.is_coalesced() and empty.shape == (2, 3) and empty.to_dense().count_nonzero() == 0
     with pytest.raises(TypeError):
         tessera.sparse_coo_tensor()
-    assert tessera.tensor([3.0]).to_sparse() and not tessera.tensor([0.0]).to_sparse()
+    one = tessera.tensor([3.0]).to_sparse()
+    assert one and not tessera.tensor([0.0]).to_sparse() and float(one) == 3.0 == int(one)
     for layout in ("coo", "csr"):
         with pytest.raises(TypeError, match="Cannot assign to a sparse tensor"):
             tessera.eye(2).to_sparse(layout=KEYS[layout])[0] = 1.0
