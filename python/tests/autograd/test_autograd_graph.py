@@ -437,3 +437,15 @@ def test_anomaly_mode_is_of_all_threads():
             thread.join()
     assert seen == [True]
     assert not tessera.is_anomaly_enabled()
+
+
+def test_quotients_may_be_changed_in_place():
+    a, b = tessera.ones(2, requires_grad=True), tessera.full((2,), 2.0, requires_grad=True)
+    y = a / b
+    y += 1
+    y.sum().backward()
+    assert a.grad.tolist() == [0.5, 0.5] and b.grad.tolist() == [-0.25, -0.25]
+    x = a * 1
+    x /= b
+    x.sum().backward()
+    assert b.grad.tolist() == [-0.5, -0.5]
