@@ -819,6 +819,9 @@ def _documented_call(func, args, kwargs, cls):
         plain, overload = "masked_fill", "Scalar"
     elif plain == "_native_layer_norm":
         plain, overload = "native_layer_norm", "default"
+    elif plain == "_batch_norm" and (args[3] is None or not args[7]):  # its own statistics, or those that were kept
+        kept = args[5:7] if args[3] is None else args[3:5]
+        plain, overload, args = "native_batch_norm", "default", args[:3] + kept + args[7:]
     if not overload:
         return None
     return getattr(getattr(ops.aten, plain + written), overload), args, kwargs

@@ -290,7 +290,7 @@ def test_programs_are_told_documented_operators():
             return func(*args, **(kwargs or {}))
 
     x, seen = tessera.tensor([-1.0, 0.5, 2.0]), []
-    wide = tessera.ones(2, 3)
+    wide = tessera.arange(6.0).view(2, 3)
     made = [
         lambda: x.clamp(min=0),
         lambda: x.clamp(max=1),
@@ -305,6 +305,7 @@ def test_programs_are_told_documented_operators():
         lambda: tessera.where(x > 0, x, 0.0),
         lambda: x.clamp_min(0),
         lambda: tessera.nn.functional.layer_norm(wide, (3,)),
+        lambda: tessera.nn.functional.batch_norm(wide, None, None, training=True),
     ]
     want = [f() for f in made]
     with Calls():
@@ -327,5 +328,6 @@ def test_programs_are_told_documented_operators():
         "where.ScalarOther",
         "clamp_min.default",
         "native_layer_norm.default",
+        "native_batch_norm.default",
     ]
     assert seen[:2] == [("clamp.default", [0]), ("clamp.default", [None, 1])]
