@@ -5,6 +5,7 @@
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/recurrent.h>
 #include <torch/nn/utils/rnn.h>
+#include <torch/types.h>
 
 namespace at {
 

@@ -5,7 +5,7 @@
 
 namespace c10 {
 
-// An object of static storage defines the operators for which op() was called on it. They stay defined.
+// Defines the operators for which op() was called on it; they go with the object, which is mostly a static one.
 class RegisterOperators {
  public:
   // The schema, and kernels for dispatch keys (a catch-all kernel: for whatever has no other one).
@@ -82,7 +82,7 @@ class RegisterOperators {
   }
 
  private:
-  static void define(const std::string& text, Options options) {
+  void define(const std::string& text, Options options) {
     const size_t colons = text.find("::");
     TORCH_CHECK(colons != std::string::npos && colons < text.find('('),
                 "RegisterOperators: expected the name of an operator with its namespace (ns::name), got \"", text, '"');
@@ -97,7 +97,11 @@ class RegisterOperators {
     if (!tessera::find_registered_op(name)) fragment.def(schema.str());
     torch::Library kernels(torch::Library::IMPL, ns, std::nullopt);
     for (torch::CppFunction& k : options.kernels_) kernels.impl(name, std::move(k));
+    registered_.push_back(std::move(fragment));
+    registered_.push_back(std::move(kernels));
   }
+
+  std::vector<torch::Library> registered_;  // goes with this object
 };
 
 }  // namespace c10
