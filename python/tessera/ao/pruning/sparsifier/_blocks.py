@@ -3,7 +3,7 @@
 import math
 
 import tessera
-from tessera.nn.functional import pad
+from tessera.nn.functional import pad  # type: ignore[attr-defined]
 
 
 def _smallest(scores, count):

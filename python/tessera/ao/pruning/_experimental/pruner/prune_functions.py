@@ -111,7 +111,11 @@ def prune_chain(first, *rest):
 
 
 _MOVES = (nn.AvgPool2d, nn.MaxPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d, nn.Flatten)
-_MOVE_FUNCTIONS = (nn.functional.avg_pool2d, nn.functional.max_pool2d, tessera.flatten)
+_MOVE_FUNCTIONS = (
+    nn.functional.avg_pool2d,  # type: ignore[attr-defined]
+    nn.functional.max_pool2d,  # type: ignore[attr-defined]
+    tessera.flatten,
+)
 
 
 def _moves_only(step):
