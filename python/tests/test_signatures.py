@@ -229,6 +229,7 @@ UNREAD = {
     "tessera.fx.experimental.proxy_tensor.DecompositionInterpreter.": ("target kwargs", TABLE),
     "tessera.fx.graph.Graph.find_nodes": ("sort", "what is found is in the graph's order in any case"),
     "tessera.fx.graph_module.reduce_graph_module.KeepModules.is_leaf_module": ("m module_qualified_name", SUBCLASSES),
+    "tessera.fx.passes.operator_support.OperatorSupportBase.is_node_supported": ("submodules node", SUBCLASSES),
     "tessera.fx.graph_module.GraphModule.__new__": ("args kwargs", "go to __init__"),
     "tessera.fx.graph_module.GraphModule.print_readable": ("fast_sympy_print", "there are no symbols in the text"),
     "tessera.fx.interpreter.Interpreter.": ("target args kwargs", TABLE),

@@ -52,6 +52,7 @@ FACTORIES = {
     "randint",
     "randn",
     "randperm",
+    "range",
     "zeros",
     "normal.float_float_out",
 }
@@ -71,7 +72,9 @@ CASTING = {
     clip.Tensor_out column_stack concat
     concatenate copysign.Scalar_out copysign cos cosh cumprod cumsum deg2rad diff digamma div div.out_mode divide
     divide.out_mode dstack eq.Scalar_out
-    eq.Tensor_out erf erfc erfinv exp exp2 expm1 floor_divide fmax fmin fmod.Scalar_out fmod.Tensor_out gcd
+    eq.Tensor_out erf erfc erfinv exp exp2 expm1 floor_divide fft_fft fft_fft2 fft_fftn fft_hfft fft_hfft2
+    fft_hfftn fft_ifft fft_ifft2 fft_ifftn fft_ihfft fft_ihfft2 fft_ihfftn fft_irfft fft_irfft2 fft_irfftn fft_rfft
+    fft_rfft2 fft_rfftn fmax fmin fmod.Scalar_out fmod.Tensor_out gcd
     ge.Scalar_out ge.Tensor_out ger glu
     greater.Scalar_out greater.Tensor_out greater_equal.Scalar_out greater_equal.Tensor_out gt.Scalar_out gt.Tensor_out
     hstack huber_loss hypot i0
