@@ -494,7 +494,6 @@ def resize_as(self, tensor):
 
 
 def _volatile(_tensor):
-    """False: what it stood for is no_grad() now."""
     warnings.warn("volatile was removed: it is False always. Use no_grad() where nothing shall be recorded")
     return False
 
@@ -648,6 +647,6 @@ def install(cls):
     if "__cuda_array_interface__" not in own:
         cls.__cuda_array_interface__ = property(_cuda_array_interface)
     if "volatile" not in own:
-        cls.volatile = property(_volatile)
+        cls.volatile = property(_volatile, doc="False: what it stood for is no_grad() now.")
     if "__array_priority__" not in own:
         cls.__array_priority__ = 1000  # NumPy leaves `array * tensor` to the tensor
