@@ -1,8 +1,9 @@
 """Replays the recorded results of operators with every operator decomposed that has a decomposition.
 
-    python tests/conformance/decomposed_replay.py DATA USED [--plain] [arguments of replay.py]
+    python tests/conformance/decomposed_replay.py DATA USED [--plain | --own] [arguments of replay.py]
 
-runs DATA/golden/replay.py and appends the operators that were decomposed to the file USED; --plain: without it.
+runs DATA/golden/replay.py and appends the operators that were decomposed to the file USED; --plain: without it; --own:
+as modes of the library see operators, whose names are not always the documented ones that modes of programs see.
 """
 
 import pathlib
@@ -46,7 +47,9 @@ def main(data, used, *rest):
     import replay
 
     plain = "--plain" in rest
-    sys.argv = ["replay.py", "--module", "tessera", *(a for a in rest if a != "--plain")]
+    if "--own" in rest:
+        Decompose.__module__ = tessera.__name__
+    sys.argv = ["replay.py", "--module", "tessera", *(a for a in rest if a not in ("--plain", "--own"))]
     if plain:
         return replay.main()
     table = core_aten_decompositions()

@@ -43,9 +43,12 @@ def test_decomposed_operators_give_the_recorded_results(tmp_path, report_count):
     for name in ("plain", "decomposed"):
         (tmp_path / name).mkdir()
     _, known, _ = replay(tmp_path / "plain", "--plain")
-    passed, failed, used = replay(tmp_path / "decomposed")
-    report_count(f"decompositions: {passed} checks passed with {len(used)} operators decomposed")
-    assert {check: why for check, why in failed.items() if check not in known} == {}
+    used = set()
+    for who in ("--own", "--program"):
+        passed, failed, seen = replay(tmp_path / "decomposed", *(["--own"] if who == "--own" else []))
+        report_count(f"decompositions {who}: {passed} checks passed with {len(seen)} operators decomposed")
+        assert {check: why for check, why in failed.items() if check not in known} == {}
+        used |= seen
     every = {str(op) for op in decomposition_table}
     assert every - used == set(ELSEWHERE)
     assert tessera.ops.aten.silu.default in decomposition_table

@@ -18,8 +18,12 @@ def number(x, value):
 # --- what the tables of the extension make documented operators of
 
 
-@rule("_where")
+@rule("_where", "where.ScalarSelf", "where.ScalarOther")
 def _where(condition, self, other):
+    dtype = tessera.result_type(self, other)  # two tensors: a number would make where.ScalarOther of this again
+    self, other = (
+        v if isinstance(v, tessera.Tensor) else condition.new_full((), v, dtype=dtype) for v in (self, other)
+    )
     return aten.where.self(condition, self, other)
 
 
@@ -59,14 +63,14 @@ def _clamp_tensor(self, min, max):
     return aten.clamp.Tensor(self, min, max)
 
 
-@rule("clamp_min.Tensor")
+@rule("clamp_min.Tensor", "clamp_min")
 def clamp_min(self, min):
-    return aten.clamp.Tensor(self, min)
+    return (aten.clamp.Tensor if isinstance(min, tessera.Tensor) else aten.clamp.default)(self, min)
 
 
-@rule("clamp_max.Tensor")
+@rule("clamp_max.Tensor", "clamp_max")
 def clamp_max(self, max):
-    return aten.clamp.Tensor(self, None, max)
+    return (aten.clamp.Tensor if isinstance(max, tessera.Tensor) else aten.clamp.default)(self, None, max)
 
 
 @rule("_div_trunc")
@@ -304,7 +308,7 @@ def addcdiv(self, tensor1, tensor2, *, value=1):
     return self + (ratio if value == 1 else ratio * value)
 
 
-@rule("rsub.Tensor")
+@rule("rsub.Tensor", "rsub.Scalar")
 def rsub(self, other, *, alpha=1):
     return aten.sub.Tensor(other, self, alpha=alpha)
 

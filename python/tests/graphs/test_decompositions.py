@@ -14,6 +14,7 @@ from tessera._decomp import (
 )
 from tessera._subclasses.functional_tensor import functionalized
 from tessera.fx.experimental.proxy_tensor import make_fx
+from tessera.utils._python_dispatch import TorchDispatchMode
 
 aten = tessera.ops.aten
 
@@ -215,3 +216,39 @@ def test_losses_with_checks_of_values_are_exported():
     program = tessera.export.export(Losses(), args)
     for made in (program, program.run_decompositions()):
         assert all(map(tessera.equal, made.module()(*args), Losses()(*args)))
+
+
+class Decomposing(TorchDispatchMode):
+    """A mode of a program that calls the table's functions, in what they call, too."""
+
+    def __init__(self, table):
+        super().__init__()
+        self.table, self.found = table, []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func in self.table:
+            self.found.append(str(func))
+            with self:
+                return self.table[func](*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("fn", "name"),
+    [
+        (lambda x: 2 - x, "aten.rsub.Scalar"),
+        (lambda x: x.clamp_min(0.5), "aten.clamp_min.default"),
+        (lambda x: x.clamp_max(0.5), "aten.clamp_max.default"),
+        (lambda x: tessera.where(x > 0.5, x, 3.5), "aten.where.ScalarOther"),
+        (lambda x: tessera.where(x > 0.5, 3.5, x), "aten.where.ScalarSelf"),
+    ],
+    ids=["rsub", "clamp_min", "clamp_max", "other", "self"],
+)
+def test_documented_forms_with_numbers_are_taken_apart_once(fn, name):
+    from tessera._decomp import core_aten_decompositions
+
+    for x in (tessera.tensor([0.25, 0.75]), tessera.tensor([0, 1])):
+        with Decomposing(core_aten_decompositions()) as mode:
+            got = fn(x)
+        assert mode.found.count(name) == 1
+        tessera.testing.assert_close(got, fn(x))
