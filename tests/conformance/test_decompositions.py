@@ -44,9 +44,9 @@ def test_decomposed_operators_give_the_recorded_results(tmp_path, report_count):
         (tmp_path / name).mkdir()
     _, known, _ = replay(tmp_path / "plain", "--plain")
     used = set()
-    for who in ("--own", "--program"):
-        passed, failed, seen = replay(tmp_path / "decomposed", *(["--own"] if who == "--own" else []))
-        report_count(f"decompositions {who}: {passed} checks passed with {len(seen)} operators decomposed")
+    for whose, arguments in {"the library's": ["--own"], "programs'": []}.items():
+        passed, failed, seen = replay(tmp_path / "decomposed", *arguments)
+        report_count(f"decompositions in {whose} modes: {passed} checks passed, {len(seen)} operators decomposed")
         assert {check: why for check, why in failed.items() if check not in known} == {}
         used |= seen
     every = {str(op) for op in decomposition_table}
