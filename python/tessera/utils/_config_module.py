@@ -18,6 +18,9 @@ class ConfigModule(types.ModuleType):
         return getattr(*other)
 
     def __setattr__(self, name, value):
+        if name.startswith("__"):  # what the import system writes, as `import torch._dynamo.config` does
+            super().__setattr__(name, value)
+            return
         other = self.__dict__["_aliases"].get(name)
         if other is not None:
             setattr(*other, value)
