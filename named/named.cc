@@ -258,7 +258,7 @@ Names Call::result_names(Rule rule) const {
       const bool same = size    ? std::ranges::equal(size->int_list(), tensors_[0].sizes())
                         : other ? std::ranges::equal(other->tensor().sizes(), tensors_[0].sizes())
                                 : false;
-      TESSERA_CHECK(same, op_.name, ": cannot resize a named tensor, ", describe(tensors_[0]),
+      TESSERA_CHECK(same, op_.name, ": Cannot resize named tensor, ", describe(tensors_[0]),
                     ", to other sizes. Drop its names with `tensor = tensor.rename(None)` first.");
       return full_names(tensors_[0]);
     }

@@ -115,7 +115,7 @@ PyObject* py_nonzero(PyObject*, CallArgs call) {
   const Tensor& t = tensor_arg("nonzero", "input", a[0]);
   const bool as_tuple = bool_arg("nonzero", "as_tuple", a[2], false);
   if (!a[1] || a[1] == Py_None) return nonzero_of(t, as_tuple);
-  if (as_tuple) throw TypeError("nonzero(): out= and as_tuple=True can't be combined");
+  if (as_tuple) throw Error("nonzero does not support the out kwarg when as_tuple is True");
   g_nonzero_out(t, tensor_arg("nonzero", "out", a[1]));
   return Py_NewRef(a[1]);
 }

@@ -233,8 +233,10 @@ PyObject* try_with_numbers(OpFunction* f, PyObject* const* args, Py_ssize_t n, P
     Scalar s;
     if (is_tensor(args[i]) || !to_scalar(args[i], &s)) continue;
     // Beside a tensor a number has the say of its kind; alone it is a tensor of the default dtype.
-    owned.push_back(Ref::steal(
-        check(wrap(numbers_only && s.is_floating_point() ? scalar_to_tensor(s, default_dtype()) : wrapped_number(s)))));
+    owned.push_back(
+        Ref::steal(check(wrap(numbers_only && s.is_floating_point() ? scalar_to_tensor(s, default_dtype())
+                              : numbers_only && s.is_complex()      ? scalar_to_tensor(s, to_complex(default_dtype()))
+                                                                    : wrapped_number(s)))));
     converted[static_cast<size_t>(i)] = owned.back().get();
   }
   *found = false;

@@ -574,27 +574,6 @@ def _convert(value, cls):
     return value
 
 
-def _torch_function(cls, func, types, args=(), kwargs=None):
-    """The default `__torch_function__` of subclasses: calls `func` as if the arguments were plain tensors; tensors in
-    the result get the type `cls`.
-
-    Returns NotImplemented if another of the types is no base of `cls`.
-    """
-    if not all(issubclass(cls, other) for other in types):
-        return NotImplemented
-    previous = _C._set_torch_function_subclass_disabled(True)
-    try:
-        result = func(*args, **(kwargs or {}))
-    finally:
-        _C._set_torch_function_subclass_disabled(previous)
-    if cls is tessera.Tensor or func in _keep_type():
-        return result
-    return _convert(result, cls)
-
-
-_torch_function.__name__ = "__torch_function__"
-
-
 @functools.lru_cache(None)
 def _keep_type():
     """Attributes whose value keeps its own type."""
@@ -626,6 +605,15 @@ def _cuda_array_interface(self):
     return _array_interface.export(self)
 
 
+def __init_subclass__(cls, **kwargs):
+    """A class that takes operators over and says nothing about functions gets none of their calls: what its
+    `__torch_dispatch__` returns stays as it is."""
+    super(tessera.Tensor, cls).__init_subclass__(**kwargs)
+    takes_operators = cls.__torch_dispatch__ is not _C._disabled_torch_dispatch_impl
+    if takes_operators and getattr(cls.__torch_function__, "__func__", None) is __torch_function__:
+        cls.__torch_function__ = _C._disabled_torch_function_impl
+
+
 def install(cls):
     """Adds the methods above to `cls` where it has none of its own."""
     own = cls.__dict__
@@ -642,8 +630,8 @@ def install(cls):
         method.__qualname__, method.__module__ = f"Tensor.{method.__name__}", "tessera"
         if own.get(method.__name__) is None:  # a type that compares has None for __hash__
             setattr(cls, method.__name__, method)
-    if "__torch_function__" not in own:
-        cls.__torch_function__ = classmethod(_torch_function)
+    if "__init_subclass__" not in own:
+        cls.__init_subclass__ = classmethod(__init_subclass__)
     if "__cuda_array_interface__" not in own:
         cls.__cuda_array_interface__ = property(_cuda_array_interface)
     if "volatile" not in own:

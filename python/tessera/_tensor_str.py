@@ -368,7 +368,9 @@ def _str_intern(tensor, tensor_contents=None):
     if tensor.is_meta or _shows_device(tensor.device):
         suffixes.append(f"device='{tensor.device}'")
     layout = str(tensor.layout).rpartition(".")[2]
-    if layout.startswith("sparse"):
+    if tensor_contents is not None:
+        text = tensor_contents
+    elif layout.startswith("sparse"):
         text = _sparse_parts(values, indent, suffixes)
     elif tensor.is_nested:
         prefix = "nested_tensor("
@@ -377,15 +379,15 @@ def _str_intern(tensor, tensor_contents=None):
         text = _quantized_parts(values, indent, suffixes)
     else:
         text = _dense_parts(values, indent, suffixes)
-    if tensor_contents is not None:
-        text = tensor_contents
     if layout != "strided":
         suffixes.append(f"layout={tensor.layout}")
     suffixes += _autograd_suffix(tensor, tangent)
     names = getattr(tensor, "names", ())
     if any(name is not None for name in names):
         suffixes.append(f"names={names}")
-    return _add_suffixes(prefix + text, suffixes, indent, force_newline=layout == "sparse_coo")
+    shown = _add_suffixes(prefix + text, suffixes, indent, force_newline=layout == "sparse_coo")
+    # A parameter of another class than Parameter is one by a mark alone.
+    return f"Parameter({shown})" if not plain and getattr(tensor, "_is_param", False) else shown
 
 
 def _transform_text(tensor, wrapper):

@@ -294,8 +294,35 @@ def _reduce_quantized(tensor):
     )
 
 
+def _rebuild_wrapper_subclass(cls, dtype, size, stride, storage_offset, layout, device, requires_grad):
+    """A tensor of a class that handles operators itself; what it wraps is in its attributes, which come later."""
+    if not (isinstance(cls, type) and issubclass(cls, tessera.Tensor)):
+        raise TypeError(f"_rebuild_wrapper_subclass: expected a class of tensors, but got {cls!r}")
+    return tessera.Tensor._make_wrapper_subclass(
+        cls,
+        size,
+        strides=stride,
+        dtype=dtype,
+        storage_offset=storage_offset,
+        layout=layout,
+        device=device,
+        requires_grad=requires_grad,
+    )
+
+
 def _reduce_tensor(tensor):
-    """(function, arguments) that rebuild `tensor` as a plain tensor."""
+    """(function, arguments) that rebuild `tensor` as a plain tensor (what wraps others: as one without memory)."""
+    if tessera._tensor._is_wrapper(tensor):
+        return _rebuild_wrapper_subclass, (
+            type(tensor),
+            tensor.dtype,
+            tuple(tensor.size()),
+            tensor.stride(),
+            tensor.storage_offset(),
+            tensor.layout,
+            tensor.device,
+            tensor.requires_grad,
+        )
     kind = str(tensor.layout).rpartition(".")[2]
     if kind.startswith("sparse"):
         return _reduce_sparse(tensor, kind)

@@ -124,11 +124,18 @@ def check_attributes(cls, names):
         else:
             allowed = (
                 _of_class(family, name) is _MISSING and not callable(found) and not isinstance(found, _DESCRIPTORS)
-            )
+            ) or (_wraps(cls) and name[0:1] != "_" and not hasattr(type(found), "__set__"))
         if not allowed:
             raise UnpicklingError(
                 f"the attribute {name!r:.100} in the state of a {cls.__name__} would hide the one of its class"
             )
+
+
+def _wraps(cls):
+    """Whether a class of tensors, which the program has allowed, handles operators itself: then the members that it
+    keeps may have names of operators (`t`, `values`), whose methods it hides by its own wish."""
+    handled = getattr(cls, "__torch_dispatch__", None)
+    return handled is not None and handled is not tessera._C._disabled_torch_dispatch_impl
 
 
 _DESCRIPTORS = (property, classmethod, staticmethod, types.GetSetDescriptorType)

@@ -377,14 +377,14 @@ def unravel_index(indices, shape):
         raise TypeError(f"unravel_index(): expected 'indices' to be a Tensor, but got {type(indices).__name__}")
     if indices.is_complex() or indices.is_floating_point() or indices.dtype == tessera.bool:
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
-    if not isinstance(shape, int) and not (
-        isinstance(shape, (tuple, list)) and all(isinstance(size, int) for size in shape)
-    ):
-        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {shape!r}")
+    if not isinstance(shape, (int, tuple, list)):
+        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape).__name__}")
+    if not isinstance(shape, int) and not all(isinstance(size, int) for size in shape):
+        raise TypeError(f"expected 'shape' sequence to only contain ints, but got {shape!r}")
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if any(size < 0 for size in shape):
         raise ValueError(f"'shape' cannot have negative values, but got {shape}")
-    coordinates, step = [], 1
+    coordinates, step, indices = [], 1, indices.to(tessera.int64)
     for size in reversed(shape):
         coordinates.append(indices.div(step, rounding_mode="floor") % size)
         step *= size
@@ -662,6 +662,7 @@ def segment_reduce(
     axis += data.dim() if axis < 0 else 0
     bounds = offsets if lengths is None else tessera.constant_pad_nd(lengths.cumsum(-1), [1, 0])
     assert bounds is not None
+    bounds = bounds.to(tessera.int64)
     counts = bounds.diff()
     if counts.dim() != axis + 1 or counts.shape[:-1] != data.shape[:axis]:
         raise RuntimeError(

@@ -1,5 +1,6 @@
 """Operators and kernels of one's own: `custom_op` for the common case, `Library`, `define` and `impl` below it."""
 
+import contextlib
 import functools
 import re
 import warnings
@@ -189,6 +190,16 @@ class Library:
             self._destroy()
         except Exception:  # the interpreter may be going down
             pass
+
+
+@contextlib.contextmanager
+def _scoped_library(*args, **kwargs):
+    """A Library for a with statement, at whose end all that was registered is taken back."""
+    library = Library(*args, **kwargs)
+    try:
+        yield library
+    finally:
+        library._destroy()
 
 
 class _Entry:

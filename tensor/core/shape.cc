@@ -46,7 +46,7 @@ int64_t checked_numel(IntList sizes) {
     zero |= s == 0;
     overflow |= __builtin_mul_overflow(n, s, &n);
   }
-  TESSERA_CHECK(zero || !overflow, "numel: integer multiplication overflow with sizes ", shape_string(sizes));
+  TESSERA_CHECK(zero || !overflow, "Storage size calculation overflowed with sizes=", shape_string(sizes));
   return zero ? 0 : n;
 }
 

@@ -115,8 +115,8 @@ void TensorImpl::set_sizes_contiguous(IntList sizes) {
                   "sizes must not be negative");
     out[i] = size;
     strides[i] = stride;
-    TESSERA_CHECK(!__builtin_mul_overflow(n, size, &n), "numel: integer multiplication overflow");
     TESSERA_CHECK(!__builtin_mul_overflow(stride, size > 1 ? size : 1, &stride), "Stride calculation overflowed");
+    n = size == 0 ? 0 : n * size;  // at most as large as `stride`
   }
   numel_ = n;
   contiguous_ = true;

@@ -238,6 +238,9 @@ Tensor rot90_impl(const Tensor& self, int64_t k, IntList dims) {
   TESSERA_CHECK(self.dim() >= 2, "expected total dims >= 2, but got total dims = ", self.dim());
   TESSERA_CHECK(dims[0] != dims[1] && std::abs(dims[0] - dims[1]) != self.dim(),
                 "expected rotation dims to be different, but got dim0 = ", dims[0], " and dim1 = ", dims[1]);
+  for (const int d : {0, 1})
+    TESSERA_CHECK(-self.dim() <= dims[d] && dims[d] < self.dim(), "Rotation dim", d, " out of range, dim", d, " = ",
+                  dims[d]);
   const int64_t a = wrap_dim(dims[0], self.dim()), b = wrap_dim(dims[1], self.dim());
   switch (((k % 4) + 4) % 4) {
     case 1:
@@ -373,12 +376,12 @@ Tensor diff_impl(const Tensor& self, int64_t n, int64_t dim, const Tensor& prepe
   TESSERA_CHECK(self.dim() >= 1, "diff expects input to be at least one-dimensional");
   TESSERA_CHECK(n >= 0, "order must be non-negative but got ", n);
   const int64_t d = wrap_dim(dim, self.dim());
+  if (n == 0) return clone(self);
   std::vector<Tensor> parts;
   if (prepend.defined()) parts.push_back(prepend);
   parts.push_back(self);
   if (append.defined()) parts.push_back(append);
   Tensor r = parts.size() > 1 ? cat(parts, d) : self;
-  if (n == 0) return r.is_same(self) ? clone(self) : r;
   n = std::min(n, std::max<int64_t>(r.size(d), 1));  // nothing is left by then
   for (int64_t k = 0; k < n; ++k) {
     const int64_t m = r.size(d);

@@ -79,6 +79,7 @@ int64_t mode_of(Reduce r) {
 }
 // What of src belongs to index: scatters leave out the rest.
 Tensor src_window(const Tensor& src, const Tensor& index) {
+  if (index.numel() == 0) return full(index.sizes(), Scalar(0), src.dtype(), std::nullopt, src.device());
   TESSERA_CHECK(std::max<int64_t>(src.dim(), 1) == std::max<int64_t>(index.dim(), 1),
                 "Index tensor must have the same number of dimensions as src tensor");
   Tensor part = src;
@@ -97,6 +98,7 @@ Tensor _scatter_reduce_composite(const Tensor& self, int64_t dim, const Tensor& 
                                  int64_t reduce, bool include_self) {
   const Reduce r = static_cast<Reduce>(reduce);
   TESSERA_CHECK(self.dtype() == src.dtype(), "scatter(): Expected self.dtype to be equal to src.dtype");
+  if (index.numel() == 0) return clone(self);
   const Tensor base = include_self ? self : scatter(self, dim, index, neutral(r, self.dtype()));
   const Tensor result = _scatter_reduced(base, dim, index, src, mode_of(r));
   if (r != Reduce::kMean) return result;

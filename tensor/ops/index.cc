@@ -1,4 +1,5 @@
 // Gather, scatter, index tensors and masks: checks and geometry; the moves are done by tensor/cpu/index/index.h.
+#include "tensor/core/warning.h"
 #include "tensor/cpu/index/index.h"
 #include "tensor/core/transforms.h"
 
@@ -334,6 +335,8 @@ std::vector<Tensor> expand_masks(const Tensor& self, TensorList given) {
                   "indices should be either on cpu or on the same device as the indexed tensor (", self.device().str(),
                   "), got one on ", i.device().str());
     if (i.defined() && (i.dtype() == DType::kBool || i.dtype() == DType::kUInt8)) {
+      if (i.dtype() == DType::kUInt8)
+        warn("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.");
       const int64_t at = static_cast<int64_t>(r.size());
       for (int64_t d = 0; d < i.dim(); ++d) {
         TESSERA_CHECK_INDEX(at + d < self.dim() && i.sizes()[d] == self.sizes()[at + d], "The shape of the mask ",
@@ -487,13 +490,10 @@ bool put_by_mask(const Tensor& self, const Tensor& mask, const Tensor& values) {
 }  // namespace
 
 const Tensor& index_put_inplace(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
-  TESSERA_CHECK(self.dtype() == values.dtype(), "Index put requires the source and destination dtypes match, got ",
-                type_name_of(self.dtype()), " for the destination and ", type_name_of(values.dtype()),
-                " for the source.");
   check_no_internal_overlap(self);
   same_device(self, values);
-  if (!accumulate && self.is_cpu() && values.is_cpu() && is_whole_mask(self, indices) && !values_unknown(self) &&
-      put_by_mask(self, indices[0], values))
+  if (!accumulate && self.dtype() == values.dtype() && self.is_cpu() && values.is_cpu() &&
+      is_whole_mask(self, indices) && !values_unknown(self) && put_by_mask(self, indices[0], values))
     return self;
   if (self.is_meta() && std::ranges::any_of(indices, [](const Tensor& i) {
         return i.defined() && (i.dtype() == DType::kBool || i.dtype() == DType::kUInt8);
@@ -508,6 +508,9 @@ const Tensor& index_put_inplace(const Tensor& self, TensorList indices, const Te
   TESSERA_CHECK(std::ranges::equal(broadcast, plan.result), "shape mismatch: value tensor of shape ",
                 shape_string(values.sizes()), " cannot be broadcast to indexing result of shape ",
                 shape_string(plan.result));
+  TESSERA_CHECK(self.dtype() == values.dtype(), "Index put requires the source and destination dtypes match, got ",
+                type_name_of(self.dtype()), " for the destination and ", type_name_of(values.dtype()),
+                " for the source.");
   if (self.is_meta() || checked_numel(plan.result) == 0) return self;
   const Tensor source = memory_sharing(self, values) == Sharing::kNone ? values : clone(values);
   const IndexOperands idx(plan);

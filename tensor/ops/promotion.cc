@@ -151,7 +151,7 @@ void resize_tensor(const Tensor& t, IntList sizes) {
   TensorImpl& impl = *t.impl();
   int64_t bytes;
   TESSERA_CHECK(!__builtin_mul_overflow(n + impl.storage_offset(), t.item_size(), &bytes),
-                "resize: size overflows: ", shape_string(sizes));
+                "Storage size calculation overflowed with sizes=", shape_string(sizes));
   if (n > 0 && static_cast<size_t>(bytes) > impl.storage()->nbytes())
     impl.mutable_storage()->resize(static_cast<size_t>(bytes));
   impl.set_sizes_contiguous(sizes);

@@ -56,6 +56,8 @@ def call(function, args, kwargs):
         return _flatten(*args, **kwargs)
     if name == "unflatten":
         return _unflatten(*args, **kwargs)
+    if name == "diagonal" and "outdim" in kwargs:
+        return _diagonal(*args, **kwargs)
     if name not in _TAKE_NAMES or not args:
         return NotImplemented
     first = args[0][0] if isinstance(args[0], (tuple, list)) and args[0] else args[0]
@@ -114,7 +116,7 @@ def _expanded(given, names):
     if Ellipsis not in given:
         return given
     if given.count(Ellipsis) > 1:
-        raise RuntimeError(f"expected at most one '...' among the names, got {tuple(given)}")
+        raise RuntimeError(f"More than one '...' among the names: {tuple(given)}")
     at = given.index(Ellipsis)
     behind = len(given) - at - 1
     return given[:at] + list(names[at : len(names) - behind]) + given[at + 1 :]
@@ -127,7 +129,10 @@ def _given(names):
 
 def _new_names(tensor, names, mapping, method):
     if names and mapping:
-        raise RuntimeError(f"{method}: expected either names by position or a map of old to new names, got both")
+        raise RuntimeError(
+            f"{method}: expected either positional args or keyword args (names by position, or a map of old to new "
+            "names), got both"
+        )
     if not names and not mapping:
         raise RuntimeError(f"{method}: expected names, a map of old to new names, or None to drop all of them")
     if mapping:
@@ -139,7 +144,7 @@ def _new_names(tensor, names, mapping, method):
                 )
         return tuple(mapping.get(name, name) for name in tensor.names)
     names = _given(names)
-    return None if names == (None,) and tensor.dim() != 1 else tuple(_expanded(names, tensor.names))
+    return None if names == (None,) and tensor.dim() != 1 else tuple(_expanded(names, tensor.names)) or None
 
 
 def rename(self, *names, **rename_map):
@@ -197,7 +202,9 @@ def _aligned(tensor, names, method):
     have = tensor.names
     rest = [place for place, name in enumerate(have) if name is None or name not in names]
     if Ellipsis not in names and None in have:
-        raise RuntimeError(f"{method}: all dims of the input must be named, got {_text(tensor)}")
+        raise RuntimeError(
+            f"{method}: All input dims must be named. Found unnamed dim at index {have.index(None)} of {_text(tensor)}"
+        )
     if Ellipsis not in names and rest:
         raise RuntimeError(
             f"{method}: cannot align {_text(tensor)} to Tensor{list(names)} because dim '{have[rest[0]]}' is not among "
@@ -229,7 +236,7 @@ def align_to(self, *names):
     if names.count(Ellipsis) > 1:
         raise RuntimeError(f"align_to: expected at most one '...' among the names, got {tuple(names)}")
     if None in names:
-        raise RuntimeError(f"align_to: expected names of all dims, got {tuple(names)}")
+        raise RuntimeError(f"align_to: the desired order of dimensions cannot contain a None name, got {tuple(names)}")
     return _aligned(self, names, "align_to")
 
 
@@ -250,12 +257,31 @@ def align_tensors(*tensors):
     return tuple(align_as(tensor, longest) for tensor in tensors)
 
 
+def _canonical(dim, ndim):
+    room = max(ndim, 1)
+    if not -room <= dim < room:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-room}, {room - 1}], but got {dim})")
+    return dim % room
+
+
+def _diagonal(tensor, *, outdim, dim1, dim2, offset=0):
+    """diagonal(outdim=, dim1=, dim2=, offset=) by names; the diagonal's dimension gets the name `outdim`."""
+    result = _plain(tensor).diagonal(offset, _to_place(tensor, dim1), _to_place(tensor, dim2))
+    kept = tuple(name for name in tensor.names if name not in (dim1, dim2))
+    _C._set_names(result, (*kept, outdim))
+    return result
+
+
 def _flatten(tensor, dims=None, out_dim=None, *more, start_dim=None, end_dim=None):
     """flatten(dims, out_dim) and flatten(start_dim, end_dim, out_dim)."""
     if more or start_dim is not None:
         start_dim, end_dim = (dims, out_dim) if start_dim is None else (start_dim, end_dim)
         out_dim = more[0] if more else out_dim
-        first, last = (_to_place(tensor, d) if isinstance(d, str) else d % tensor.dim() for d in (start_dim, end_dim))
+        first, last = (
+            _to_place(tensor, d) if isinstance(d, str) else _canonical(d, tensor.dim()) for d in (start_dim, end_dim)
+        )
+        if first > last:
+            raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
         places = list(range(first, last + 1))
     else:
         places = [_to_place(tensor, d) if isinstance(d, str) else d for d in dims]
@@ -276,7 +302,14 @@ def _unflatten(tensor, dim, sizes):
     if isinstance(sizes, dict):
         sizes = list(sizes.items())
     if not all(isinstance(item, (tuple, list)) and len(item) == 2 for item in sizes):
-        raise RuntimeError(f"unflatten: expected pairs of a name and a size for a named dimension, got {sizes}")
+        if isinstance(dim, str):
+            raise TypeError(
+                f"unflatten(): argument 'dim' (position 1) must be int, not str, unless the sizes are pairs of a name "
+                f"and a size; got {sizes}"
+            )
+        raise RuntimeError(
+            f"unflatten: input is a named tensor but no names were given for unflattened sizes; got {sizes}"
+        )
     names = tensor.names
     result = _plain(tensor).unflatten(place, [size for _, size in sizes])
     _C._set_names(result, names[:place] + tuple(name for name, _ in sizes) + names[place + 1 :])

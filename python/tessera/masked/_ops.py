@@ -1,8 +1,9 @@
 """Reductions, normalisations and scans under a mask.
 
-`mask` is a bool tensor that broadcasts to the input: True where an element counts. Without it all do; those of a sparse
-input that are not stored do not. What stands in the place of an element that does not count is the identity of the
-operation, so a row without any gives the identity, or NaN where there is none.
+`mask` is a bool tensor that broadcasts to the input, of any layout: True where an element counts, whether or not a
+sparse input stores it. Without it all do; those of a sparse input that are not stored do not. What stands in the place
+of an element that does not count is the identity of the operation, so a row without any gives the identity, or NaN
+where there is none.
 """
 
 import tessera
@@ -61,12 +62,28 @@ def _reduction_identity(op_name, input, *args):
 
 
 def _where(mask, input, fill_value):
-    """`input` where `mask` is True, `fill_value` elsewhere."""
-    return tessera.where(mask, input, fill_value)
+    """`input` where `mask` is True, `fill_value` elsewhere, in the input's layout. A sparse result stores what the mask
+    stores or names; what it does not is worth `fill_value`."""
+    if input.layout is tessera.strided:
+        return tessera.where(_strided(mask), input, fill_value)
+    known = _strided(mask)
+    values = tessera.where(known, input.to_dense(), 0 if fill_value is None else fill_value)
+    sparse_dim = input.sparse_dim() if input.layout is tessera.sparse_coo else 2
+    if known.dim() > sparse_dim:
+        known = known.flatten(sparse_dim).any(-1)
+    if input.layout is not tessera.sparse_coo:
+        return values.sparse_mask(known.to_sparse(layout=input.layout))
+    places = known.nonzero().t()
+    return tessera.sparse_coo_tensor(places, values[tuple(places)], values.shape, is_coalesced=True)
 
 
-def _input_mask(input, *, mask=None):
-    """The mask as a bool tensor of the input's shape; all True without one.
+def _strided(mask):
+    return mask if mask.layout is tessera.strided else mask.to_dense()
+
+
+def _input_mask(input, *args, mask=None, **kwargs):
+    """The mask as a bool tensor of the input's shape; all True without one. Other arguments of the operations are taken
+    and have no say.
 
     Raises: IndexError for a mask of more dimensions, RuntimeError for one that does not broadcast, ValueError for an
     input that is not a tensor of a known layout.
@@ -79,7 +96,7 @@ def _input_mask(input, *, mask=None):
         return tessera.ones(input.shape, dtype=tessera.bool, device=input.device)
     if mask.dim() > input.dim():
         raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher than of the input)")
-    return mask.to(tessera.bool).expand(input.shape)
+    return _strided(mask).to(tessera.bool).expand(input.shape)
 
 
 def _output_mask(op, input, *args, **kwargs):
@@ -125,10 +142,7 @@ def _checked(name, input, mask):
     layout = input.layout
     if layout is tessera.strided:
         return input, None if mask is None else _input_mask(input, mask=mask), layout
-    stored = _pattern(input)
-    if mask is not None:
-        stored = stored & _input_mask(stored, mask=mask if mask.layout is tessera.strided else mask.to_dense())
-    return input.to_dense(), stored, layout
+    return input.to_dense(), _pattern(input) if mask is None else _input_mask(input, mask=mask), layout
 
 
 def _pattern(sparse):

@@ -172,3 +172,18 @@ def test_normalize_over_all_dimensions():
     got = masked.normalize(DATA, 2.0, None, mask=mask)
     np.testing.assert_allclose(got.numpy(), want / np.linalg.norm(want), rtol=1e-6)
     assert masked.normalize(DATA, 2.0, (0, 1), mask=mask).equal(got)
+
+
+def test_masks_of_other_layouts_than_the_input():
+    x = tessera.tensor([[1.0, 0.0, 3.0], [4.0, 5.0, 0.0]])
+    mask = tessera.tensor([[True, True, False], [False, True, True]])
+    expected = tessera.masked.amax(x, 1, mask=mask)
+    for shown in (mask.to_sparse(), mask.to_sparse_csr()):
+        assert tessera.equal(tessera.masked.amax(x, 1, mask=shown), expected)
+
+
+def test_a_mask_decides_for_a_sparse_input_and_what_is_stored_without_one():
+    x = tessera.tensor([[2.0, 0.0], [3.0, 5.0]]).to_sparse()
+    everything = tessera.ones(2, 2, dtype=tessera.bool)
+    assert tessera.masked.prod(x, 1, mask=everything).to_dense().tolist() == [0.0, 15.0]
+    assert tessera.masked.prod(x, 1).to_dense().tolist() == [2.0, 15.0]

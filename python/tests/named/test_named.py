@@ -89,7 +89,7 @@ def test_names_live_in_the_key_and_go_with_it():
         (lambda x: tessera.arange(2, names=("N",)), TypeError, "arange"),
         (lambda x: x.rename(), RuntimeError, "rename"),
         (lambda x: x.align_to("N", None), RuntimeError, "align_to"),
-        (lambda x: x.refine_names(..., ...), RuntimeError, "at most one"),
+        (lambda x: x.refine_names(..., ...), RuntimeError, "More than one"),
     ],
 )
 def test_what_is_refused(call, error, message):
@@ -146,3 +146,28 @@ def test_unflatten_takes_an_ordered_dict():
 
     x = tessera.zeros(2, 6).refine_names("N", "C")
     assert x.unflatten("C", OrderedDict([("H", 2), ("W", 3)])).names == ("N", "H", "W")
+
+
+def test_diagonal_by_names():
+    x = tessera.zeros(2, 3, 5, 7, names=list("ABCD"))
+    made = x.diagonal(outdim="E", dim1="B", dim2="D")
+    assert made.names == ("A", "C", "E") and made.shape == (2, 5, 3)
+
+
+def test_flatten_of_places_out_of_range():
+    with pytest.raises(IndexError, match=r"expected to be in range of \[-2, 1\], but got 2"):
+        tessera.randn(1, 2).flatten(0, 2, "N")
+    with pytest.raises(RuntimeError, match="start_dim cannot come after end_dim"):
+        tessera.randn(1, 2).flatten(1, 0, "N")
+
+
+def test_unflatten_of_a_named_dimension_needs_names():
+    x = tessera.ones(4, names=("A",))
+    with pytest.raises(TypeError, match="must be int, not str"):
+        x.unflatten("A", (2, 2))
+    with pytest.raises(RuntimeError, match="named tensors"):
+        x.unflatten(0, (2, 2))
+
+
+def test_all_names_of_a_scalar():
+    assert tessera.randn([]).rename("...").names == ()

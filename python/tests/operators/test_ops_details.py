@@ -149,3 +149,73 @@ def test_numbers_before_tensors():
     for refused in (lambda: x.add(2, 3, a), lambda: x.mul(2, a), lambda: x.add(2, a, alpha=3), lambda: x.add("2", a)):
         with pytest.raises(TypeError):
             refused()
+
+
+def test_masks_of_bytes_warn_and_select():
+    x, mask = torch.arange(3), torch.tensor([1, 0, 1], dtype=torch.uint8)
+    with pytest.warns(UserWarning, match="dtype torch.uint8 is now deprecated"):
+        assert x[mask].tolist() == [0, 2]
+    with pytest.warns(UserWarning, match="dtype torch.uint8 is now deprecated"):
+        x[mask] = 7
+    assert x.tolist() == [7, 1, 7]
+
+
+def test_values_of_another_shape_are_refused_before_their_dtype():
+    x = torch.arange(4)
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        x[x > -1] = torch.tensor([])
+    with pytest.raises(RuntimeError, match="dtypes match"):
+        x[x > -1] = torch.ones(4)
+    assert x.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+def test_scatters_of_no_index_change_nothing(include_self):
+    x, none, src = torch.rand(2, 2, requires_grad=True), torch.tensor([], dtype=torch.int64), torch.rand(2, 2)
+    for reduce in ("sum", "prod", "mean", "amax", "amin"):
+        result = x.scatter_reduce(0, none, src, reduce, include_self=include_self)
+        assert torch.equal(result, x)
+        assert torch.autograd.grad(result.sum(), x)[0].tolist() == [[1, 1], [1, 1]]
+        assert result.detach().data_ptr() != x.data_ptr()
+
+
+def test_differences_of_order_zero_are_the_input():
+    x = torch.tensor([1.0, 4.0])
+    assert torch.diff(x, 0, prepend=x, append=x).tolist() == [1, 4]
+
+
+def test_numbers_alone_are_of_the_default_dtype():
+    assert torch.mul(1j, 2j).dtype is torch.complex64 and torch.div(1j, 2).dtype is torch.complex64
+    assert torch.add(1, 2.5).dtype is torch.float32 and torch.add(1, 2).dtype is torch.int64
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.uint8, torch.int64])
+def test_coordinates_are_int64(dtype):
+    assert [c.tolist() for c in torch.unravel_index(torch.tensor([5], dtype=dtype), (2, 3))] == [[1], [2]]
+    assert all(c.dtype is torch.int64 for c in torch.unravel_index(torch.tensor([5], dtype=dtype), (2, 3)))
+    with pytest.raises(TypeError, match="to only contain ints"):
+        torch.unravel_index(torch.tensor([1]), (2, 2.0))
+
+
+def test_sizes_that_overflow():
+    for sizes, message in (
+        ([8, 8, 2**29, 2**29], "Storage size calculation overflowed"),
+        ([2, 4, 2**29, 2**29], "overflowed"),
+        ([0, 4, 2**61], "Stride calculation overflowed"),
+    ):
+        for make in (torch.empty, torch.empty(()).resize_):
+            with pytest.raises(RuntimeError, match=message if make is not torch.empty else "overflow|too large|memory"):
+                make(sizes)
+
+
+def test_rotations_of_dimensions_that_are_not_there():
+    for dims in ([0, -3], [5, 0]):
+        with pytest.raises(RuntimeError, match="Rotation dim"):
+            torch.rot90(torch.rand(2, 3), 1, dims)
+
+
+def test_pieces_with_lengths_of_either_kind():
+    x = torch.tensor([1.0, 2.0, 5.0])
+    for dtype in (torch.int32, torch.int64):
+        assert torch.segment_reduce(x, "max", lengths=torch.tensor([2, 1], dtype=dtype)).tolist() == [2, 5]
+        assert torch.segment_reduce(x, "sum", offsets=torch.tensor([0, 2, 3], dtype=dtype)).tolist() == [3, 5]
