@@ -228,8 +228,14 @@ bool takes_numbers(const OpFunction* f) {
 PyObject* try_with_numbers(OpFunction* f, PyObject* const* args, Py_ssize_t n, PyObject* kwnames, bool* found) {
   std::vector<PyObject*> converted(args, args + n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
   std::vector<Ref> owned;
-  const bool numbers_only = n > 1 && !is_tensor(args[0]) && !is_tensor(args[1]);
-  for (Py_ssize_t i = 0; i < std::min<Py_ssize_t>(n, 2); ++i) {
+  std::vector<Py_ssize_t> operands;
+  for (Py_ssize_t i = 0; i < std::min<Py_ssize_t>(n, 2); ++i) operands.push_back(i);
+  for (Py_ssize_t i = 0; kwnames && i < PyTuple_GET_SIZE(kwnames); ++i)
+    for (const char* name : {"input", "other"})
+      if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), name) == 0) operands.push_back(n + i);
+  const bool numbers_only = operands.size() > 1 && std::none_of(operands.begin(), operands.end(),
+                                                                [&](Py_ssize_t i) { return is_tensor(args[i]); });
+  for (const Py_ssize_t i : operands) {
     Scalar s;
     if (is_tensor(args[i]) || !to_scalar(args[i], &s)) continue;
     // Beside a tensor a number has the say of its kind; alone it is a tensor of the default dtype.

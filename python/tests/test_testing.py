@@ -105,3 +105,54 @@ def test_tolerances_of_assert_allclose():
         tessera.testing.assert_allclose(one, one + near)
         with pytest.raises(AssertionError):
             tessera.testing.assert_allclose(one, one + far)
+
+
+def test_test_case_of_other_libraries_tests():
+    """assertEqual compares tensors within containers, and everything else by ==."""
+    from tessera.testing._internal.common_utils import TestCase, freeze_rng_state
+
+    case = TestCase()
+    ones, double = tessera.ones(2), tessera.ones(2, dtype=tessera.float64)
+    equal = [(ones, ones + 1e-7), ({"a": [ones, 1]}, {"a": (ones, 1.0)}), (T(1.0), 1), (ones, [1, 1]), ("a", "a")]
+    equal += [({1, 2}, {2, 1}), (None, None), (True, T(True)), (math.nan, math.nan), (tessera.Size([1]), (1,))]
+    for x, y in equal:
+        case.assertEqual(x, y)
+        with pytest.raises(AssertionError):
+            case.assertNotEqual(x, y)
+    for x, y in [(ones, double), ({"a": 1}, {"b": 1}), ([1], [1, 2]), ("a", "b"), (None, 1), (True, False), (1, 2)]:
+        case.assertNotEqual(x, y)
+    case.assertEqual(ones, double, exact_dtype=False)
+    case.assertEqual(ones, ones + 0.1, atol=0.2, rtol=0)
+    with pytest.raises(AssertionError, match=r"(?s)not close.*for item \['a'\]\[1\].*why"):
+        case.assertEqual({"a": [1, ones]}, {"a": [1, ones + 1]}, "why")
+    with pytest.raises(AssertionError, match="^changed: "):
+        case.assertEqual(1, 2, lambda text: "changed: " + text)
+    with freeze_rng_state():
+        drawn = tessera.rand(3)
+    case.assertEqual(tessera.rand(3), drawn)
+
+
+def test_tests_with_parameters():
+    from tessera.testing._internal.common_utils import TestCase, instantiate_parametrized_tests, parametrize, subtest
+
+    called = []
+
+    @instantiate_parametrized_tests
+    class Tests(TestCase):
+        @parametrize("a", [1, 2])
+        @parametrize("b,c", [subtest((3, 4), name="named"), (0.5, tessera.float32)])
+        def test_it(self, a, b, c):
+            called.append((a, b, c))
+
+        @parametrize("a", [1], name_fn=lambda a: "one")
+        def test_name(self, a):
+            called.append(a)
+
+    names = sorted(name for name in vars(Tests) if name.startswith("test"))
+    cases = ["test_it_a_1_b_0_5_float32", "test_it_a_1_named", "test_it_a_2_b_0_5_float32", "test_it_a_2_named"]
+    assert names == [*cases, "test_name_one"]
+    for name in names:
+        Tests(name).debug()
+    assert called == [(1, 0.5, tessera.float32), (1, 3, 4), (2, 0.5, tessera.float32), (2, 3, 4), 1]
+    with pytest.raises(RuntimeError, match="2 names, expected as many values"):
+        parametrize("a,b", [(1,)])(lambda self, a, b: None)

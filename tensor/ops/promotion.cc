@@ -1,6 +1,7 @@
 #include "tensor/ops/promotion.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "tensor/core/warning.h"
 #include "tensor/cpu/pointwise/pointwise.h"
@@ -66,6 +67,11 @@ DType promoted_for(const PointwiseOp& op, DType t) {
 }  // namespace
 
 DType pointwise_compute_dtype(const PointwiseOp& op, DType promoted) {
+  // Numbers of 8 bits have no arithmetic, but are told apart, by what they stand for. (By the names of the ops: what
+  // names an op links it.)
+  if (is_float8(promoted))
+    for (const std::string_view name : {"eq_cpu", "ne_cpu", "isnan_cpu"})
+      if (name == op.name) return DType::kFloat32;
   const auto compute = kernel_dtype(op, promoted_for(op, promoted));
   TESSERA_CHECK_NOT_IMPLEMENTED(compute.has_value(), "\"", op.name, "\" not implemented for '", type_name_of(promoted),
                                 "'");

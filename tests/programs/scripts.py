@@ -5,6 +5,9 @@
 `scripts.json` lists them: repository and commit, and of each script its name, folder, command, the lines that count
 (of them the group, if the expression has one) and how many of them. CHECKOUTS holds the repositories as OWNER+NAME. All
 generators start at the same seed; the MNIST that torchvision reads is made up (`digits`), since nothing is downloaded.
+
+Where a script's numbers drift apart, two runs say whether that is rounding: `--double` has both systems compute in
+float64, and `--itself WAY` puts PyTorch beside itself with other rounding (`WAYS`).
 """
 
 import argparse
@@ -23,11 +26,40 @@ HERE = pathlib.Path(__file__).resolve().parent
 NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\bnan\b|\binf\b")
 LIMIT = 300.0  # seconds for one script
 TOLERANCE = 1e-3  # relative
+VARIABLES = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "MPLBACKEND": "Agg", "CUDA_VISIBLE_DEVICES": ""}
 SEEDED = (
     "import os, random, runpy, sys, numpy, torch; random.seed(1); numpy.random.seed(1); torch.manual_seed(1); "
     "sys.argv = sys.argv[1:]; sys.path.insert(0, os.getcwd()); runpy.run_path(sys.argv[0], run_name='__main__')"
 )
-WITHOUT = "import torch; torch.backends.mkldnn.enabled = False; "
+# For a script that names its type, too (`torch.FloatTensor`).
+DOUBLE = (
+    "import torch; torch.set_default_dtype(torch.float64); torch.FloatTensor = torch.DoubleTensor; "
+    "torch.float = torch.float32 = torch.float64; "
+)
+# The first number of the first result moves by a unit in its last place.
+ULP = """
+import torch
+def moved(function):
+    done = []
+    def call(*args, **options):
+        result = function(*args, **options)
+        with torch.no_grad():
+            if not done and result.is_floating_point() and result.numel():
+                first = result.view(-1)[:1]
+                first.copy_(torch.nextafter(first, torch.full_like(first, torch.inf)))
+                done.append(True)
+        return result
+    return call
+for where, name in (torch, "randn"), (torch.nn.init, "kaiming_uniform_"), (torch.nn.init, "normal_"):
+    setattr(where, name, moved(getattr(where, name)))
+"""
+# Of --itself: (what runs before the script, variables of its environment).
+WAYS = {
+    "onednn": ("import torch; torch.backends.mkldnn.enabled = False; ", {}),
+    "avx2": ("", {"MKL_CBWR": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}),
+    "sse": ("", {"MKL_CBWR": "SSE4_2", "ONEDNN_MAX_CPU_ISA": "SSE41", "ATEN_CPU_CAPABILITY": "default"}),
+    "ulp": (ULP, {}),
+}
 
 
 def digits(folder):
@@ -46,17 +78,16 @@ def digits(folder):
             (raw / f"{name}-{kind}-ubyte").write_bytes(header + array.astype("uint8").tobytes())
 
 
-def run(command, folder, pattern, wanted):
+def run(command, folder, pattern, wanted, more=None, limit=LIMIT):
     """(numbers of the lines that count, seconds, peak of memory in MiB, error or None) of a script, which is stopped
     when there are enough such lines."""
-    variables = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "MPLBACKEND": "Agg", "CUDA_VISIBLE_DEVICES": ""}
     start, found = time.time(), []
     with tempfile.TemporaryFile("w+", errors="replace") as errors:
         script = subprocess.Popen(
-            command, cwd=folder, env={**os.environ, **variables}, text=True, errors="replace",
+            command, cwd=folder, env={**os.environ, **VARIABLES, **(more or {})}, text=True, errors="replace",
             stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL,
         )  # fmt: skip
-        timer = threading.Timer(LIMIT, script.kill)
+        timer = threading.Timer(limit, script.kill)
         timer.start()
         for line in script.stdout:
             line = re.sub("0x[0-9a-f]+", "", line)
@@ -88,24 +119,33 @@ def main():
     parser.add_argument("checkouts", type=pathlib.Path, help="the folder of the repositories, each as OWNER+NAME")
     parser.add_argument("--beside", required=True, metavar="PYTHON", help="an interpreter that has PyTorch")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="only these scripts")
+    parser.add_argument("--lines", type=int, metavar="N", help="not more than the first N lines that count")
+    parser.add_argument("--limit", type=float, default=LIMIT, metavar="SECONDS", help="for one script")
+    parser.add_argument("--double", action="store_true", help="float64 in place of float32")
     parser.add_argument(
-        "--itself", action="store_true", help="PyTorch beside itself without oneDNN: how far rounding alone leads"
-    )
+        "--itself", choices=sorted(WAYS), metavar="WAY",
+        help="PyTorch beside itself, to see how far rounding alone leads: " + ", ".join(sorted(WAYS)),
+    )  # fmt: skip
     options = parser.parse_args()
     failed = 0
+    first, changed = DOUBLE * options.double, WAYS.get(options.itself, ("", {}))
+    other = [options.beside, "-u"] if options.itself else [sys.executable, "-u", "-m", "tessera"]
     print("| script | lines | result | PyTorch's time, ours of it | its memory, ours of it |\n|---|---|---|---|---|")
     for repository, listed in json.loads((HERE / "scripts.json").read_text()).items():
         for name, inside, command, pattern, wanted in listed["scripts"]:
             if options.only and name not in options.only:
                 continue
+            wanted = min(wanted or options.lines, options.lines) if options.lines else wanted
             folder = options.checkouts / repository.replace("/", "+") / inside
             for place in ("../data", "mnist", "../../data/mnist", "../../data"):
                 digits(folder / place)
-            other = [options.beside, "-u"] if options.itself else [sys.executable, "-u", "-m", "tessera"]
             (a, there, peak, _), (b, here, ours, error) = (
-                run([*python, "-c", before + SEEDED, *command.split()], folder, pattern, wanted)
-                for python, before in (([options.beside, "-u"], ""), (other, WITHOUT if options.itself else ""))
-            )
+                run(
+                    [*python, "-c", first + before + SEEDED, *command.split()],
+                    folder, pattern, wanted, variables, options.limit,
+                )
+                for python, before, variables in (([options.beside, "-u"], "", {}), (other, *changed))
+            )  # fmt: skip
             at = first_difference(a, b)
             failed += at is not None or error is not None or not a
             state = error or ("nothing printed" if not a else "equal" if at is None else f"differs at line {at}")

@@ -1,8 +1,9 @@
 """The runner of other people's programs. (The programs themselves need packages that tests do not install.)"""
 
 import subprocess
+import sys
 
-from programs import extensions, runner
+from programs import extensions, runner, scripts
 
 
 def test_every_recipe_has_a_curve():
@@ -64,3 +65,31 @@ def test_extensions_of_others_are_found_and_their_tests_counted(tmp_path, monkey
     assert extensions.own_tests(scatter, tmp_path) == (7, 9, ["FAILED test/a.py::b", "ERROR test/c.py"])
     checks = (extensions.HERE / "extension_checks.py").read_text()
     assert all(f"def {name.replace('-', '_')}():" in checks for name in extensions.EXTENSIONS)
+
+
+def test_scripts_are_run_to_a_line_and_compared(tmp_path):
+    (tmp_path / "a.py").write_text("import sys, os\nfor i in range(1000):\n    print('loss', i / 8, flush=True)\n")
+    command = [sys.executable, "a.py"]
+    found, seconds, peak, error = scripts.run(command, tmp_path, "loss", 4)
+    assert found == [[0.0], [0.125], [0.25], [0.375]] and error is None and seconds > 0 and peak > 0
+    (tmp_path / "b.py").write_text("import os\nprint('loss', os.environ['WAY'])\nraise SystemExit('stopped')\n")
+    found, _, _, error = scripts.run([sys.executable, "b.py"], tmp_path, "loss (.*)", 2, {"WAY": "7"})
+    assert found == [[7.0]] and error == "stopped"
+    assert scripts.first_difference([[1.0], [2.0]], [[1.0], [2.001]]) is None
+    assert scripts.first_difference([[1.0], [2.0]], [[1.0], [2.01]]) == 1
+    assert scripts.first_difference([[1.0], [2.0]], [[1.0]]) == 1
+
+
+def test_what_runs_before_scripts():
+    """A unit in the last place moves one number; `double` makes all of them float64."""
+
+    def told(before):
+        code = before + "import torch; torch.manual_seed(1); x = torch.randn(3); y = torch.randn(3); "
+        code += "print(x.tolist() + y.tolist(), x.dtype, torch.FloatTensor([1]).dtype)"
+        done = subprocess.run([sys.executable, "-m", "tessera", "-c", code], capture_output=True, text=True, check=True)
+        numbers, _, types = done.stdout.strip().partition("] ")
+        return eval(numbers + "]"), types
+
+    (plain, types), (moved, _), (_, wide) = told(""), told(scripts.ULP), told(scripts.DOUBLE)
+    assert types == "torch.float32 torch.float32" and wide == "torch.float64 torch.float64"
+    assert moved[1:] == plain[1:] and 0 < moved[0] - plain[0] < 2e-7

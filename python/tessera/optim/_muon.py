@@ -27,6 +27,7 @@ class Muon(Optimizer):
     others).
     """
 
+    _steps_are_tensors = False
     _checks = {
         "lr": check_rate,
         "momentum": at_least_zero("momentum", AT_LEAST_ZERO),

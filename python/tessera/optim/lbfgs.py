@@ -17,6 +17,8 @@ class LBFGS(Optimizer):
     step(closure) evaluates the closure several times and returns the first loss. One parameter group only (ValueError).
     """
 
+    _steps_are_tensors = False
+
     __init__ = constructor(
         dict(
             lr=1,

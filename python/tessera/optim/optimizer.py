@@ -235,7 +235,7 @@ class Optimizer:
     OptimizerPostHook = Callable[["Optimizer", tuple, dict], None]
 
     _checks: dict = {}  # of options that mean something else in this class than in CHECKS
-    _steps_are_tensors = True
+    _steps_are_tensors = True  # in the classes of this package; others keep what they counted with
     _fixed: dict = {}  # options that are no arguments
 
     def _declare(self, params, **options):
@@ -292,7 +292,7 @@ class Optimizer:
             group.update(self._fixed)
             for p in group["params"]:
                 state = self.state.get(p, {})
-                if isinstance(state.get("step"), (int, float)) and self._steps_are_tensors:
+                if options and isinstance(state.get("step"), (int, float)) and self._steps_are_tensors:
                     state["step"] = tessera.tensor(float(state["step"]), dtype=_get_scalar_dtype())
 
     def __repr__(self):

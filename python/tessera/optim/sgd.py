@@ -26,6 +26,7 @@ class SGD(Optimizer):
     momentum b) (nesterov).
     """
 
+    _steps_are_tensors = False
     _checks = {"nesterov": _check_nesterov}
 
     __init__ = constructor(

@@ -219,3 +219,29 @@ def test_pieces_with_lengths_of_either_kind():
     for dtype in (torch.int32, torch.int64):
         assert torch.segment_reduce(x, "max", lengths=torch.tensor([2, 1], dtype=dtype)).tolist() == [2, 5]
         assert torch.segment_reduce(x, "sum", offsets=torch.tensor([0, 2, 3], dtype=dtype)).tolist() == [3, 5]
+
+
+def test_numbers_for_tensors_by_keyword():
+    """Arithmetic takes a number for its first tensor by name as well."""
+    x = torch.tensor([1.0, 2.0])
+    assert torch.sub(input=2, other=x, alpha=2).tolist() == [0.0, -2.0]
+    assert torch.add(other=x, input=2).tolist() == [3.0, 4.0]
+    for name in ("mul", "multiply", "div", "divide", "true_divide", "floor_divide", "subtract"):
+        function = getattr(torch, name)
+        assert function(input=2, other=x).tolist() == function(2, x).tolist() == function(2, other=x).tolist()
+    assert torch.add(input=2, other=3).item() == 5 and torch.mul(input=1.5, other=2).dtype == torch.float32
+    with pytest.raises(TypeError):
+        torch.pow(2, other=x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e8m0fnu])
+def test_numbers_of_eight_bits_are_told_apart(dtype):
+    """All pairs of them compare as what they stand for; they have no order and no arithmetic."""
+    x = torch.arange(256, dtype=torch.int16).to(torch.uint8).view(dtype)
+    wide = x.float()
+    assert torch.equal(x[:, None] == x, wide[:, None] == wide) and torch.equal(x[:, None] != x, wide[:, None] != wide)
+    assert torch.equal(x.isnan(), wide.isnan()) and x.isnan().any()
+    assert (x == 1).sum() == 1
+    for refused in (lambda: x < x, lambda: x + x):
+        with pytest.raises(NotImplementedError):
+            refused()

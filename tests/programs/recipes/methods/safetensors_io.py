@@ -1,6 +1,7 @@
 """Tensors of nine dtypes and a module's weights go through files."""
 
 from recipe import run, torch
+import numpy  # noqa: F401 (safetensors imports it when it saves; PyTorch has it by then)
 from safetensors.torch import save_file, load_file, safe_open, save, load, save_model, load_model
 import tempfile
 
