@@ -218,8 +218,20 @@ def _defined(namespace, table):
     return library
 
 
+def _shard_dim_alltoall(x, gather_dim, shard_dim, group_name):
+    """What was cut along one dimension, cut along another."""
+    size = groups._resolve_process_group(group_name).size()
+    given = tessera.cat(x.chunk(size, shard_dim))
+    rows = given.shape[0] // size
+    return tessera.cat(_wait(_all_to_all(given, [rows] * size, [rows] * size, group_name)).chunk(size), gather_dim)
+
+
+_dtensor = _defined(
+    "_dtensor",
+    {"shard_dim_alltoall(Tensor input, int gather_dim, int shard_dim, str group_name) -> Tensor": _shard_dim_alltoall},
+)
 _library, _older = _defined("_c10d_functional", _TABLE), _defined("c10d_functional", _OLDER)
-_library.define("wait_tensor(Tensor input) -> Tensor")
+_library.define("wait_tensor(Tensor tensor) -> Tensor")
 _ops = tessera.ops._c10d_functional
 
 
