@@ -27,9 +27,15 @@ _TO_ONE, _TO_MANY = "Tensor output_tensor, Tensor input_tensor", "Tensor[] outpu
 _LISTS = "Tensor[] output_tensors, Tensor[][] input_tensors"
 # Each with the method of a group, and its options.
 _TABLE = (
-    (f"allreduce_(Tensor[] tensors, {_GROUP}, {_OP}, Tensor? sparse_indices, {_END} -> (Tensor[], {_WORK})", "Allreduce"),
+    (
+        f"allreduce_(Tensor[] tensors, {_GROUP}, {_OP}, Tensor? sparse_indices, {_END} -> (Tensor[], {_WORK})",
+        "Allreduce",
+    ),
     (f"allreduce_coalesced_(Tensor[] tensors, {_GROUP}, {_OP}, {_END} -> {_WORK}", "AllreduceCoalesced"),
-    (f"broadcast_(Tensor[] tensors, {_GROUP}, int root_rank, int root_tensor, {_END} -> (Tensor[], {_WORK})", "Broadcast"),
+    (
+        f"broadcast_(Tensor[] tensors, {_GROUP}, int root_rank, int root_tensor, {_END} -> (Tensor[], {_WORK})",
+        "Broadcast",
+    ),
     (f"reduce_(Tensor[] tensors, {_GROUP}, {_OP}, int root_rank, int root_tensor, {_END} -> {_WORK}", "Reduce"),
     (
         f"allgather_(Tensor[][] output_tensors, Tensor[] input_tensors, {_GROUP}, {_END} -> (Tensor[][], {_WORK})",
@@ -38,7 +44,10 @@ _TABLE = (
     (f"_allgather_base_({_TO_ONE}, {_GROUP}, {_END} -> (Tensor, {_WORK})", "Allgather"),
     (f"allgather_coalesced_(Tensor[][] output_lists, Tensor[] input_list, {_GROUP}, {_SYNC}) -> {_WORK}", "Allgather"),
     (f"allgather_into_tensor_coalesced_({_TO_MANY}, {_GROUP}, {_SYNC}) -> {_WORK}", "Allgather"),
-    (f"gather_(Tensor[][] output_tensors, Tensor[] input_tensors, {_GROUP}, int root_rank, {_END} -> {_WORK}", "Gather"),
+    (
+        f"gather_(Tensor[][] output_tensors, Tensor[] input_tensors, {_GROUP}, int root_rank, {_END} -> {_WORK}",
+        "Gather",
+    ),
     (f"scatter_({_LISTS}, {_GROUP}, int root_rank, {_END} -> (Tensor[], {_WORK})", "Scatter"),
     (f"reduce_scatter_({_LISTS}, {_GROUP}, {_OP}, {_END} -> (Tensor[], {_WORK})", "ReduceScatter"),
     (f"_reduce_scatter_base_({_TO_ONE}, {_GROUP}, {_OP}, {_END} -> (Tensor, {_WORK})", "ReduceScatter"),

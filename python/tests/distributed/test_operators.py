@@ -83,6 +83,15 @@ def test_classes_of_tensors_see_collectives():
     assert run(body) == [(["c10d.allreduce_.default"], [2.0, 2.0])] * 2
 
 
+def test_spread_tensors_are_refused():
+    def body(rank, world):
+        x = dist.tensor.ones(4, device_mesh=dist.init_device_mesh("cpu", (2,)), placements=[dist.tensor.Shard(0)])
+        with pytest.raises(NotImplementedError, match="to_local"):
+            dist.all_reduce(x)
+
+    run(body)
+
+
 def test_collectives_are_counted():
     def body(rank, world):
         with CommDebugMode() as mode:

@@ -182,7 +182,9 @@ def _of_gpus(*args, **kwargs):
 
 def _check_dim(what, dim, tensor):
     if not 0 <= dim < tensor.dim():
-        raise RuntimeError(f"{what} has to be from 0 to {tensor.dim() - 1} for {tensor.dim()} dimensions, but got {dim}")
+        raise RuntimeError(
+            f"{what} has to be from 0 to {tensor.dim() - 1} for {tensor.dim()} dimensions, but got {dim}"
+        )
 
 
 def _gathered(tensor, dim, group_name):

@@ -48,7 +48,9 @@ class _MessagePickler(pickle.Pickler):
 def _is_dense(tensor):
     """Whether a tensor fills one piece of the host's memory with its values, and there is no more to it."""
     plain = tensor.device.type == "cpu" and tensor.layout is tessera.strided and not tensor.is_quantized
-    if not plain or tensor.requires_grad or tensor.numel() == 0 or tensor.is_conj() or tensor.is_neg() or tensor.__dict__:
+    if not plain or tensor.is_conj() or tensor.is_neg() or tensor.requires_grad or tensor.__dict__:
+        return False
+    if tensor.numel() == 0:
         return False
     size = 1
     for step, length in sorted(zip(tensor.stride(), tensor.shape)):

@@ -14,8 +14,9 @@ from tessera.utils.module_tracker import ModuleTracker
 
 __all__ = ["CommDebugMode", "visualize_sharding"]
 
-_COLLECTIVES = tuple(
-    "all_reduce all_gather reduce_scatter all_to_all broadcast scatter gather reduce allreduce allgather alltoall".split()
+_COLLECTIVES = (
+    *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "scatter", "gather", "reduce"),
+    *("allreduce", "allgather", "alltoall"),
 )
 # Operators that compute nothing.
 _TRIVIAL = frozenset(
