@@ -42,10 +42,12 @@ def _coalescing_manager(group=None, device=None, async_ops=False):
 
     Args:
         group: None: the default group.
-        device: of the tensors; any.
+        device: of the tensors, where one is to be checked. RuntimeError if the group does not serve it.
         async_ops: whether the end does not wait; `wait()` of the _CoalescingManager that the block has does.
     """
-    groups._registered(group)
+    found = groups._registered(group)
+    if device is not None:
+        found._get_backend(device)
     manager, kept = _CoalescingManager(), collectives._together.works
     collectives._together.works = manager.works
     try:

@@ -87,13 +87,10 @@ def _milliseconds(timeout):
 class _Operator(OpOverload):
     """An operator some of whose arguments are groups and reductions, which dispatch below Python does not know."""
 
-    def __init__(self, packet, options):
-        super().__init__(packet, "")
+    def __init__(self, packet, overload):
+        super().__init__(packet, overload)
         name = packet.__name__
-        self._method, self._options = _METHODS.get(name, name.rstrip("_")), options
-
-    def __new__(cls, packet, options):
-        return super().__new__(cls, packet, "")
+        self._method = _METHODS.get(name, name.rstrip("_"))
 
     def _named(self, args, kwargs):
         """{name: value} of a call. Raises: RuntimeError if it does not fit the schema."""
@@ -211,7 +208,8 @@ def _defined():
         name = schema.partition("(")[0]
         library.define(schema)
         packet = OpOverloadPacket("c10d", name)
-        packet._overloads[""] = operator = _Operator(packet, options)
+        packet._overloads[""] = operator = _Operator(packet, "")
+        operator._options = options
         setattr(tessera.ops.c10d, name, packet)
         by_method[operator._method] = operator
     return library, by_method
