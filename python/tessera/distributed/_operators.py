@@ -16,6 +16,8 @@ import tessera
 from tessera import _C
 from tessera._ops import OpOverload, OpOverloadPacket
 from tessera.distributed import _kinds as kinds
+from tessera.distributed._process_group import has_values
+from tessera.distributed._work import DoneWork
 from tessera.library import Library
 from tessera.utils._pytree import tree_leaves
 
@@ -111,13 +113,20 @@ class _Operator(OpOverload):
 
     def __call__(self, /, *args, **kwargs):
         values = self._named(args, kwargs)
-        subclasses = tuple({type(leaf): None for leaf in tree_leaves(list(values.values())) if _dispatches(leaf)})
-        if _C._len_torch_dispatch_stack():
+        leaves = tree_leaves(list(values.values()))
+        subclasses = tuple({type(leaf): None for leaf in leaves if _dispatches(leaf)})
+        if (
+            _C._len_torch_dispatch_stack()
+            and not _C._get_dispatch_stack_at(_C._len_torch_dispatch_stack() - 1).is_infra_mode()
+        ):
             mode = _C._pop_torch_dispatch_stack()
             try:
                 return mode.__torch_dispatch__(self, subclasses, args, kwargs)
             finally:
                 _C._push_on_torch_dispatch_stack(mode)
+        if any(isinstance(leaf, _C.TensorBase) and not has_values(leaf) for leaf in leaves):
+            work = DoneWork(leaves[:1])
+            return work if len(self._schema.returns) == 1 else (next(iter(values.values())), work)
         for cls in subclasses:
             result = cls.__torch_dispatch__(self, subclasses, args, kwargs)
             if result is not NotImplemented:
@@ -179,7 +188,7 @@ def looks_on(tensor):
     count = _C._len_torch_dispatch_stack()
     if count and not _C._get_dispatch_stack_at(count - 1).is_infra_mode():
         return True
-    return not count and _dispatches(tensor)
+    return tensor is not None and (not has_values(tensor) or (not count and _dispatches(tensor)))
 
 
 class Shown:

@@ -143,6 +143,12 @@ def _nested(value):
     return value if value and isinstance(value[0], (list, tuple)) else [value]
 
 
+def has_values(tensor):
+    """Whether there is something to send: not so for tensors on meta, and those that only stand for others."""
+    fake = sys.modules.get("tessera._subclasses.fake_tensor")
+    return tensor.device.type != "meta" and (fake is None or not isinstance(tensor, fake.FakeTensor))
+
+
 class ProcessGroup:
     """A member's part in a group of processes. It gives what it is asked to the backend of the tensors' device.
 
