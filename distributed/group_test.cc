@@ -72,7 +72,9 @@ TEST_P(Collectives, AllReduceOfEverySizeHasTheSameBits) {
 TEST_P(Collectives, AllReduceOfSeveralBuffersIsThatOfOne) {
   size_t lengths[] = {3, 0, 700001, 65536, 1};
   std::vector<std::vector<float>> joined(size()), apart(size());
-  auto value = [](size_t i, int rank) { return (rank % 2 ? -1.3f : 0.7f) * static_cast<float>((i * 31 + rank) % 1009); };
+  auto value = [](size_t i, int rank) {
+    return (rank % 2 ? -1.3f : 0.7f) * static_cast<float>((i * 31 + rank) % 1009);
+  };
   run([&](int rank, Group& group) {
     std::vector<std::vector<float>> parts;
     Request request;

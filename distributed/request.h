@@ -34,7 +34,7 @@ struct Request {
   Fold fold = Fold::kSum;
   int root = 0;
   std::vector<Buffer> in, out;
-  double scale = 1;  // kAllReduce of kF32 and kF64: what everyone multiplies with what he gives
+  double scale = 1;       // kAllReduce of kF32 and kF64: what everyone multiplies with what he gives
   double timeout = 1800;  // seconds
 };
 

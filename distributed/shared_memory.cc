@@ -33,8 +33,7 @@ int cores() {
 // The more goes with one wait, the less it matters that others use the cores; all of a group stays below 64 MiB.
 size_t slot_size_for(int size) {
   size_t least = std::max<size_t>(4096, kLine * size);  // a line for each rank
-  return std::clamp<size_t>((size_t{64} << 20) / (2 * size + 2) / 4096 * 4096, least,
-                            std::max<size_t>(1 << 20, least));
+  return std::clamp<size_t>((size_t{64} << 20) / (2 * size + 2) / 4096 * 4096, least, std::max<size_t>(1 << 20, least));
 }
 
 // Calls f(address, offset, bytes) for what lies in [at, at + size) of buffers that follow each other.
@@ -116,9 +115,7 @@ SharedMemory::~SharedMemory() { munmap(memory_, length_); }
 char* SharedMemory::slot(int rank) const {
   return memory_ + Layout::slots(size_) + ((round_ & 1) * size_ + rank) * slot_size_;
 }
-char* SharedMemory::result() const {
-  return memory_ + Layout::slots(size_) + (2 * size_ + (round_ & 1)) * slot_size_;
-}
+char* SharedMemory::result() const { return memory_ + Layout::slots(size_) + (2 * size_ + (round_ & 1)) * slot_size_; }
 
 // How much goes in a round: of two members one copies what the other folds meanwhile.
 size_t SharedMemory::piece_for(size_t bytes) const {

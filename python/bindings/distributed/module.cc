@@ -285,13 +285,14 @@ PyObject* mpi_group(PyObject* args) {
   }));
 }
 
-// group, collective, kind, fold, root, [address, bytes, ...] in, the same out, seconds, whether to return a ticket, scale
+// group, collective, kind, fold, root, [address, bytes, ...] in, the same out, seconds, whether to return a ticket;
+// scale
 PyObject* group_run(PyObject* args) {
   PyObject *capsule, *in, *out;
   int what, kind, fold, wait;
   Request request;
-  parse(PyArg_ParseTuple(args, "OiiiiOOdp|d", &capsule, &what, &kind, &fold, &request.root, &in, &out,
-                         &request.timeout, &wait, &request.scale));
+  parse(PyArg_ParseTuple(args, "OiiiiOOdp|d", &capsule, &what, &kind, &fold, &request.root, &in, &out, &request.timeout,
+                         &wait, &request.scale));
   auto group = held<Group>(capsule);
   request.what = static_cast<Collective>(what);
   request.kind = static_cast<Kind>(kind);
