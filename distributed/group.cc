@@ -64,6 +64,9 @@ void Group::carry_out(const Request& request) {
 
 // What the only member of a group gives, it gets.
 void Group::alone(const Request& request) {
+  if (request.what == Collective::kAllReduce) {
+    for (auto& buffer : request.out) copy_scaled(request.kind, buffer.data, buffer.data, buffer.size, request.scale);
+  }
   if (request.in.empty() || request.out.empty()) return;
   if (request.in[0].size != request.out[0].size) {
     throw Error(Fault::kBackend, std::string(name_of(request.what)) + ": " + std::to_string(request.in[0].size) +

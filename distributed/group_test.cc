@@ -68,6 +68,41 @@ TEST_P(Collectives, AllReduceOfEverySizeHasTheSameBits) {
   }
 }
 
+// Sums that arrive in the order of ranks, whatever piece and member an element falls to.
+TEST_P(Collectives, AllReduceOfSeveralBuffersIsThatOfOne) {
+  size_t lengths[] = {3, 0, 700001, 65536, 1};
+  std::vector<std::vector<float>> joined(size()), apart(size());
+  auto value = [](size_t i, int rank) {
+    return (rank % 2 ? -1.3f : 0.7f) * static_cast<float>((i * 31 + rank) % 1009);
+  };
+  run([&](int rank, Group& group) {
+    std::vector<std::vector<float>> parts;
+    Request request;
+    request.kind = Kind::kF32;
+    request.what = Collective::kAllReduce;
+    request.scale = 0.3;
+    request.timeout = 20;
+    for (size_t length : lengths) {
+      parts.emplace_back(length);
+      for (auto& x : parts.back()) x = value(joined[rank].size(), rank), joined[rank].push_back(x);
+    }
+    for (auto& part : parts) request.out.push_back(bytes(part));
+    group.run(request);
+    for (auto& part : parts) apart[rank].insert(apart[rank].end(), part.begin(), part.end());
+    request.out = {bytes(joined[rank])};
+    group.run(request);
+  });
+  for (int r = 0; r < size(); ++r) {
+    EXPECT_EQ(apart[r], apart[0]);
+    EXPECT_EQ(joined[r], apart[0]);
+  }
+  for (size_t i : {size_t{0}, size_t{2}, size_t{300000}, size_t{700003}, size_t{765540}}) {
+    float sum = 0;
+    for (int r = 0; r < size(); ++r) sum += 0.3f * value(i, r);
+    EXPECT_NEAR(apart[0][i], sum, 1e-3) << i;
+  }
+}
+
 TEST_P(Collectives, PiecesGoWhereTheyBelong) {
   int n = size();
   run([&](int rank, Group& group) {

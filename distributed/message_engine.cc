@@ -240,6 +240,25 @@ class MessageEngine::Call {
   uint64_t tag_;
 };
 
-void MessageEngine::run(const Request& request) { Call(messages_, request, ++calls_).run(); }
+void MessageEngine::run(const Request& request) {
+  if (request.what != Collective::kAllReduce || (request.out.size() == 1 && request.scale == 1)) {
+    return Call(messages_, request, ++calls_).run();
+  }
+  std::vector<char> memory;
+  for (auto& buffer : request.out) memory.resize(memory.size() + buffer.size);
+  Request joined = request;
+  joined.out = {{memory.data(), memory.size()}};
+  char* at = memory.data();
+  for (auto& buffer : request.out) {
+    copy_scaled(request.kind, at, buffer.data, buffer.size, request.scale);
+    at += buffer.size;
+  }
+  Call(messages_, joined, ++calls_).run();
+  at = memory.data();
+  for (auto& buffer : request.out) {
+    memcpy(buffer.data, at, buffer.size);
+    at += buffer.size;
+  }
+}
 
 }  // namespace tessera::distributed

@@ -12,9 +12,11 @@ namespace {
 
 constexpr size_t kBlock = 2048;  // elements: blocks stay in the first cache
 
+// `out` may be `a`.
 template <class T, class F>
-void each(T* out, const T* x, size_t count, F f) {
-  for (size_t i = 0; i < count; ++i) out[i] = f(out[i], x[i]);
+void each(T* out, const T* a, const T* b, size_t count, F f) {
+#pragma GCC ivdep
+  for (size_t i = 0; i < count; ++i) out[i] = f(a[i], b[i]);
 }
 
 // NaN wins in both orders.
@@ -30,37 +32,37 @@ T larger(T a, T b) {
 }
 
 template <class T>
-void combine(Fold fold, void* to, const void* from, size_t count) {
+void combine(Fold fold, void* to, const void* one, const void* other, size_t count) {
   auto out = static_cast<T*>(to);
-  auto x = static_cast<const T*>(from);
+  auto a = static_cast<const T*>(one), b = static_cast<const T*>(other);
   // Integers wrap, which signed ones must not.
   using W = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
   switch (fold) {
     case Fold::kSum:
-      return each(out, x, count, [](T a, T b) { return static_cast<T>(static_cast<W>(a) + static_cast<W>(b)); });
+      return each(out, a, b, count, [](T x, T y) { return static_cast<T>(static_cast<W>(x) + static_cast<W>(y)); });
     case Fold::kProduct:
-      return each(out, x, count, [](T a, T b) {
+      return each(out, a, b, count, [](T x, T y) {
         if constexpr (std::is_integral_v<T>) {
-          return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+          return static_cast<T>(static_cast<uint64_t>(x) * static_cast<uint64_t>(y));
         } else {
-          return a * b;
+          return x * y;
         }
       });
     case Fold::kMin:
-      return each(out, x, count, smaller<T>);
+      return each(out, a, b, count, smaller<T>);
     case Fold::kMax:
-      return each(out, x, count, larger<T>);
+      return each(out, a, b, count, larger<T>);
     default:
       break;
   }
   if constexpr (std::is_integral_v<T>) {
-    if (fold == Fold::kAnd) each(out, x, count, [](T a, T b) { return static_cast<T>(a & b); });
-    if (fold == Fold::kOr) each(out, x, count, [](T a, T b) { return static_cast<T>(a | b); });
-    if (fold == Fold::kXor) each(out, x, count, [](T a, T b) { return static_cast<T>(a ^ b); });
+    if (fold == Fold::kAnd) each(out, a, b, count, [](T x, T y) { return static_cast<T>(x & y); });
+    if (fold == Fold::kOr) each(out, a, b, count, [](T x, T y) { return static_cast<T>(x | y); });
+    if (fold == Fold::kXor) each(out, a, b, count, [](T x, T y) { return static_cast<T>(x ^ y); });
   }
 }
 
-using Combine = void (*)(Fold, void*, const void*, size_t);
+using Combine = void (*)(Fold, void*, const void*, const void*, size_t);
 
 void bf16_to_float(float* out, const uint16_t* x, size_t count) {
   for (size_t i = 0; i < count; ++i) {
@@ -151,7 +153,7 @@ void fold_halves(Kind kind, Fold fold, char* out, const void* const* sources, in
     widen(kind, sum, static_cast<const char*>(sources[0]) + 2 * at, here);
     for (int i = 1; i < n; ++i) {
       widen(kind, next, static_cast<const char*>(sources[i]) + 2 * at, here);
-      combine<float>(fold, sum, next, here);
+      combine<float>(fold, sum, sum, next, here);
     }
     narrow(kind, out + 2 * at, sum, here);
   }
@@ -218,9 +220,23 @@ void fold_all(Kind kind, Fold fold, void* to, const void* const* sources, int n,
     size_t here = std::min(kBlock, count - at);
     char* block = out + size * at;
     auto first = static_cast<const char*>(sources[0]) + size * at;
-    if (first != block) memcpy(block, first, size * here);
-    for (int i = 1; i < n; ++i) run(fold, block, static_cast<const char*>(sources[i]) + size * at, here);
+    if (n == 1 && first != block) memcpy(block, first, size * here);
+    for (int i = 1; i < n; ++i) {
+      run(fold, block, i == 1 ? first : block, static_cast<const char*>(sources[i]) + size * at, here);
+    }
   }
+}
+
+void copy_scaled(Kind kind, void* to, const void* from, size_t bytes, double scale) {
+  auto times = [&]<class T>(T factor) {
+    auto out = static_cast<T*>(to);
+    auto x = static_cast<const T*>(from);
+#pragma GCC ivdep
+    for (size_t i = 0; i < bytes / sizeof(T); ++i) out[i] = x[i] * factor;
+  };
+  if (scale != 1 && kind == Kind::kF32) return times(static_cast<float>(scale));
+  if (scale != 1 && kind == Kind::kF64) return times(scale);
+  if (to != from) memcpy(to, from, bytes);
 }
 
 }  // namespace tessera::distributed

@@ -19,4 +19,7 @@ bool can_fold(Kind kind, Fold fold);
 // first.
 void fold_all(Kind kind, Fold fold, void* out, const void* const* sources, int n, size_t count);
 
+// to = from * scale, of f32 and f64 where the scale is not 1. They are the same memory or apart.
+void copy_scaled(Kind kind, void* to, const void* from, size_t bytes, double scale);
+
 }  // namespace tessera::distributed

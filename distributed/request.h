@@ -11,7 +11,7 @@ namespace tessera::distributed {
 
 // The numbers are in python/tessera/distributed/_gloo.py.
 enum class Collective : uint8_t {
-  kAllReduce,      // out[0] in place
+  kAllReduce,      // out in place, one or more buffers that are reduced as if they lay one behind the other
   kBroadcast,      // out[0] in place, from root
   kReduce,         // out[0] in place on root
   kAllGather,      // in[0] to out[rank] of everyone; sizes may differ between ranks
@@ -34,6 +34,7 @@ struct Request {
   Fold fold = Fold::kSum;
   int root = 0;
   std::vector<Buffer> in, out;
+  double scale = 1;       // kAllReduce of kF32 and kF64: what everyone multiplies with what he gives
   double timeout = 1800;  // seconds
 };
 

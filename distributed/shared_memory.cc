@@ -30,11 +30,21 @@ int cores() {
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-// Small groups get slots that a second-level cache holds; all of a group stays below 64 MiB.
+// The more goes with one wait, the less it matters that others use the cores; all of a group stays below 64 MiB.
 size_t slot_size_for(int size) {
   size_t least = std::max<size_t>(4096, kLine * size);  // a line for each rank
-  return std::clamp<size_t>((size_t{64} << 20) / (2 * size + 1) / 4096 * 4096, least,
-                            std::max<size_t>(256 << 10, least));
+  return std::clamp<size_t>((size_t{64} << 20) / (2 * size + 2) / 4096 * 4096, least, std::max<size_t>(1 << 20, least));
+}
+
+// Calls f(address, offset, bytes) for what lies in [at, at + size) of buffers that follow each other.
+template <class F>
+void for_parts(const std::vector<Buffer>& buffers, size_t at, size_t size, F f) {
+  size_t begin = 0;
+  for (auto& buffer : buffers) {
+    size_t from = std::max(at, begin), to = std::min(at + size, begin + buffer.size);
+    if (from < to) f(buffer.data + (from - begin), from - at, to - from);
+    begin += buffer.size;
+  }
 }
 
 }  // namespace
@@ -53,7 +63,7 @@ struct SharedMemory::Header {
   uint64_t most;   // the largest piece: what the number of rounds follows from
 };
 
-// The memory: failure | waits of each rank | headers and sizes of two rounds | slots of two rounds | result.
+// The memory: failure | waits of each rank | headers and sizes, slots, results of two rounds each.
 struct SharedMemory::Layout {
   struct Failure {
     std::atomic<uint32_t> state;  // 0, 1 while somebody writes the text, 2
@@ -64,7 +74,7 @@ struct SharedMemory::Layout {
   static size_t headers(int size) { return waits() + kLine * size; }
   static size_t header_size(int size) { return rounded(sizeof(Header) + 8 * size); }
   static size_t slots(int size) { return (headers(size) + 2 * size * header_size(size) + 4095) / 4096 * 4096; }
-  static size_t total(int size) { return slots(size) + (2 * size + 1) * slot_size_for(size); }
+  static size_t total(int size) { return slots(size) + (2 * size + 2) * slot_size_for(size); }
 };
 
 Descriptor SharedMemory::create(int size) {
@@ -105,7 +115,13 @@ SharedMemory::~SharedMemory() { munmap(memory_, length_); }
 char* SharedMemory::slot(int rank) const {
   return memory_ + Layout::slots(size_) + ((round_ & 1) * size_ + rank) * slot_size_;
 }
-char* SharedMemory::result() const { return memory_ + Layout::slots(size_) + 2 * size_ * slot_size_; }
+char* SharedMemory::result() const { return memory_ + Layout::slots(size_) + (2 * size_ + (round_ & 1)) * slot_size_; }
+
+// How much goes in a round: of two members one copies what the other folds meanwhile.
+size_t SharedMemory::piece_for(size_t bytes) const {
+  size_t piece = std::max<size_t>(bytes / 4, 256 << 10) / kLine * kLine;
+  return std::min(slot_size_, piece);
+}
 SharedMemory::Header& SharedMemory::header(int rank) const {
   return *reinterpret_cast<Header*>(memory_ + Layout::headers(size_) +
                                     ((round_ & 1) * size_ + rank) * Layout::header_size(size_));
@@ -200,12 +216,12 @@ void SharedMemory::begin(const Request& request) {
   mine.root = request.root;
   bool same = request.what == Collective::kAllReduce || request.what == Collective::kBroadcast ||
               request.what == Collective::kReduce;
-  mine.bytes = same ? request.out[0].size : 0;
-  mine.most = 0;
+  mine.bytes = mine.most = 0;
+  for (auto& buffer : request.out) mine.bytes += same ? buffer.size : 0;
   auto each = sizes(rank_);
   // The sizes that others look at: of what each rank gets, or of what this rank gives to everyone.
   auto& pieces = request.in.empty() ? request.out : request.in;
-  for (int i = 0; i < size_; ++i) each[i] = pieces.empty() ? 0 : pieces[pieces.size() == 1 ? 0 : i].size;
+  for (int i = 0; !same && i < size_; ++i) each[i] = pieces.empty() ? 0 : pieces[pieces.size() == 1 ? 0 : i].size;
   for (auto* list : {&request.in, &request.out}) {
     for (auto& buffer : *list) mine.most = std::max<uint64_t>(mine.most, buffer.size);
   }
@@ -263,35 +279,53 @@ void SharedMemory::run(const Request& request) {
   }
 }
 
+// Of two members, or of little, each folds all of it. Else each folds his part for everyone, and takes the results of a
+// round while the next one is folded: one wait a round in either case.
 void SharedMemory::all_reduce(const Request& request) {
-  auto buffer = request.out[0];
-  size_t item = size_of(request.kind);
+  size_t item = size_of(request.kind), total = 0;
+  for (auto& buffer : request.out) total += buffer.size;
+  bool whole = size_ == 2 || total <= 8192;
+  size_t piece = whole ? piece_for(total) : slot_size_;
   std::vector<const void*> sources(size_);
-  for (size_t at = 0; at == 0 || at < buffer.size; at += slot_size_) {
+  auto fold = [&](char* to, size_t from, size_t bytes) {
+    for (int i = 0; i < size_; ++i) sources[i] = slot(i) + from;
+    fold_all(request.kind, request.fold, to, sources.data(), size_, bytes / item);
+  };
+  auto take = [&](size_t at, const char* results) {
+    for_parts(request.out, at, std::min(piece, total - at),
+              [&](char* to, size_t from, size_t bytes) { memcpy(to, results + from, bytes); });
+  };
+  const char* results = nullptr;
+  size_t at = 0;
+  for (; at == 0 || at < total; at += piece) {
     if (at > 0) ++round_;
-    size_t here = std::min(slot_size_, buffer.size - at);
-    memcpy(slot(rank_), buffer.data + at, here);
+    size_t here = std::min(piece, total - at);
+    for_parts(request.out, at, here, [&](char* from, size_t to, size_t bytes) {
+      copy_scaled(request.kind, slot(rank_) + to, from, bytes, request.scale);
+    });
     wait_for_all(request);
     if (at == 0) agree(request);
-    size_t count = here / item;
-    // Each folds all of it, or his part for everyone, which costs another wait.
-    bool whole = size_ == 2 || here <= 8192;
-    size_t part = whole ? count : rounded((count + size_ - 1) / size_ * item) / item;
-    size_t from = whole ? 0 : std::min(count, part * rank_), n = std::min(part, count - from);
-    for (int i = 0; i < size_; ++i) sources[i] = slot(i) + from * item;
-    fold_all(request.kind, request.fold, whole ? buffer.data + at : result() + from * item, sources.data(), size_, n);
-    if (whole) continue;
-    wait_for_all(request);
-    memcpy(buffer.data + at, result(), here);
+    if (whole) {
+      for_parts(request.out, at, here, fold);
+      continue;
+    }
+    size_t part = rounded((here / item + size_ - 1) / size_ * item), from = std::min(here, part * rank_);
+    fold(result() + from, from, std::min(part, here - from));
+    if (results != nullptr) take(at - piece, results);
+    results = result();
   }
+  if (results == nullptr) return;
+  wait_for_all(request);
+  take(at - piece, results);
 }
 
 void SharedMemory::reduce(const Request& request) {
   auto buffer = request.out[0];
+  size_t piece = piece_for(buffer.size);
   std::vector<const void*> sources(size_);
-  for (size_t at = 0; at == 0 || at < buffer.size; at += slot_size_) {
+  for (size_t at = 0; at == 0 || at < buffer.size; at += piece) {
     if (at > 0) ++round_;
-    size_t here = std::min(slot_size_, buffer.size - at);
+    size_t here = std::min(piece, buffer.size - at);
     memcpy(slot(rank_), buffer.data + at, here);
     wait_for_all(request);
     if (at == 0) agree(request);
@@ -303,9 +337,10 @@ void SharedMemory::reduce(const Request& request) {
 
 void SharedMemory::broadcast(const Request& request) {
   auto buffer = request.out[0];
-  for (size_t at = 0; at == 0 || at < buffer.size; at += slot_size_) {
+  size_t piece = piece_for(buffer.size);
+  for (size_t at = 0; at == 0 || at < buffer.size; at += piece) {
     if (at > 0) ++round_;
-    size_t here = std::min(slot_size_, buffer.size - at);
+    size_t here = std::min(piece, buffer.size - at);
     if (rank_ == request.root) memcpy(slot(rank_), buffer.data + at, here);
     wait_for_all(request);
     if (at == 0) agree(request);

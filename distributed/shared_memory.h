@@ -46,6 +46,7 @@ class SharedMemory : public Engine {
   void reduce_scatter(const Request& request);
   void all_to_all(const Request& request);
 
+  size_t piece_for(size_t bytes) const;
   char* slot(int rank) const;
   char* result() const;
   Header& header(int rank) const;

@@ -691,6 +691,8 @@ class _OpNamespace(types.ModuleType):
 _WITH_DISTRIBUTED = {
     "_c10d_functional": "_functional_collectives",
     "_c10d_functional_autograd": "_functional_collectives",
+    "_dtensor": "_functional_collectives",
+    "c10d": "_operators",
     "c10d_functional": "_functional_collectives",
     "symm_mem": "_symmetric_memory",
 }

@@ -164,6 +164,7 @@ ONLY_RAISE = {
     "tessera.distributed.elastic.multiprocessing.api._raise_signal": "a signal's handler",
     "tessera.distributed._stores.Store._missing": ABSTRACT,
     "tessera.distributed._symmetric_memory._operators._multimem": NO_DEVICE,
+    "tessera.distributed._symmetric_memory._operators._of_gpus": NO_DEVICE,
     "tessera.distributed._symmetric_memory.get_mem_pool": NO_DEVICE,
     "tessera.distributed._symmetric_memory.set_backend": NO_DEVICE,
     "tessera.distributed.checkpoint.planner.LoadPlanner.resolve_bytes": ABSTRACT,

@@ -285,13 +285,14 @@ PyObject* mpi_group(PyObject* args) {
   }));
 }
 
-// group, collective, kind, fold, root, [address, bytes, ...] in, the same out, seconds, whether to return a ticket
+// group, collective, kind, fold, root, [address, bytes, ...] in, the same out, seconds, whether to return a ticket;
+// scale
 PyObject* group_run(PyObject* args) {
   PyObject *capsule, *in, *out;
   int what, kind, fold, wait;
   Request request;
-  parse(PyArg_ParseTuple(args, "OiiiiOOdp", &capsule, &what, &kind, &fold, &request.root, &in, &out, &request.timeout,
-                         &wait));
+  parse(PyArg_ParseTuple(args, "OiiiiOOdp|d", &capsule, &what, &kind, &fold, &request.root, &in, &out, &request.timeout,
+                         &wait, &request.scale));
   auto group = held<Group>(capsule);
   request.what = static_cast<Collective>(what);
   request.kind = static_cast<Kind>(kind);
@@ -401,7 +402,7 @@ PyMethodDef g_methods[] = {
     {"mpi_world", guarded<mpi_world>, METH_NOARGS, "mpi_world() -> (rank, size)"},
     {"mpi_group", guarded<mpi_group>, METH_VARARGS, "mpi_group(ranks) -> group"},
     {"group_run", guarded<group_run>, METH_VARARGS,
-     "group_run(group, what, kind, fold, root, in, out, seconds, wait) -> None or ticket"},
+     "group_run(group, what, kind, fold, root, in, out, seconds, wait, scale=1) -> None or ticket"},
     {"group_abort", guarded<group_abort>, METH_VARARGS, "group_abort(group, why)"},
     {"group_transfer", guarded<group_transfer>, METH_VARARGS,
      "group_transfer(group, sends, peer, tag, address, bytes, seconds, wait) -> peer or transfer"},

@@ -20,6 +20,14 @@ __getattr__, __dir__ = _attach(
     {
         "DeviceMesh": "device_mesh",
         "GradBucket": "_reducer",
+        **dict.fromkeys(
+            "_CoalescingManager _all_gather_base _broadcast_coalesced _coalescing_manager _reduce_scatter_base "
+            "_verify_params_across_processes".split(),
+            "_inner",
+        ),
+        "_DEFAULT_FIRST_BUCKET_BYTES": "_reducer",
+        "_compute_bucket_assignment_by_size": "_reducer",
+        "_make_nccl_premul_sum": "_kinds",
         "Logger": "_reducer",
         "Reducer": "_reducer",
         "breakpoint": "_breakpoint breakpoint",

@@ -1,10 +1,19 @@
 """Collectives of tensors, as users call them."""
 
+import threading
+
 import tessera
 from tessera.distributed import _kinds as kinds
 from tessera.distributed._groups import chosen_rank, member
 
 ReduceOp = kinds.ReduceOp
+
+
+class _Together(threading.local):
+    works = None  # those of a block that waits for all of them at its end
+
+
+_together = _Together()
 
 
 def _tensor(value, name):
@@ -48,6 +57,22 @@ def _result(work, async_op):
     return None
 
 
+def _begun(start, kind, async_op, **values):
+    """What the caller gets of `start(options)`, for which a block may wait at its end."""
+    works = _together.works
+    work = start(_options(kind, async_op or works is not None, **values))
+    if works is None:
+        return _result(work, async_op)
+    works.append(work)
+    return work if async_op else None
+
+
+def _future(work, async_op):
+    """As _result, with a Future of the tensors in place of the Work."""
+    work = _result(work, async_op)
+    return None if work is None else work.get_future()
+
+
 def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
     """Copies the tensor of one rank to all, in place.
 
@@ -85,7 +110,7 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     group = member(group, "all_reduce")
     if group is None:
         return None
-    return _result(group.allreduce([tensor], _options(kinds.AllreduceOptions, async_op, reduceOp=op)), async_op)
+    return _begun(lambda opts: group.allreduce([tensor], opts), kinds.AllreduceOptions, async_op, reduceOp=op)
 
 
 def all_reduce_coalesced(tensors, op=ReduceOp.SUM, group=None, async_op=False):
@@ -98,7 +123,7 @@ def all_reduce_coalesced(tensors, op=ReduceOp.SUM, group=None, async_op=False):
     if group is None:
         return None
     opts = _options(kinds.AllreduceCoalescedOptions, async_op, reduceOp=op)
-    return _result(group.allreduce_coalesced(tensors, opts), async_op)
+    return _future(group.allreduce_coalesced(tensors, opts), async_op)
 
 
 def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_dst=None):
@@ -152,7 +177,7 @@ def all_gather_coalesced(output_tensor_lists, input_tensor_list, group=None, asy
     if group is None:
         return None
     opts = _options(kinds.AllgatherOptions, async_op)
-    return _result(group.allgather_coalesced(outputs, inputs, opts), async_op)
+    return _future(group.allgather_coalesced(outputs, inputs, opts), async_op)
 
 
 def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=False):
@@ -170,8 +195,8 @@ def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=Fal
     group = member(group, "all_gather_into_tensor")
     if group is None:
         return None
-    work = group._allgather_base(output_tensor, input_tensor, _options(kinds.AllgatherOptions, async_op))
-    return _result(work, async_op)
+    start = lambda opts: group._allgather_base(output_tensor, input_tensor, opts)
+    return _begun(start, kinds.AllgatherOptions, async_op)
 
 
 def _root_of(group, rank, group_rank, name):
@@ -274,8 +299,8 @@ def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=F
     group = member(group, "reduce_scatter_tensor")
     if group is None:
         return None
-    opts = _options(kinds.ReduceScatterOptions, async_op, reduceOp=op)
-    return _result(group._reduce_scatter_base(output, input, opts), async_op)
+    start = lambda opts: group._reduce_scatter_base(output, input, opts)
+    return _begun(start, kinds.ReduceScatterOptions, async_op, reduceOp=op)
 
 
 def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None, async_op=False):

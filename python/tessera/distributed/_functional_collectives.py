@@ -12,10 +12,11 @@ tensor([2., 2.])
 """
 
 import tessera
+from tessera import _C
 from tessera.autograd import Function
 from tessera.distributed import _groups as groups
 from tessera.distributed import _kinds as kinds
-from tessera.distributed._process_group import ProcessGroup
+from tessera.distributed._process_group import ProcessGroup, has_values
 from tessera.distributed.device_mesh import DeviceMesh
 from tessera.library import Library
 from tessera.utils._pytree import tree_map_only
@@ -82,7 +83,7 @@ def _expand_group(group, tag=""):
 
 def _started(output, start):
     """The result of a collective, with the Work that `start(options)` gives; nothing is started without values."""
-    if output.device.type != "meta":
+    if has_values(output):
         output._collective_work = start
     return output
 
@@ -96,6 +97,8 @@ def _options(kind, **values):
 
 def _all_reduce_(x, reduce_op, group_name):
     group = groups._resolve_process_group(group_name)
+    if not has_values(x):
+        return x
     return _started(x, group.allreduce([x], _options(kinds.AllreduceOptions, reduceOp=_OPS[reduce_op])))
 
 
@@ -107,7 +110,7 @@ def _all_gather(x, group_size, group_name):
     group = groups._resolve_process_group(group_name)
     shape = (x.shape[0] * group_size, *x.shape[1:]) if x.dim() else (group_size,)
     out = x.new_empty(shape)
-    return out if x.device.type == "meta" else _started(out, group._allgather_base(out, x.contiguous()))
+    return _started(out, group._allgather_base(out, x.contiguous())) if has_values(x) else out
 
 
 def _reduce_scatter(x, reduce_op, group_size, group_name):
@@ -116,19 +119,21 @@ def _reduce_scatter(x, reduce_op, group_size, group_name):
         raise RuntimeError(f"a tensor of shape {tuple(x.shape)} cannot be cut in {group_size} equal parts")
     out = x.new_empty((x.shape[0] // group_size, *x.shape[1:]))
     opts = _options(kinds.ReduceScatterOptions, reduceOp=_OPS[reduce_op])
-    return out if x.device.type == "meta" else _started(out, group._reduce_scatter_base(out, x.contiguous(), opts))
+    return _started(out, group._reduce_scatter_base(out, x.contiguous(), opts)) if has_values(x) else out
 
 
 def _all_to_all(x, output_split_sizes, input_split_sizes, group_name):
     group = groups._resolve_process_group(group_name)
     out = x.new_empty((sum(output_split_sizes), *x.shape[1:]))
-    if x.device.type == "meta":
+    if not has_values(x):
         return out
     return _started(out, group.alltoall_base(out, x.contiguous(), list(output_split_sizes), list(input_split_sizes)))
 
 
 def _broadcast_(x, src, group_name):
     group = groups._resolve_process_group(group_name)
+    if not has_values(x):
+        return x
     return _started(x, group.broadcast([x], _options(kinds.BroadcastOptions, rootRank=src)))
 
 
@@ -218,8 +223,20 @@ def _defined(namespace, table):
     return library
 
 
+def _shard_dim_alltoall(x, gather_dim, shard_dim, group_name):
+    """What was cut along one dimension, cut along another."""
+    size = groups._resolve_process_group(group_name).size()
+    given = tessera.cat(x.chunk(size, shard_dim))
+    rows = given.shape[0] // size
+    return tessera.cat(_wait(_all_to_all(given, [rows] * size, [rows] * size, group_name)).chunk(size), gather_dim)
+
+
+_dtensor = _defined(
+    "_dtensor",
+    {"shard_dim_alltoall(Tensor input, int gather_dim, int shard_dim, str group_name) -> Tensor": _shard_dim_alltoall},
+)
 _library, _older = _defined("_c10d_functional", _TABLE), _defined("c10d_functional", _OLDER)
-_library.define("wait_tensor(Tensor input) -> Tensor")
+_library.define("wait_tensor(Tensor tensor) -> Tensor")
 _ops = tessera.ops._c10d_functional
 
 
@@ -268,9 +285,17 @@ class AsyncCollectiveTensor(tessera.Tensor):
 
 def _maybe_wrap_tensor(tensor):
     """A result, so that its first use waits."""
+    if _is_traced() or not has_values(tensor):
+        return _ops.wait_tensor(tensor)
     if tensor.requires_grad or not hasattr(tensor, "_collective_work"):
         return tensor
     return AsyncCollectiveTensor(tensor)
+
+
+def _is_traced():
+    """Whether operators are written down, so that waiting has to be one of them."""
+    modes = [type(_C._get_dispatch_stack_at(i)) for i in range(_C._len_torch_dispatch_stack())]
+    return any("ProxyTorchDispatchMode" in (base.__name__ for base in mode.__mro__) for mode in modes)
 
 
 _library.impl("wait_tensor", _wait, "CompositeExplicitAutograd")

@@ -116,11 +116,23 @@ def reduction(tensor, op):
     return number, FOLDS[kind]
 
 
-def before(memory, op):
-    """What a reduction does to what is given, on the memory."""
-    if kind_of(op) == 8:
-        with tessera.no_grad():
+def before(memories, op, scales=False):
+    """What a reduction does to what is given, on the memory.
+
+    Args:
+        memories: tensors of one dtype.
+        op: the reduction.
+        scales: whether the extension can do it on its way.
+
+    Returns: the factor that is left to the extension."""
+    if kind_of(op) != 8:
+        return 1.0
+    if scales and isinstance(op.factor, (int, float)) and KINDS.get(memories[0].dtype, BYTES) < 2:
+        return float(op.factor)
+    with tessera.no_grad():
+        for memory in memories:
             memory.mul_(op.factor)
+    return 1.0
 
 
 def after(tensor, op, size):

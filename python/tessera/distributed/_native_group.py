@@ -30,6 +30,8 @@ class NativeGroup(C10dBackend):
         timeout: how long collectives wait for a member (datetime.timedelta).
     """
 
+    _joins_in_place = True  # allreduce_coalesced without memory of its own, and with the same calls as allreduce
+
     def __init__(self, store, rank, size, timeout):
         super().__init__(rank, size)
         if isinstance(timeout, _BackendOptions):
@@ -59,7 +61,20 @@ class NativeGroup(C10dBackend):
         timeout = opts.timeout
         return timeout.total_seconds() if timeout.days >= 0 and timeout else self._seconds
 
-    def _run(self, what, outputs, opts, inputs=(), kind=memory.BYTES, fold=0, root=0, finish=None, outs=None, ins=None):
+    def _run(
+        self,
+        what,
+        outputs,
+        opts,
+        inputs=(),
+        kind=memory.BYTES,
+        fold=0,
+        root=0,
+        finish=None,
+        outs=None,
+        ins=None,
+        scale=1.0,
+    ):
         """Asks the extension. `outs` and `ins` are the flat lists of memory if they are not the tensors'."""
         outs = memory.flat(outputs.memory) if outs is None else outs
         ins = memory.flat(inputs) if ins is None else ins
@@ -70,15 +85,16 @@ class NativeGroup(C10dBackend):
             if finish is not None:
                 finish()
 
+        call = (what, kind, fold, root, ins, outs, seconds, not opts.asyncOp, scale)
         shown = recorded(f"{self.getBackendName()}:{_NAMES[what]}")
         if shown is not None:
             with shown:
-                return self._start(what, kind, fold, root, ins, outs, seconds, opts, outputs, done, inputs)
-        return self._start(what, kind, fold, root, ins, outs, seconds, opts, outputs, done, inputs)
+                return self._start(call, outputs, done, inputs)
+        return self._start(call, outputs, done, inputs)
 
-    def _start(self, what, kind, fold, root, ins, outs, seconds, opts, outputs, done, inputs):
-        native, wait = self._native, not opts.asyncOp
-        ticket = native.group_run(self._live(), what, kind, fold, root, ins, outs, seconds, wait)
+    def _start(self, call, outputs, done, inputs):
+        native, seconds, wait = self._native, call[6], call[7]
+        ticket = native.group_run(self._live(), *call)
         if wait:
             done()
             return DoneWork(outputs.tensors)
@@ -116,12 +132,10 @@ class NativeGroup(C10dBackend):
             return self._reduce_sparse(tensor, opts)
         kind, fold = memory.reduction(tensor, op)
         outputs = memory.Outputs(tensors, True)
-        plain = kind_of(op) not in (1, 8)
-        if not plain:
-            memory.before(outputs.memory[0], op)
+        scale = memory.before(outputs.memory, op, what == ALL_REDUCE)
         mine = what == ALL_REDUCE or root == self._rank
-        finish = None if plain or not mine else lambda: memory.after(tensor, op, self._size)
-        return self._run(what, outputs, opts, (), kind, fold, root, finish)
+        finish = (lambda: memory.after(tensor, op, self._size)) if kind_of(op) == 1 and mine else None
+        return self._run(what, outputs, opts, (), kind, fold, root, finish, scale=scale)
 
     def _reduce_sparse(self, tensor, opts):
         """Everyone gets the entries of all, and adds those of the same place."""
@@ -149,22 +163,16 @@ class NativeGroup(C10dBackend):
     def allreduce_coalesced(self, tensors, opts):
         if len({(tensor.dtype, tensor.device) for tensor in tensors}) != 1:
             raise RuntimeError("allreduce_coalesced takes tensors of one dtype and device")
-        with tessera.no_grad():
-            joined = tessera.cat([memory.readable(tensor).detach().reshape(-1) for tensor in tensors])
-        kind, fold = memory.reduction(joined, opts.reduceOp)
-        memory.before(joined, opts.reduceOp)
+        op = opts.reduceOp
+        kind, fold = memory.reduction(tensors[0], op)
+        outputs = memory.Outputs(list(tensors), True)
 
         def finish():
-            memory.after(joined, opts.reduceOp, self._size)
-            at = 0
-            for tensor in tensors:
-                with tessera.no_grad():
-                    tensor.detach().copy_(joined[at : at + tensor.numel()].view(tensor.shape))
-                at += tensor.numel()
+            for tensor in outputs.tensors:
+                memory.after(tensor, op, self._size)
 
-        work = self._run(ALL_REDUCE, memory.Outputs([joined], True), opts, (), kind, fold, 0, finish)
-        work._outputs = list(tensors)
-        return work
+        scale = memory.before(outputs.memory, op, True)
+        return self._run(ALL_REDUCE, outputs, opts, (), kind, fold, 0, finish, scale=scale)
 
     def broadcast(self, tensors, opts):
         if len(tensors) != 1:

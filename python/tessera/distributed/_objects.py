@@ -36,7 +36,7 @@ def _tensor_to_object(tensor, tensor_size, group=None):
 
 def _gathered_sizes(size, group):
     out = tessera.empty(group.size(), dtype=tessera.int64, device=size.device)
-    collectives.all_gather_into_tensor(out, size, group)
+    group._allgather_base(out, size).wait()
     return out.tolist()
 
 
@@ -63,7 +63,7 @@ def all_gather_object(object_list, obj, group=None):
     sizes = _gathered_sizes(size, group)
     most = max(sizes)
     out = tessera.empty(most * group.size(), dtype=tessera.uint8, device=data.device)
-    collectives.all_gather_into_tensor(out, _padded(data, most), group)
+    group._allgather_base(out, _padded(data, most)).wait()
     for rank, count in enumerate(sizes):
         object_list[rank] = _tensor_to_object(out[rank * most :], count)
 

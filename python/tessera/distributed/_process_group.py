@@ -5,6 +5,7 @@ import sys
 from datetime import timedelta
 
 import tessera
+from tessera import _C
 from tessera.distributed import _kinds as kinds
 from tessera.distributed._work import Work
 from tessera.distributed.constants import default_pg_timeout
@@ -142,6 +143,12 @@ def _nested(value):
     return value if value and isinstance(value[0], (list, tuple)) else [value]
 
 
+def has_values(tensor):
+    """Whether there is something to send: not so for tensors on meta, and those that only stand for others."""
+    fake = sys.modules.get("tessera._subclasses.fake_tensor")
+    return tensor.device.type != "meta" and (fake is None or not isinstance(tensor, fake.FakeTensor))
+
+
 class ProcessGroup:
     """A member's part in a group of processes. It gives what it is asked to the backend of the tensors' device.
 
@@ -254,6 +261,10 @@ class ProcessGroup:
             tensors = tensors[0]
         if not isinstance(tensors, tessera.Tensor):
             raise TypeError(f"collectives take tensors, but got {type(tensors).__name__}")
+        if _C._len_torch_dispatch_stack() or type(tensors) is not tessera.Tensor:
+            operators = tessera.distributed._operators
+            if operators.looks_on(tensors):
+                return operators.Shown(self)
         return self._get_backend(tensors.device)
 
     def _any(self):
@@ -390,6 +401,8 @@ class ProcessGroup:
         """Waits until every member has come: (opts)."""
         _, opts = _call(args, kwargs, [], kinds.BarrierOptions)
         kind = opts.device.type if opts.device is not None else None
+        if _C._len_torch_dispatch_stack() and tessera.distributed._operators.looks_on(None):
+            return tessera.distributed._operators.Shown(self).barrier(opts)
         return (self._backends.get(kind) or self._any()).barrier(opts)
 
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):

@@ -5,7 +5,9 @@ import weakref
 import tessera
 from tessera.autograd.variable import Variable
 from tessera.distributed import _collectives as collectives
-from tessera.distributed._kinds import AllreduceOptions, DebugLevel, ReduceOp, get_debug_level
+from tessera.distributed._kinds import AllreduceOptions, DebugLevel, ReduceOp, _make_nccl_premul_sum, get_debug_level
+from tessera.distributed._memory import is_plain
+from tessera.distributed._process_group import ProcessGroup
 from tessera.futures import Future
 
 _DEFAULT_FIRST_BUCKET_BYTES = 1024 * 1024
@@ -69,7 +71,7 @@ class _Bucket:
         self.views = _views(self.buffer, params)
         self.waiting = len(params)
         self.handle = None  # what the reduction goes on in
-        self.result = None
+        self.grads = None  # in place of the buffer: the gradients themselves, as far as they came
 
 
 def _compute_bucket_assignment_by_size(tensors, bucket_size_limits, expect_sparse_gradient=None, tensor_indices=None):
@@ -239,7 +241,15 @@ class Reducer:
         self._arrived, self._fired = set(), {}
         self._unused = self._without_path(outputs) if self.find_unused and not self.static else set()
         for bucket in self.buckets:
-            bucket.waiting, bucket.handle, bucket.result = len(bucket.params), None, None
+            bucket.waiting, bucket.handle = len(bucket.params), None
+            bucket.grads = {} if self._is_direct() else None
+
+    def _is_direct(self):
+        """Whether gradients are reduced where they are: everyone has all of them, and nobody is shown a buffer."""
+        if self.hook or self.find_unused or self.static or self.as_view or self.reduced_dtype or self.restore:
+            return False
+        own = type(self.group) is ProcessGroup  # a subclass may want to see what is reduced
+        return own and getattr(self.group._backends.get("cpu"), "_joins_in_place", False)
 
     def disarm(self):
         """Expects a backward pass whose gradients stay local."""
@@ -300,7 +310,11 @@ class Reducer:
         if self._iterations == 0:
             self._order.append(number)
         bucket, place = self.bucket_of[number]
-        self._fill(bucket, place, self.params[number].grad if used else None)
+        grad = self.params[number].grad if used else None
+        if bucket.grads is None:
+            self._fill(bucket, place, grad)
+        else:
+            bucket.grads[place] = grad
         bucket.waiting -= 1
         self._launch_ready()
 
@@ -333,6 +347,19 @@ class Reducer:
             bucket.handle.set_result(bucket.buffer)
             return
         last = bucket.index == len(self.buckets) - 1
+        opts = AllreduceOptions()
+        opts.reduceOp = ReduceOp.SUM
+        opts.asyncOp = not last  # nothing is left to be computed meanwhile
+        if bucket.grads is not None:
+            grads = [bucket.grads[place] for place in range(len(bucket.params))]
+            kind = (bucket.buffer.dtype, bucket.buffer.device)
+            if all(grad is not None and is_plain(grad) and (grad.dtype, grad.device) == kind for grad in grads):
+                opts.reduceOp = _make_nccl_premul_sum(1.0 / self.divisor)
+                bucket.handle = self.group.allreduce_coalesced(grads, opts)
+                return
+            for place, grad in enumerate(grads):
+                self._fill(bucket, place, grad)
+            bucket.grads = None
         if self.hook is not None:
             # it may put its result in the buffer's place
             shown = GradBucket(bucket.index, bucket.buffer, bucket.params, last)
@@ -342,9 +369,6 @@ class Reducer:
                     f"a communication hook returns a Future of a tensor, but got {type(bucket.handle).__name__}"
                 )
             return
-        opts = AllreduceOptions()
-        opts.reduceOp = ReduceOp.SUM
-        opts.asyncOp = not last  # nothing is left to be computed meanwhile
         bucket.handle = self.group.allreduce([bucket.buffer], opts)
 
     def _end_locally(self):
@@ -404,6 +428,12 @@ class Reducer:
         else:
             bucket.handle.wait()
             views = bucket.views
+        if bucket.grads is not None:
+            for place, param in enumerate(bucket.params):
+                if param.grad is not bucket.grads[place]:
+                    param.grad = bucket.grads[place]
+            bucket.grads = None
+            return
         grads, values = [], []
         for number, param, view in zip(bucket.numbers, bucket.params, views):
             if somewhere is not None and not somewhere[number]:
@@ -426,7 +456,7 @@ class Reducer:
         """What a rank that has no more inputs does for one backward pass of the others."""
         for bucket in self.buckets:
             bucket.buffer.zero_()
-            bucket.handle = None
+            bucket.handle = bucket.grads = None
             self._launch(bucket)
             bucket.handle.wait()
         if self.find_unused:

@@ -164,7 +164,9 @@ class Store:
 def _pairs(keys, values):
     keys, values = list(keys), list(values)
     if len(keys) != len(values):
-        raise ValueError(f"multi_set takes as many values as keys, but got {len(keys)} keys and {len(values)} values")
+        raise DistStoreError(
+            f"multi_set takes as many values as keys, but got {len(keys)} keys and {len(values)} values"
+        )
     return zip(keys, values)
 
 
@@ -202,7 +204,7 @@ class _NativeStore(Store):
         return int(self._ask(_COUNT)[0])
 
     def list_keys(self):
-        return [key.decode() for key in self._ask(_LIST)]
+        return [key.decode() for key in self._ask(_LIST) if key != b"init/"]  # which counts who came
 
     def wait(self, keys, timeout=None):
         self._ask(_WAIT, *map(_key, _keys(keys)), timeout=timeout)
@@ -308,8 +310,10 @@ class TCPStore(_NativeStore):
             _tenants[self._host, self._port] = self._server
 
     def _meet(self, world_size, is_master):
+        if world_size is None or world_size < 0:
+            return
         come = self.add("init/", 1)
-        if not is_master or world_size is None or world_size < 0:
+        if not is_master:
             return
         end = time.monotonic() + _seconds(self.timeout)
         while come < world_size:

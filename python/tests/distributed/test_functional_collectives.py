@@ -168,3 +168,44 @@ def test_settings():
         return [str(one.message) for one in seen]
 
     assert "use_torchcomms" in run(body, 1, backend=None)[0][0]
+
+
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic", "export"])
+def test_traced_collectives_wait(mode):
+    def body(rank, world):
+        group = dist.group.WORLD
+
+        def function(x):
+            whole = funcol.all_gather_tensor(funcol.all_reduce(x, "sum", group), 0, group)
+            return funcol.reduce_scatter_tensor(whole + 1, "sum", 0, group), whole
+
+        class Module(tessera.nn.Module):
+            def forward(self, x):
+                return function(x)
+
+        x = tessera.arange(2.0) + rank
+        if mode == "export":
+            program = tessera.export.export(Module(), (x,))
+            graph, made = program.graph, program.module()
+        else:
+            made = tessera.fx.experimental.proxy_tensor.make_fx(function, tracing_mode=mode)(x)
+            graph = made.graph
+        names = [node.target.__name__ for node in graph.nodes if node.op == "call_function"]
+        part, whole = made(x)
+        return names, part.tolist(), whole.tolist()
+
+    wait = "wait_tensor.default"
+    names = ["all_reduce.default", wait, "all_gather_into_tensor.default", wait, "add.Tensor"]
+    names += ["reduce_scatter_tensor.default", wait]
+    assert run(body) == [(names, [4.0, 8.0], [1.0, 3.0, 1.0, 3.0])] * 2
+
+
+def test_nothing_is_sent_of_what_has_no_values():
+    def body(rank, world):
+        with tessera._subclasses.fake_tensor.FakeTensorMode():
+            x = tessera.ones(4)
+            dist.all_reduce(x)
+            dist.all_gather_into_tensor(tessera.empty(8), x)
+            return tuple((funcol.all_gather_tensor(x, 0, dist.group.WORLD) + 1).shape)
+
+    assert run(body) == [(8,)] * 2

@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import tempfile
+import threading
 import time
 
 import pytest
@@ -12,7 +13,7 @@ import tessera.distributed.autograd as dist_autograd
 import tessera.distributed.rpc as rpc
 from ranks import run
 from tessera.distributed.optim import DistributedOptimizer
-from tessera.distributed.rpc import functions
+from tessera.distributed.rpc import _wire, functions
 from tessera.optim import SGD
 
 
@@ -212,3 +213,39 @@ def test_a_worker_that_is_gone_is_named():
 def test_names_that_are_not_allowed(name):
     with pytest.raises(RuntimeError, match="letters, digits"):
         rpc.init_rpc(name, rank=0, world_size=1)
+
+
+def test_tensors_cross_a_connection_as_they_are():
+    base = tessera.arange(24.0)
+    sent = [
+        base.view(2, 3, 4).permute(2, 0, 1),
+        base[::2],
+        base[:1].expand(5),
+        tessera.tensor([1 + 2j]).conj(),
+        tessera.empty(0, 3),
+        tessera.tensor(True),
+        tessera.arange(3, dtype=tessera.bfloat16),
+        tessera.zeros(300_000),
+        tessera.sparse_coo_tensor(tessera.tensor([[1]]), tessera.tensor([2.0]), (3,)),
+    ]
+    there, here = socket.socketpair()
+    writer = threading.Thread(target=_wire.send_message, args=(there, ("call", sent)))
+    with there, here:
+        writer.start()
+        kind, got = _wire.read_message(here)
+        writer.join()
+    assert kind == "call"
+    for one, other in zip(sent, got):
+        assert one.layout == other.layout and one.dtype == other.dtype and one.shape == other.shape
+        assert one.to_dense().equal(other.to_dense())
+        assert one.layout != tessera.strided or one.stride() == other.stride()
+    got[0].zero_()
+    assert base[1] == 1
+
+
+def test_a_frame_that_is_too_large_ends_the_connection():
+    for words in ((0,), (1 << 62,), (2, 10, 1 << 50)):
+        there, here = socket.socketpair()
+        with there, here, pytest.raises(_wire.Disconnected, match="a frame of"):
+            there.sendall(b"".join(word.to_bytes(8, "little") for word in words))
+            _wire.read_message(here)

@@ -5,6 +5,7 @@ on, in float32 or wider: they have the same bits everywhere.
 """
 
 import tessera
+from tessera.distributed import _functional_collectives as functional
 from tessera.distributed._symmetric_memory._blocks import rendezvous
 from tessera.library import Library
 
@@ -172,6 +173,99 @@ def _multimem(*args, **kwargs):
     raise RuntimeError("operators `multimem_*` need GPUs whose links multicast; use one_shot_all_reduce and others")
 
 
+def _of_gpus(*args, **kwargs):
+    raise RuntimeError("operators `nccl_*` and `nvshmem_*` need GPUs; get_remote_tensors gives the memory of others")
+
+
+# ---- products whose operands or results are spread over the ranks, for tensors in any memory
+
+
+def _check_dim(what, dim, tensor):
+    if not 0 <= dim < tensor.dim():
+        raise RuntimeError(
+            f"{what} has to be from 0 to {tensor.dim() - 1} for {tensor.dim()} dimensions, but got {dim}"
+        )
+
+
+def _gathered(tensor, dim, group_name):
+    return functional.wait_tensor(functional.all_gather_tensor(tensor.detach(), dim, group_name))
+
+
+def _scattered(tensor, reduce_op, dim, group_name):
+    parts = functional._resolve_group(group_name).size()
+    if tensor.shape[dim] % parts:
+        raise RuntimeError(f"shape {tuple(tensor.shape)} cannot be cut in {parts} equal parts along {dim}")
+    return functional.wait_tensor(functional.reduce_scatter_tensor(tensor.detach(), reduce_op, dim, group_name))
+
+
+def _gather_matmul(A, Bs, gather_dim, group_name, *, return_A=True):
+    _check_dim("gather_dim", gather_dim, A)
+    whole = _gathered(A, gather_dim, group_name)
+    return whole if return_A else None, [whole @ B for B in Bs]
+
+
+def _matmul_scatter(A, B, reduce_op, scatter_dim, group_name):
+    _check_dim("scatter_dim", scatter_dim, A)
+    return _scattered(A @ B, reduce_op, scatter_dim, group_name)
+
+
+# What the extension gives for the elements of `ScalarType?[]`.
+_DTYPES = {
+    5: tessera.float16,
+    6: tessera.float32,
+    15: tessera.bfloat16,
+    23: tessera.float8_e5m2,
+    24: tessera.float8_e4m3fn,
+}
+
+
+def _scaled(A, B, A_scale, B_scale, bias, result_scale, out_dtype, use_fast_accum):
+    rows = A_scale.reshape(-1, 1) if A_scale.numel() > 1 else A_scale
+    more = {"bias": bias, "scale_result": result_scale, "out_dtype": out_dtype, "use_fast_accum": use_fast_accum}
+    product = tessera._scaled_mm(A.reshape(-1, A.shape[-1]), B, rows, B_scale, **more)
+    return product.view(*A.shape[:-1], B.shape[1])
+
+
+def _gather_scaled_matmul(
+    A, Bs, A_scale, B_scales, gather_dim, group_name, biases, result_scales, out_dtypes, use_fast_accum
+):
+    _check_dim("gather_dim", gather_dim, A)
+    options = (Bs, B_scales, biases, result_scales, out_dtypes, use_fast_accum)
+    if len({len(one) for one in options}) > 1:
+        raise RuntimeError(f"each of the {len(Bs)} matrices needs a scale and options of its own")
+    whole = _gathered(A, gather_dim, group_name)
+    if A_scale.numel() > 1 and A_scale.shape[:-1] == A.shape[:-1]:
+        A_scale = _gathered(A_scale, gather_dim, group_name)
+    if A_scale.numel() > 1 and A_scale.numel() * A.shape[-1] != whole.numel():
+        raise RuntimeError(f"a scale of shape {tuple(A_scale.shape)} has no place for each row of {tuple(A.shape)}")
+    return whole, [
+        _scaled(whole, B, A_scale, scale, bias, factor, _DTYPES.get(dtype, dtype), fast)
+        for B, scale, bias, factor, dtype, fast in zip(*options)
+    ]
+
+
+def _scaled_matmul_scatter(
+    A,
+    B,
+    A_scale,
+    B_scale,
+    reduce_op,
+    orig_scatter_dim,
+    scatter_dim_after_maybe_reshape,
+    group_name,
+    output_shape,
+    bias=None,
+    result_scale=None,
+    out_dtype=None,
+    use_fast_accum=False,
+):
+    _check_dim("scatter_dim_after_maybe_reshape", scatter_dim_after_maybe_reshape, A)
+    product = _scaled(A, B, A_scale, B_scale, bias, result_scale, out_dtype, use_fast_accum)
+    product = product if output_shape is None else product.view(*output_shape[:-1], B.shape[1])
+    _check_dim("orig_scatter_dim", orig_scatter_dim, product)
+    return _scattered(product, reduce_op, orig_scatter_dim, group_name)
+
+
 _REDUCE, _OUT = "str reduce_op, str group_name", "Tensor(a!) out) -> Tensor(a!)"
 _SPLITS = "Tensor(b!) out_splits_offsets, str group_name"
 _TABLE = {
@@ -200,6 +294,31 @@ _TABLE = {
     f"multimem_one_shot_all_reduce(Tensor input, {_REDUCE}) -> Tensor": _multimem,
     f"multimem_one_shot_all_reduce_out(Tensor input, {_REDUCE}, {_OUT}": _multimem,
     f"multimem_one_shot_reduce_out(Tensor input, str reduce_op, int root, str group_name, {_OUT}": _multimem,
+    "fused_all_gather_matmul(Tensor A, Tensor[] Bs, int gather_dim, str group_name, *, bool return_A=True) "
+    "-> (Tensor?, Tensor[])": _gather_matmul,
+    "fused_all_gather_scaled_matmul(Tensor A, Tensor[] Bs, Tensor A_scale, Tensor[] B_scales, int gather_dim, "
+    "str group_name, Tensor?[] biases, Tensor?[] result_scales, ScalarType?[] out_dtypes, bool[] use_fast_accum) "
+    "-> (Tensor, Tensor[])": _gather_scaled_matmul,
+    "fused_matmul_reduce_scatter(Tensor A, Tensor B, str reduce_op, int scatter_dim, str group_name) "
+    "-> Tensor": _matmul_scatter,
+    "fused_scaled_matmul_reduce_scatter(Tensor A, Tensor B, Tensor A_scale, Tensor B_scale, str reduce_op, "
+    "int orig_scatter_dim, int scatter_dim_after_maybe_reshape, str group_name, SymInt[]? output_shape, "
+    "Tensor? bias=None, Tensor? result_scale=None, ScalarType? out_dtype=None, bool use_fast_accum=False) "
+    "-> Tensor": _scaled_matmul_scatter,
+    "_low_contention_all_gather(Tensor tensor, str group_name) -> Tensor": lambda x, name: _gathered(x, 0, name),
+    f"_low_contention_reduce_scatter(Tensor tensor, {_REDUCE}) -> Tensor": lambda x, op, name: _scattered(
+        x, op, 0, name
+    ),
+    "nccl_put(Tensor(a!) tensor, int peer) -> ()": _of_gpus,
+    "nccl_get(Tensor(a!) tensor, int peer) -> ()": _of_gpus,
+    "nccl_put_with_signal(Tensor(a) tensor, int signal, int peer) -> ()": _of_gpus,
+    "nccl_wait_for_signal(Tensor sigpad, int signal) -> ()": _of_gpus,
+    "nvshmem_put(Tensor(a!) tensor, int peer) -> ()": _of_gpus,
+    "nvshmem_get(Tensor(a!) tensor, int peer) -> ()": _of_gpus,
+    "nvshmem_put_with_signal(Tensor(a) tensor, Tensor(a) sigpad, int signal, int peer) -> ()": _of_gpus,
+    "nvshmem_wait_for_signal(Tensor sigpad, int signal, int peer) -> ()": _of_gpus,
+    "nvshmem_broadcast(Tensor(a!) input, int root, str group_name) -> Tensor(a!)": _of_gpus,
+    f"nvshmem_all_to_all(Tensor input, {_OUT.replace('out)', 'out, str group_name)')}": _of_gpus,
 }
 
 

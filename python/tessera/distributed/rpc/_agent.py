@@ -5,7 +5,6 @@ import hmac
 import heapq
 import itertools
 import os
-import pickle
 import socket
 import threading
 import time
@@ -107,14 +106,14 @@ class _Link:
         """Sends a message; if that fails, all that wait get the error."""
         try:
             with self._writing:
-                _wire.send_frame(self._connection, pickle.dumps(message, protocol=5))
+                _wire.send_message(self._connection, message)
         except OSError as error:
             self._end(str(error))
 
     def _read(self):
         try:
             while True:
-                kind, number, *rest = pickle.loads(_wire.read_frame(self._connection))
+                kind, number, *rest = _wire.read_message(self._connection)
                 if kind == "call":
                     self._agent.serve(self, number, *rest)
                 else:

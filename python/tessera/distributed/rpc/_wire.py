@@ -1,10 +1,12 @@
 """Objects on their way: pickled, with tensors beside. Unpickling runs code, so that only members of the group, who know
 its secret, are listened to.
 
-A frame is a number of 8 bytes and so many bytes. What comes is the pickle of (header, table of tensors).
+A frame is a number of pieces, the bytes of each (8 bytes each number), and the pieces: the pickle of a message, and the
+memory of the tensors in it, which is written from where it lies and read to where it stays.
 """
 
 import copyreg
+import ctypes
 import io
 import pickle
 import struct
@@ -20,17 +22,86 @@ class Disconnected(RuntimeError):
     """The other side is gone, or speaks nonsense."""
 
 
-def send_frame(connection, data):
-    """Writes a frame to a socket."""
-    connection.sendall(struct.pack("<Q", len(data)))
-    connection.sendall(data)
+def _memory(address, count):
+    return memoryview((ctypes.c_char * count).from_address(address)).cast("B")
+
+
+def _raw(dtype, shape, strides, memory):
+    return memory.view(dtype).as_strided(shape, strides)
+
+
+class _MessagePickler(pickle.Pickler):
+    """Leaves the memory of tensors out, which `_kept` holds until it is written."""
+
+    def __init__(self, file, buffers):
+        super().__init__(file, protocol=5, buffer_callback=buffers.append)
+        self._kept = []
+
+    def reducer_override(self, obj):
+        if type(obj) is not tessera.Tensor or not _is_dense(obj):
+            return NotImplemented
+        self._kept.append(obj)
+        memory = pickle.PickleBuffer(_memory(obj.data_ptr(), obj.numel() * obj.element_size()))
+        return _raw, (obj.dtype, tuple(obj.shape), obj.stride(), memory)
+
+
+def _is_dense(tensor):
+    """Whether a tensor fills one piece of the host's memory with its values, and there is no more to it."""
+    plain = tensor.device.type == "cpu" and tensor.layout is tessera.strided and not tensor.is_quantized
+    if not plain or tensor.is_conj() or tensor.is_neg() or tensor.requires_grad or tensor.__dict__:
+        return False
+    if tensor.numel() == 0:
+        return False
+    size = 1
+    for step, length in sorted(zip(tensor.stride(), tensor.shape)):
+        if length > 1:
+            if step != size:
+                return False
+            size *= length
+    return True
+
+
+def send_message(connection, message):
+    """Writes a message to a socket."""
+    file, buffers = io.BytesIO(), []
+    pickler = _MessagePickler(file, buffers)
+    pickler.dump(message)
+    pieces = [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
+    sizes = [piece.nbytes for piece in pieces]
+    pieces.insert(0, memoryview(struct.pack(f"<{len(sizes) + 1}Q", len(sizes), *sizes)))
+    while pieces:
+        sent = connection.sendmsg(pieces[:64])
+        while pieces and sent >= pieces[0].nbytes:
+            sent -= pieces.pop(0).nbytes
+        if sent:
+            pieces[0] = pieces[0][sent:]
+
+
+def read_message(connection, largest=LARGEST):
+    """The next message. Raises: Disconnected, also for a frame that is too large."""
+    (count,) = struct.unpack("<Q", read_exactly(connection, 8))
+    if not 0 < count <= largest // 8:
+        raise Disconnected(f"a frame of {count} pieces")
+    sizes = struct.unpack(f"<{count}Q", read_exactly(connection, 8 * count))
+    if sum(sizes) > largest:
+        raise Disconnected(f"a frame of {sum(sizes)} bytes")
+    data, tensors = read_exactly(connection, sizes[0]), []
+    for size in sizes[1:]:
+        tensors.append(tessera.empty(size, dtype=tessera.uint8))
+        _read_into(connection, _memory(tensors[-1].data_ptr(), size))
+    return pickle.loads(data, buffers=tensors)
 
 
 def read_exactly(connection, count):
     """So many bytes of a socket. Raises: Disconnected."""
     buffer = bytearray(count)
-    view, at = memoryview(buffer), 0
-    while at < count:
+    _read_into(connection, memoryview(buffer))
+    return buffer
+
+
+def _read_into(connection, view):
+    at = 0
+    while at < len(view):
         try:
             n = connection.recv_into(view[at:])
         except OSError as error:
@@ -38,15 +109,6 @@ def read_exactly(connection, count):
         if n == 0:
             raise Disconnected("the connection was closed")
         at += n
-    return buffer
-
-
-def read_frame(connection, largest=LARGEST):
-    """The bytes of the next frame. Raises: Disconnected, also for a frame that is too large."""
-    (size,) = struct.unpack("<Q", read_exactly(connection, 8))
-    if size > largest:
-        raise Disconnected(f"a frame of {size} bytes")
-    return read_exactly(connection, size)
 
 
 class _Pickler(pickle.Pickler):

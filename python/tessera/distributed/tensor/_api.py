@@ -113,6 +113,10 @@ class DTensor(tessera.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if func.namespace == "c10d":
+            raise NotImplementedError(
+                f"{func} is for tensors of one process: give it to_local(), or use redistribute()"
+            )
         return dispatch(DTensor, _wrap, func, args, kwargs or {})
 
     def __tensor_flatten__(self):

@@ -14,7 +14,10 @@ from tessera.utils.module_tracker import ModuleTracker
 
 __all__ = ["CommDebugMode", "visualize_sharding"]
 
-_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "scatter", "gather", "reduce")
+_COLLECTIVES = (
+    *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "scatter", "gather", "reduce"),
+    *("allreduce", "allgather", "alltoall"),
+)
 # Operators that compute nothing.
 _TRIVIAL = frozenset(
     "alias clone detach empty_like expand lift_fresh ones ones_like permute reshape select slice split squeeze t "
