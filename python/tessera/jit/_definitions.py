@@ -162,7 +162,7 @@ def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: BroadcastingL
     if _random_samples is None:
         batch = 1 if input.dim() == 3 else input.size(0)
         _random_samples = torch.rand([batch, input.size(-3), 2], dtype=input.dtype, device=input.device)
-    return nn.fractional_max_pool2d(input, kernel_size, size, _random_samples)
+    return torch.ops.aten.fractional_max_pool2d(input, kernel_size, size, _random_samples)
 def fractional_max_pool2d(input: Tensor, kernel_size: BroadcastingList2[int],
         output_size: Optional[BroadcastingList2[int]] = None, output_ratio: Optional[BroadcastingList2[float]] = None,
         return_indices: bool = False, _random_samples: Optional[Tensor] = None) -> Tensor:
@@ -181,7 +181,7 @@ def fractional_max_pool3d_with_indices(input: Tensor, kernel_size: BroadcastingL
     if _random_samples is None:
         batch = 1 if input.dim() == 4 else input.size(0)
         _random_samples = torch.rand([batch, input.size(-4), 3], dtype=input.dtype, device=input.device)
-    return nn.fractional_max_pool3d(input, kernel_size, size, _random_samples)
+    return torch.ops.aten.fractional_max_pool3d(input, kernel_size, size, _random_samples)
 def fractional_max_pool3d(input: Tensor, kernel_size: BroadcastingList3[int],
         output_size: Optional[BroadcastingList3[int]] = None, output_ratio: Optional[BroadcastingList3[float]] = None,
         return_indices: bool = False, _random_samples: Optional[Tensor] = None) -> Tensor:

@@ -750,7 +750,7 @@ def _own_class(plain):
     made = script_module(plain)
     for text in texts:
         made.define(text)
-    made.__class__ = _derived(cls)
+    object.__setattr__(made, "__class__", _derived(cls))
     return made
 
 
