@@ -148,6 +148,29 @@ def _gradient_points(input: Tensor, *, spacing: List[Tensor], dim: Optional[List
             raise RuntimeError("torch.gradient expected a coordinate for each point of dimension {}".format(d))
         out.append(_slopes(input, d, torch.diff(spacing[i]), edge_order))
     return out
+def _fractional_pool(input: Tensor, kernel: List[int], output: List[int], samples: Tensor) -> Tuple[Tensor, Tensor]:
+    n = len(kernel)
+    lead, sizes = input.shape[:input.dim() - n], input.shape[input.dim() - n:]
+    batch = input.size(0) if input.dim() == n + 2 else 1
+    shares = samples[:batch].reshape(lead + [n]).to(torch.float64)
+    index = torch.zeros(lead + [1, 1], dtype=torch.int64, device=input.device)
+    for d in range(n):
+        out, k, size = output[d], kernel[d], sizes[d]
+        if out + k - 1 > size:
+            raise RuntimeError("fractional_max_pool: pool size {} too large relative to input size {}".format(k, size))
+        u = shares.select(-1, n - 1 - d if n == 2 else d)
+        o = torch.arange(out, device=input.device)
+        start = torch.full(lead + [1], size - k, dtype=torch.int64, device=input.device)
+        if out > 1:
+            alpha = float(size - k) / float(out - 1)
+            at = ((o + u.unsqueeze(-1)) * alpha).trunc() - (u * alpha).trunc().unsqueeze(-1)
+            start = torch.where(o == out - 1, torch.full_like(at, size - k), at).to(torch.int64)
+        r = start.unsqueeze(-1) + torch.arange(k, device=input.device)
+        outer = index.unsqueeze(-2).unsqueeze(-1) * size
+        index = (outer + r.unsqueeze(-3).unsqueeze(-2)).reshape(lead + [index.size(-2) * out, index.size(-1) * k])
+    best, which = input.flatten(input.dim() - n).gather(-1, index.flatten(-2)).reshape(index.shape).max(-1)
+    place = index.gather(-1, which.unsqueeze(-1)).squeeze(-1)
+    return best.reshape(lead + output), place.reshape(lead + output)
 def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: BroadcastingList2[int],
         output_size: Optional[BroadcastingList2[int]] = None, output_ratio: Optional[BroadcastingList2[float]] = None,
         return_indices: bool = True, _random_samples: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
@@ -162,7 +185,7 @@ def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: BroadcastingL
     if _random_samples is None:
         batch = 1 if input.dim() == 3 else input.size(0)
         _random_samples = torch.rand([batch, input.size(-3), 2], dtype=input.dtype, device=input.device)
-    return torch.ops.aten.fractional_max_pool2d(input, kernel_size, size, _random_samples)
+    return _fractional_pool(input, kernel_size, size, _random_samples)
 def fractional_max_pool2d(input: Tensor, kernel_size: BroadcastingList2[int],
         output_size: Optional[BroadcastingList2[int]] = None, output_ratio: Optional[BroadcastingList2[float]] = None,
         return_indices: bool = False, _random_samples: Optional[Tensor] = None) -> Tensor:
@@ -181,7 +204,7 @@ def fractional_max_pool3d_with_indices(input: Tensor, kernel_size: BroadcastingL
     if _random_samples is None:
         batch = 1 if input.dim() == 4 else input.size(0)
         _random_samples = torch.rand([batch, input.size(-4), 3], dtype=input.dtype, device=input.device)
-    return torch.ops.aten.fractional_max_pool3d(input, kernel_size, size, _random_samples)
+    return _fractional_pool(input, kernel_size, size, _random_samples)
 def fractional_max_pool3d(input: Tensor, kernel_size: BroadcastingList3[int],
         output_size: Optional[BroadcastingList3[int]] = None, output_ratio: Optional[BroadcastingList3[float]] = None,
         return_indices: bool = False, _random_samples: Optional[Tensor] = None) -> Tensor:

@@ -180,7 +180,9 @@ def _quantized_in_effect(x, y):
 
 
 @pytest.mark.parametrize(
-    "fn", [_joined, _joined_lists, _steep, _stepped, _special, _questions, _quantized_in_effect], ids=lambda f: f.__name__
+    "fn",
+    [_joined, _joined_lists, _steep, _stepped, _special, _questions, _quantized_in_effect],
+    ids=lambda f: f.__name__,
 )
 def test_builtins_compute_what_python_does(fn):
     x, y = tessera.arange(9.0).reshape(3, 3) ** 2, tessera.ones(2, 2)
