@@ -41,9 +41,7 @@ _PRIVATE = frozenset(
     "__jit_unused_properties__ __jit_ignored_attributes__ _texts _jit_unshared".split()
 )
 _UNROLLED = [
-    getattr(Module, how + name)
-    for name in ("children", "modules", "parameters", "buffers")
-    for how in ("", "named_")
+    getattr(Module, how + name) for name in ("children", "modules", "parameters", "buffers") for how in ("", "named_")
 ]
 _nothing = object()
 
