@@ -220,6 +220,10 @@ def _rnn_layers(input: Tensor, hx: List[Tensor], params: List[Tensor], kind: int
         else:
             y, n = torch.rnn_relu(input, rows, h, params, has_biases, layers, dropout, train, bidirectional)
     return y, n, n
+def _written(out: Tensor, value: Tensor) -> Tensor:
+    if out.size() != value.size():
+        out.resize_(value.size())
+    return out.copy_(value)
 def _rnn_cell(input: Tensor, hx: List[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Optional[Tensor],
         b_hh: Optional[Tensor], kind: int) -> Tuple[Tensor, Tensor]:
     if kind == 0:

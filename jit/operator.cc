@@ -158,12 +158,22 @@ void set_operators(OpInfoList all) {
     add_builtins(t, b);
 }
 
+namespace {
+// Functions of torch.special that are operators of another name.
+std::string plain_name(const std::string& special) {
+  constexpr const char* names[][2] = {{"expit", "sigmoid"},     {"gammainc", "igamma"}, {"gammaincc", "igammac"},
+                                      {"gammaln", "lgamma"},    {"psi", "digamma"},     {"multigammaln", "mvlgamma"}};
+  for (const auto& n : names)
+    if (special == n[0]) return str_cat("aten::", n[1]);
+  return "aten::" + special;
+}
+}  // namespace
+
 const std::vector<const Operator*>& operators_named(const std::string& name) {
   Table& t = table();
   const std::lock_guard lock(t.lock);
-  Table::Known& known = t.known[name];
   const uint64_t changes = dynamic_op_changes();
-  if (known.list && known.changes == changes) return *known.list;
+  if (const auto it = t.known.find(name); it != t.known.end() && it->second.changes == changes) return *it->second.list;
   std::vector<const Operator*> list;
   const auto add = [&](const void* key, const Entry& entry) {
     const Operator*& op = t.made[key];
@@ -177,6 +187,8 @@ const std::vector<const Operator*>& operators_named(const std::string& name) {
   // out= last, so that messages and searches meet the usual forms first
   std::stable_partition(list.begin(), list.end(),
                         [](const Operator* o) { return !o->info || !(o->info->op->flags & kIsOut); });
+  if (list.empty() && name.starts_with("aten::special_")) list = operators_named(plain_name(name.substr(14)));
+  Table::Known& known = t.known[name];  // the table may have grown
   known.changes = changes;
   if (known.list && *known.list == list) return *known.list;
   if (known.list) t.outdated.push_back(std::move(known.list));

@@ -1,4 +1,5 @@
 // Operators that ask a tensor something or make one of numbers, and what programs ask of their surroundings.
+#include <algorithm>
 #include <cstring>
 
 #include "jit/builtins/builtins.h"
@@ -121,7 +122,53 @@ bool is_included(DispatchKey k) { return DispatchKeySet::from_bits(thread_state.
 int64_t sub_dim(const Value& v) { return v.integer(); }
 Value device_of(const Value& v) { return Value::of(v.tensor().device()); }
 
+bool is_set_to(const Value* a) {
+  const Tensor &x = a[0].tensor(), &y = a[1].tensor();
+  return x.storage().get() == y.storage().get() && x.storage_offset() == y.storage_offset() &&
+         std::ranges::equal(x.sizes(), y.sizes()) && std::ranges::equal(x.strides(), y.strides());
+}
+uint64_t seed_of(const Value& v) { return static_cast<uint64_t>(v.integer()); }
+DType of_category(Category c) {
+  return c == Category::kBool  ? DType::kBool
+         : c == Category::kInt ? DType::kInt64
+         : c == Category::kFloat ? default_dtype()
+         : default_dtype() == DType::kFloat64 ? DType::kComplex128 : DType::kComplex64;
+}
+
 constexpr BuiltinEntry kTensors[] = {
+    {"aten::_written(Tensor(a!) out, Tensor value) -> Tensor(a!)",
+     TESSERA_BUILTIN(const Tensor& to = a[0].tensor(); const Tensor& from = a[1].tensor();
+                     if (!std::equal(to.sizes().begin(), to.sizes().end(), from.sizes().begin(), from.sizes().end()))
+                         to.resize_(from.sizes());
+                     to.copy_(from); r[0] = a[0]),
+     false},
+    {"aten::copy_.int(Tensor(a!) self, int other) -> Tensor(a!)",
+     TESSERA_BUILTIN(a[0].tensor().fill_(a[1].scalar()); r[0] = a[0]), false},
+    {"aten::copy_.float(Tensor(a!) self, float other) -> Tensor(a!)",
+     TESSERA_BUILTIN(a[0].tensor().fill_(a[1].scalar()); r[0] = a[0]), false},
+    {"aten::is_conj(Tensor self) -> bool", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().is_conj()))},
+    {"aten::is_neg(Tensor self) -> bool", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().is_neg()))},
+    {"aten::is_distributed(Tensor self) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
+    {"aten::is_set_to(Tensor self, Tensor tensor) -> bool", TESSERA_BUILTIN(r[0] = Value::of(is_set_to(a)))},
+    {"aten::can_cast(int from, int to) -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(can_cast(dtype_of_number(a[0].integer()), dtype_of_number(a[1].integer()))))},
+    {"aten::result_type.Scalar_Tensor(Scalar scalar, Tensor tensor) -> int",
+     TESSERA_BUILTIN(r[0] = Value::of(dtype_number(result_type(a[1].tensor(), a[0].scalar()))))},
+    {"aten::result_type.Scalar_Scalar(Scalar scalar1, Scalar scalar2) -> int",
+     TESSERA_BUILTIN(const Category c = std::max(a[0].scalar().category(), a[1].scalar().category());
+                     r[0] = Value::of(dtype_number(of_category(c))))},
+    {"aten::Generator(*, Device? device=None, int? seed=None) -> Generator",
+     TESSERA_BUILTIN(TESSERA_CHECK(a[0].is_none() || a[0].device().is_cpu(),
+                                   "programs make generators of the CPU alone, got ", a[0].device().str());
+                     r[0] = Value::of(a[1].is_none() ? make_cpu_generator() : make_cpu_generator(seed_of(a[1])))),
+     false},
+    {"aten::manual_seed(int seed) -> ()", TESSERA_BUILTIN(default_cpu_generator()->manual_seed(seed_of(a[0]))), false},
+    {"aten::manual_seed.generator(Generator(a!) self, int seed) -> Generator(a!)",
+     TESSERA_BUILTIN(a[0].generator()->manual_seed(seed_of(a[1])); r[0] = a[0]), false},
+    {"aten::initial_seed(Generator self) -> int",
+     TESSERA_BUILTIN(r[0] = Value::of(static_cast<int64_t>(a[0].generator()->initial_seed()))), false},
+    {"aten::seed(Generator(a!) self) -> int",
+     TESSERA_BUILTIN(r[0] = Value::of(static_cast<int64_t>(a[0].generator()->seed()))), false},
     {"aten::size(Tensor self) -> int[]", TESSERA_BUILTIN(r[0] = ints(a[0].tensor().sizes()))},
     {"aten::size.int(Tensor self, int dim) -> int",
      TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().size(sub_dim(a[1]))))},
@@ -265,11 +312,7 @@ Tensor tensor_from(const Value& data, const Value& dtype, const Value& device, b
     g.walk(data, 0);
     Category c = Category::kBool;
     for (const Scalar& s : g.numbers) c = std::max(c, s.category());
-    const DType own = g.numbers.empty() || c == Category::kFloat ? default_dtype()
-                      : c == Category::kBool                     ? DType::kBool
-                      : c == Category::kInt                      ? DType::kInt64
-                      : default_dtype() == DType::kFloat64       ? DType::kComplex128
-                                                                 : DType::kComplex64;
+    const DType own = of_category(g.numbers.empty() ? Category::kFloat : c);
     const DType kind = dtype.is_none() ? own : dtype_of_number(dtype.integer());
     t = empty_kernel(g.shape, kind);
     char* p = static_cast<char*>(t.data_ptr());

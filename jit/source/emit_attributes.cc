@@ -10,7 +10,7 @@ Sugar Emitter::attribute(const Sugar& object, const std::string& name, const Ran
     case Sugar::kHost: {
       Sugar s;
       if (object.host->attribute(name, where, &s)) return s;
-      fail(where, str_cat("module '", object.host->describe(), "' has no attribute '", name, "'"));
+      fail(where, str_cat("module '", object.host->describe(), "' object has no attribute ", name));
     }
     case Sugar::kNamespace: {
       Sugar s;

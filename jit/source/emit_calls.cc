@@ -109,8 +109,8 @@ bool Emitter::match(const std::vector<Formal>& formals, bool vararg, const std::
       TypePtr want = f.type->is(K::kOptional) ? f.type->elem() : f.type;
       const bool numbers = want->is(K::kList) && want->elem()->is(K::kInt);
       const K item = numbers ? K::kInt : K::kTensor;
-      if (f.is_op && want->is(K::kList) && want->elem()->is(item) && given->value->type->is(item) && f.size < 0 &&
-          spreads_) {
+      if ((f.is_op || of_library_) && want->is(K::kList) && want->elem()->is(item) &&
+          given->value->type->is(item) && f.size < 0 && spreads_) {
         bool last = true;
         for (size_t k = i + 1; k < formals.size(); ++k)
           last = last && (formals[k].keyword_only || (numbers && formals[k].has_default));
@@ -234,6 +234,15 @@ Val* Emitter::try_op(const std::string& name, const std::vector<Argument>& args,
       }
     }
   }
+  // out= of an operator that has no such form: its result is written there
+  const auto out = std::find_if(args.begin(), args.end(), [](const Argument& a) { return a.name == "out"; });
+  if (out != args.end() && out->value->type->is(K::kTensor)) {
+    std::vector<Argument> others(args.begin(), out);
+    others.insert(others.end(), out + 1, args.end());
+    Val* v = try_op(name, others, where, nullptr);
+    if (v && v->type->is(K::kTensor)) return op("aten::_written", {out->value, v}, where);
+    forget();
+  }
   if (why) *why = std::move(reasons);
   return nullptr;
 }
@@ -250,7 +259,7 @@ Val* Emitter::op(const std::string& name, std::vector<Argument> args, const Rang
                              "\nThe original call is:\n", where.excerpt()));
 }
 
-Val* Emitter::call_function(Function& f, std::vector<Argument> args, const Range& where, Val* self) {
+Val* Emitter::call_function(Function& f, std::vector<Argument> args, const Range& where, Val* self, bool allow) {
   f.ensure_schema();
   if (self) args.insert(args.begin(), Argument{where, "", self});
   if (!f.refused.empty()) {
@@ -264,7 +273,10 @@ Val* Emitter::call_function(Function& f, std::vector<Argument> args, const Range
   std::vector<Val*> in;
   TypeVars vars;
   std::string why;
-  if (!match(formals, false, args, true, where, &in, &vars, &why))
+  of_library_ = spreads_ = f.qualified.starts_with("__torch__.torch.nn.functional.");
+  const bool fits = match(formals, false, args, allow, where, &in, &vars, &why);
+  of_library_ = false;
+  if (!fits)
     throw CompileError(str_cat("\n\n", f.schema(), ":\n", why, "\n:\n", where.excerpt()));
   Node* n;
   if (f.host && !f.is_native) {
@@ -300,15 +312,16 @@ Val* Emitter::call_overloads(const std::vector<Function*>& all, std::vector<Argu
                              Val* self) {
   std::string reasons;
   const size_t mark = block_->nodes.size();
-  for (Function* f : all) {
-    if (!fits_flags(*f, args)) continue;
-    try {
-      return call_function(*f, args, where, self);
-    } catch (const CompileError& e) {
-      block_->nodes.resize(mark);
-      reasons += e.what();
+  for (const bool allow : {false, true})
+    for (Function* f : all) {
+      if (!fits_flags(*f, args)) continue;
+      try {
+        return call_function(*f, args, where, self, allow);
+      } catch (const CompileError& e) {
+        block_->nodes.resize(mark);
+        if (allow) reasons += e.what();
+      }
     }
-  }
   throw CompileError(str_cat("\nArguments for call are not valid.\nThe following variants are available:\n", reasons,
                              "\nThe original call is:\n", where.excerpt()));
 }
@@ -456,7 +469,7 @@ Sugar Emitter::call_with(const Sugar& callee, std::vector<Argument> args, const 
         return call_module(callee.value, std::move(args), where);
       }
       if (t->is(K::kClass)) return call_method(callee.value, "__call__", std::move(args), where);
-      fail(where, str_cat("'", t->described(), "' object is not callable"));
+      fail(where, str_cat("cannot call a value of type '", t->annotation(), "'"));
     }
     case Sugar::kHost:
       fail(where, str_cat("Python builtin ", callee.host->describe(), " is currently not supported in Torchscript"));
@@ -512,6 +525,7 @@ Sugar Emitter::convert_to(TypePtr t, const Ast& e) {
                      : t->is(K::kStr)     ? "aten::str"
                      : t->is(K::kComplex) ? "aten::Complex"
                      : t->is(K::kDevice)  ? "aten::device"
+                     : t->is(K::kGenerator) ? "aten::Generator"
                                           : nullptr;
   if (!name) fail(e, str_cat(t->annotation(), " cannot be called"));
   std::vector<Argument> args = arguments(e);

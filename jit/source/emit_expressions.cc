@@ -76,7 +76,7 @@ std::vector<Val*> Emitter::unpacked(Val* v, size_t n, const Range& where, bool e
   if (!exact) fail(where, "a starred target needs a tuple on the right");
   if (v->type->is(K::kTensor)) v = op("aten::unbind", {v, integer(0, where)}, where);
   if (!v->type->is(K::kList))
-    fail(where, str_cat("Provided object of type ", v->type->described(), " cannot be unpacked into ", n, " values"));
+    fail(where, str_cat(v->type->described(), " cannot be used as a tuple"));
   Node* u = node(N::kListUnpack, {v}, where);
   for (size_t i = 0; i < n; ++i) graph_.add_out(u, v->type->elem());
   return u->out;
@@ -164,7 +164,7 @@ Sugar Emitter::sugar(const Ast& e, TypePtr hint) {
     case A::kCall:
       return call(e, hint);
     case A::kSubscript:
-      return subscript(e);
+      return subscript(e, hint);
     case A::kTuple: {
       std::vector<Val*> items;
       TypePtr want = hint && hint->is(K::kOptional) ? hint->elem() : hint;
@@ -704,7 +704,8 @@ Sugar Emitter::tuple_subscript(Val* base, const Ast& e) {
   const Value* k = known(index);
   if (k && k->tag() == Value::Tag::kInt) {
     const int64_t i = k->integer() < 0 ? k->integer() + n : k->integer();
-    if (i < 0 || i >= n) fail(e, str_cat("tuple index out of range: ", k->integer(), " for a tuple of ", n));
+    if (i < 0 || i >= n)
+      fail(e, str_cat("Tuple index out of range. Tuple is length ", n, " and index is ", k->integer()));
     return tuple_item(base, static_cast<size_t>(i), e);
   }
   for (TypePtr t : base->type->elems)
@@ -714,7 +715,40 @@ Sugar Emitter::tuple_subscript(Val* base, const Ast& e) {
   return node_value(N::kTupleIndex, {base, index}, base->type->elems[0], e);
 }
 
-Sugar Emitter::subscript(const Ast& e) {
+// One of several modules by an index that is known when the program runs; all of them are of the annotated interface.
+Val* Emitter::module_at(const std::vector<Sugar>& all, Val* index, TypePtr type, const Range& where) {
+  const auto n = static_cast<int64_t>(all.size());
+  for (const Sugar& s : all)
+    if (s.kind != Sugar::kValue || !is_subtype(s.value->type, type))
+      fail(where, str_cat("an index that isn't constant needs modules of the type ", type->annotation()));
+  Block* const block = block_;
+  Val* result = nullptr;
+  Node* outer = nullptr;
+  for (int64_t i = 0; i < n; ++i) {
+    Val* from_front = op("aten::eq", {index, integer(i, where)}, where);
+    Val* from_back = op("aten::eq", {index, integer(i - n, where)}, where);
+    Node* choice = node(N::kIf, {op("aten::__or__", {from_front, from_back}, where)}, where);
+    choice->blocks = {graph_.new_block(choice), graph_.new_block(choice)};
+    choice->blocks[0]->returns = {all[static_cast<size_t>(i)].value};
+    Val* out = graph_.add_out(choice, type);
+    if (outer)
+      outer->blocks[1]->returns = {out};
+    else
+      result = out;
+    outer = choice;
+    block_ = choice->blocks[1];
+  }
+  emit_raise(where, text("list index out of range", where), "");
+  Val* nothing = uninitialized(type, where);
+  if (outer)
+    outer->blocks[1]->returns = {nothing};
+  else
+    result = nothing;
+  block_ = block;
+  return result;
+}
+
+Sugar Emitter::subscript(const Ast& e, TypePtr hint) {
   const Sugar s = sugar(e[0]);
   // What the slice e[1] takes of items that are known while compiling.
   const auto part_of = [&](const std::vector<Sugar>& items) {
@@ -790,6 +824,8 @@ Sugar Emitter::subscript(const Ast& e) {
       if (i < 0 || i >= n) fail(e, str_cat("Index ", k->integer(), " out of range"));
       return all.items[static_cast<size_t>(i)];
     }
+    if (!dict && !k && hint && hint->is(K::kInterface) && index->type->is(K::kInt))
+      return module_at(all.items, index, hint, e);
     fail(e, k ? str_cat("Key Error, ", to_text(*k))
               : "Expected integer literal for index. ModuleList/Sequential indexing is only supported with integer "
                 "literals. Enumeration is "

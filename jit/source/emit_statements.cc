@@ -218,8 +218,7 @@ Emitter::Exit Emitter::merge(Node* n, Frame& a, Frame& b, Exit ea, Exit eb, cons
       TypePtr left = is_wide && !t ? unify(v[0]->type, v[1]->type, true) : t;
       t = is_wide && left && is_subtype(left, declared) ? left : declared;
     }
-    if (!t || (!declared && t->is(K::kOptional) && name == "$value" && !function_.ret_annotated &&
-               !v[0]->type->is(K::kOptional) && !v[1]->type->is(K::kOptional))) {
+    if (!t) {
       if (name == "$value")
         fail(where, str_cat("Previous return statement returned a value of type ", v[0]->type->described(),
                             " but this return statement returns a value of type ", v[1]->type->described()));
@@ -455,7 +454,6 @@ Emitter::Exit Emitter::loop(const Ast& s, const Ast& body, Val* trips, const Ast
       frame_->variables[name] =
           Sugar(Sugar::kError, str_cat(name, " is not defined if the loop does not run:\n", where.excerpt()));
   if (!scan.returns) return {};
-  loops_return_ = true;
   Val* returned = find("$returned")->value;
   if (!stop_.empty()) {
     const Sugar* before = find(stop_);
@@ -557,16 +555,17 @@ void Emitter::finish_function(Exit e, const Range& where) {
     }
   } else {
     Val* value = find("$value")->value;
-    // a loop that returns may be left otherwise only in a function that does not say what it returns
-    if (function_.ret_annotated ? !accepts_none(function_.ret) : !accepts_none(value->type) && !loops_return_)
+    if (function_.ret_annotated && !accepts_none(function_.ret))
       fail(where, "Function was not annotated as having type None, but does not return along all paths");
+    // without an annotation, what is not returned is None
+    TypePtr result_type = function_.ret_annotated ? value->type : unify(value->type, none_type());
     Node* n = node(N::kIf, {e.flag}, where);
     n->blocks = {graph_.new_block(n), graph_.new_block(n)};
     n->blocks[0]->returns = {value};
     block_ = n->blocks[1];
-    n->blocks[1]->returns = {accepts_none(value->type) ? none(where) : uninitialized(value->type, where)};
+    n->blocks[1]->returns = {none(where)};
     block_ = graph_.top;
-    result = graph_.add_out(n, value->type);
+    result = graph_.add_out(n, result_type);
   }
   if (!function_.ret_annotated) { function_.ret = result->type->inferred ? tensor_type() : result->type; }
   graph_.top->returns = {result};

@@ -114,7 +114,8 @@ class Emitter {
   Val* dict_literal(const Ast& e, TypePtr hint);
   Val* comprehension(const Ast& e, TypePtr hint);
   Val* formatted(const Ast& e);
-  Sugar subscript(const Ast& e);
+  Sugar subscript(const Ast& e, TypePtr hint = nullptr);
+  Val* module_at(const std::vector<Sugar>& all, Val* index, TypePtr type, const Range& where);
   Val* index_tensor(Val* base, const Ast& e);
   Val* tensor_indices(Val* base, const Ast& e, std::vector<Val*>* indices);
   Sugar tuple_subscript(Val* base, const Ast& e);
@@ -132,7 +133,8 @@ class Emitter {
   Val* to_list(Val* tensor, TypePtr wanted, const Range& where);
   Sugar construct(TypePtr t, const Ast& e, TypePtr hint);
   Sugar convert_to(TypePtr t, const Ast& e);
-  Val* call_function(Function& f, std::vector<Argument> args, const Range& where, Val* self = nullptr);
+  Val* call_function(Function& f, std::vector<Argument> args, const Range& where, Val* self = nullptr,
+                     bool allow = true);
   Val* call_method(Val* object, const std::string& name, std::vector<Argument> args, const Range& where);
   Val* call_module(Val* module, std::vector<Argument> args, const Range& where);
   bool fits_flags(Function& f, const std::vector<Argument>& args);
@@ -143,6 +145,7 @@ class Emitter {
   bool match(const std::vector<Formal>& formals, bool vararg, const std::vector<Argument>& args, bool convert,
              const Range& where, std::vector<Val*>* out, TypeVars* vars, std::string* why);
   bool spreads_ = true;  // whether match() takes several arguments for one list
+  bool of_library_ = false;  // matching a function of the library: its lists may be spread, too
   Val* convert(Val* v, const Formal& f, TypePtr concrete, bool allow, const Range& where);
   Val* packed(Node* n, const std::vector<TypePtr>& rets, const std::vector<std::string>* names = nullptr);
   Val* isinstance_call(const Ast& e);
@@ -191,7 +194,6 @@ class Emitter {
   Block* block_;
   Frame* frame_ = nullptr;
   int loop_depth_ = 0;
-  bool loops_return_ = false;  // a return stands in a loop
   std::string stop_;           // the flag of the innermost loop: "$stop1"
   TypePtr returned_ = nullptr;
   int depth_ = 0;

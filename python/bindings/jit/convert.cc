@@ -45,6 +45,15 @@ static bool number_from(PyObject* o, Scalar* s) {
   return true;
 }
 
+// The list or dict of a program that a Python object stands for (jit/_data.py).
+static bool shared_data(PyObject* o, TypePtr t, Value* out) {
+  Ref held = Ref::steal(PyObject_GetAttrString(o, "_data"));
+  if (!held) return PyErr_Clear(), false;
+  if (Py_TYPE(held.get()) != &JitObjectType || !same(jit::type_of(boxed<Value>(held.get())), t)) return false;
+  *out = boxed<Value>(held.get());
+  return true;
+}
+
 bool jit_from_python(PyObject* o, TypePtr t, Value* out) {
   switch (t->kind) {
     case K::kTensor:
@@ -116,22 +125,24 @@ bool jit_from_python(PyObject* o, TypePtr t, Value* out) {
         if (jit_from_python(o, m, out)) return true;
       return false;
     case K::kList: {
-      if (!PyList_Check(o) && !PyTuple_Check(o)) return false;
+      if (!PyList_Check(o) && !PyTuple_Check(o)) return shared_data(o, t, out);
       std::vector<Value> items;
       if (!sequence_from(o, t->elem(), &items)) return false;
       *out = jit::make_value<jit::List>(t->elem(), std::move(items));
       return true;
     }
     case K::kTuple: {
-      if (!PyTuple_Check(o) || PyTuple_GET_SIZE(o) != static_cast<Py_ssize_t>(t->elems.size())) return false;
+      if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
+      if (PySequence_Fast_GET_SIZE(o) != static_cast<Py_ssize_t>(t->elems.size())) return false;
       std::vector<Value> items(t->elems.size());
       for (size_t i = 0; i < items.size(); ++i)
-        if (!jit_from_python(PyTuple_GET_ITEM(o, static_cast<Py_ssize_t>(i)), t->elems[i], &items[i])) return false;
+        if (!jit_from_python(PySequence_Fast_GET_ITEM(o, static_cast<Py_ssize_t>(i)), t->elems[i], &items[i]))
+          return false;
       *out = jit::make_value<jit::Tuple>(t, std::move(items));
       return true;
     }
     case K::kDict: {
-      if (!PyDict_Check(o)) return false;
+      if (!PyDict_Check(o)) return shared_data(o, t, out);
       auto d = make_intrusive<jit::Dict>(t->elem(0), t->elem(1));
       PyObject *k, *v;
       Py_ssize_t at = 0;
@@ -181,6 +192,23 @@ bool jit_from_python(PyObject* o, TypePtr t, Value* out) {
     default:
       return false;
   }
+}
+
+PyObject* jit_new_data(PyObject*, PyObject* args) {
+  return jit_guarded([&]() -> PyObject* {
+    PyObject *type, *o;
+    if (!PyArg_ParseTuple(args, "O!O", &JitTypeType, &type, &o)) throw ErrorAlreadySet();
+    Value v;
+    if (!jit_from_python(o, boxed<TypePtr>(type), &v))
+      throw TypeError(str_cat("expected ", boxed<TypePtr>(type)->annotation(), ", got ", Py_TYPE(o)->tp_name));
+    return wrap_object(v);
+  });
+}
+PyObject* jit_data_of(PyObject*, PyObject* o) {
+  return jit_guarded([&] {
+    if (Py_TYPE(o) != &JitObjectType) throw TypeError("expected an object of a program");
+    return jit_to_python(boxed<Value>(o));
+  });
 }
 
 PyObject* jit_to_python(const Value& v) {

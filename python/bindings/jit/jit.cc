@@ -778,6 +778,8 @@ PyObject* wrap_object(const Value& v) { return box_new<Value>(JitObjectType, v);
 std::vector<PyMethodDef> jit_functions() {
   return {{"define", py_define, METH_VARARGS, "Declares a function of a source; it is compiled when it is needed."},
           {"new_class", py_new_class, METH_VARARGS, "A class, module, interface or enum without members."},
+          {"new_data", jit_new_data, METH_VARARGS, "A list or dict of a program, of a type, from a Python object."},
+          {"data_of", jit_data_of, METH_O, "What such a list or dict holds, as a Python object."},
           {"make_type", jit_make_type, METH_VARARGS, "A type by its name and the types in it."},
           {"registered_class", py_registered_class, METH_O,
            "The class that C++ registered under a qualified name, or None."},

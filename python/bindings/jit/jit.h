@@ -32,6 +32,8 @@ PyObject* wrap_function(jit::Function* f, Value self = Value());
 PyObject* wrap_type(jit::TypePtr t);
 PyObject* wrap_class(jit::ClassDef* d);
 PyObject* wrap_object(const Value& v);
+PyObject* jit_new_data(PyObject*, PyObject* args);
+PyObject* jit_data_of(PyObject*, PyObject* o);
 PyObject* wrap_graph(std::shared_ptr<jit::Graph> g);
 inline bool is_jit_function(PyObject* o) { return Py_TYPE(o) == &JitFunctionType; }
 inline bool is_jit_type(PyObject* o) { return Py_TYPE(o) == &JitTypeType; }

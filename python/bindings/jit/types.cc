@@ -14,8 +14,8 @@ namespace {
 
 PyObject* string(const std::string& s) { return to_python_string(s).release(); }
 TypePtr type(PyObject* o) { return boxed<TypePtr>(o); }
-PyObject* type_str(PyObject* self) {
-  return jit_guarded([&] { return string(boxed<TypePtr>(self)->str()); });
+PyObject* type_text_of(PyObject* self) {
+  return jit_guarded([&] { return string(boxed<TypePtr>(self)->annotation()); });
 }
 PyObject* type_annotation(PyObject* self, void*) {
   return jit_guarded([&] { return string(boxed<TypePtr>(self)->annotation()); });
@@ -209,7 +209,7 @@ PyObject* wrap_type(TypePtr t) {
 }
 void init_jit_types() {
   JitTypeType.tp_methods = method_defs<kTypeMethods>();
-  JitTypeType.tp_str = JitTypeType.tp_repr = type_str;
+  JitTypeType.tp_str = JitTypeType.tp_repr = type_text_of;
   JitTypeType.tp_richcompare = type_compare;
   JitTypeType.tp_hash = type_hash;
 }

@@ -179,6 +179,7 @@ def nested_compile_region(fn=None, options=None):
         return fn(*args, **kwargs)
 
     region._nested_compile_options = options
+    region._torchdynamo_orig_callable = fn  # captured code looks into it
     return region
 
 

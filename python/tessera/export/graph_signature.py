@@ -211,8 +211,11 @@ class ExportGraphSignature:
 
     @property
     def user_inputs(self):
-        """Names of what the user passes: a tuple."""
-        return tuple(s.arg.name for s in self._inputs(InputKind.USER_INPUT))
+        """What the user passes: a tuple of names, and of the values of constants."""
+        return tuple(
+            s.arg.value if isinstance(s.arg, ConstantArgument) else s.arg.name
+            for s in self._inputs(InputKind.USER_INPUT)
+        )
 
     @property
     def inputs_to_parameters(self):

@@ -52,6 +52,169 @@ def sigmoid(input: Tensor) -> Tensor:
     return input.sigmoid()
 def tanh(input: Tensor) -> Tensor:
     return input.tanh()
+def block_diag(tensors: List[Tensor]) -> Tensor:
+    if len(tensors) == 0:
+        return torch.empty([1, 0])
+    blocks: List[Tensor] = []
+    flat: List[Tensor] = []
+    columns = 0
+    for t in tensors:
+        if t.dim() > 2:
+            raise RuntimeError("torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {} has {} "
+                    "dimensions".format(len(blocks), t.dim()))
+        block = torch.atleast_2d(t)
+        blocks.append(block)
+        flat.append(block.flatten())
+        columns += block.size(1)
+    dtype = torch.cat(flat).dtype
+    rows: List[Tensor] = []
+    left = 0
+    for block in blocks:
+        width = block.size(1)
+        rows.append(torch.constant_pad_nd(block.to(dtype), [left, columns - left - width]))
+        left += width
+    return torch.cat(rows)
+def cartesian_prod(tensors: List[Tensor]) -> Tensor:
+    if len(tensors) == 1:
+        return tensors[0]
+    flat: List[Tensor] = []
+    for grid in torch.meshgrid(tensors, indexing="ij"):
+        flat.append(grid.flatten())
+    return torch.stack(flat, 1)
+def _edge_slope(x0: Tensor, x1: Tensor, x2: Tensor, h1: Tensor, h2: Tensor) -> Tensor:
+    return -(2 * h1 + h2) / (h1 * (h1 + h2)) * x0 + (h1 + h2) / (h1 * h2) * x1 - h1 / (h2 * (h1 + h2)) * x2
+def _slopes(x: Tensor, d: int, steps: Tensor, edge_order: int) -> Tensor:
+    n = x.size(d)
+    a, b, c = x.narrow(d, 0, n - 2), x.narrow(d, 1, n - 2), x.narrow(d, 2, n - 2)
+    first, second, last, before_last = steps, steps, steps, steps
+    if steps.dim() == 0:
+        inner = (c - a) / (2 * steps)
+    else:
+        h = steps.reshape([-1] + [1] * (x.dim() - d - 1))
+        p, q = h[:-1], h[1:]
+        inner = (c * p ** 2 - a * q ** 2 + b * (q ** 2 - p ** 2)) / (p * q * (p + q))
+        first, second, last, before_last = h[:1], h[1:2], h[-1:], h[-2:-1]
+    if edge_order == 1:
+        low = (x.narrow(d, 1, 1) - x.narrow(d, 0, 1)) / first
+        high = (x.narrow(d, n - 1, 1) - x.narrow(d, n - 2, 1)) / last
+    else:
+        low = _edge_slope(x.narrow(d, 0, 1), x.narrow(d, 1, 1), x.narrow(d, 2, 1), first, second)
+        high = -_edge_slope(x.narrow(d, n - 1, 1), x.narrow(d, n - 2, 1), x.narrow(d, n - 3, 1), last, before_last)
+    return torch.cat([low, inner.to(low.dtype), high], d)
+def _step(x: Tensor, h: float) -> Tensor:
+    even = x.is_floating_point() or x.is_complex()
+    return torch.tensor(h, dtype=x.dtype if even else torch.get_default_dtype(), device=x.device)
+def _gradient_dims(x: Tensor, dim: List[int], edge_order: int) -> List[int]:
+    if edge_order != 1 and edge_order != 2:
+        raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
+    dims: List[int] = []
+    for d in dim:
+        at = d + x.dim() if d < 0 else d
+        if at in dims:
+            raise RuntimeError("torch.gradient expected distinct dims, but got {}".format(dim))
+        if x.size(at) < edge_order + 1:
+            raise RuntimeError("torch.gradient expected each dimension size to be at least edge_order+1")
+        dims.append(at)
+    return dims
+def gradient(input: Tensor, *, spacing: Optional[float] = None, dim: Optional[int] = None,
+        edge_order: int = 1) -> List[Tensor]:
+    step = 1.0 if spacing is None else spacing
+    all: List[int] = list(range(input.dim())) if dim is None else [dim]
+    return _gradient_even(input, spacing=step, dim=all, edge_order=edge_order)
+def _gradient_even(input: Tensor, *, spacing: float, dim: List[int], edge_order: int = 1) -> List[Tensor]:
+    out: List[Tensor] = []
+    for d in _gradient_dims(input, dim, edge_order):
+        out.append(_slopes(input, d, _step(input, spacing), edge_order))
+    return out
+def _gradient_dims_only(input: Tensor, *, dim: List[int], edge_order: int = 1) -> List[Tensor]:
+    return _gradient_even(input, spacing=1.0, dim=dim, edge_order=edge_order)
+def _gradient_steps(input: Tensor, *, spacing: List[float], dim: Optional[List[int]] = None,
+        edge_order: int = 1) -> List[Tensor]:
+    out: List[Tensor] = []
+    all: List[int] = list(range(input.dim())) if dim is None else dim
+    if len(spacing) != len(all):
+        raise RuntimeError("torch.gradient expected as many numbers in spacing as dims")
+    for i, d in enumerate(_gradient_dims(input, all, edge_order)):
+        out.append(_slopes(input, d, _step(input, spacing[i]), edge_order))
+    return out
+def _gradient_points(input: Tensor, *, spacing: List[Tensor], dim: Optional[List[int]] = None,
+        edge_order: int = 1) -> List[Tensor]:
+    out: List[Tensor] = []
+    all: List[int] = list(range(input.dim())) if dim is None else dim
+    if len(spacing) != len(all):
+        raise RuntimeError("torch.gradient expected as many tensors in spacing as dims")
+    for i, d in enumerate(_gradient_dims(input, all, edge_order)):
+        if spacing[i].dim() != 1 or spacing[i].numel() != input.size(d):
+            raise RuntimeError("torch.gradient expected a coordinate for each point of dimension {}".format(d))
+        out.append(_slopes(input, d, torch.diff(spacing[i]), edge_order))
+    return out
+def _fractional_pool(input: Tensor, kernel: List[int], output: List[int], samples: Tensor) -> Tuple[Tensor, Tensor]:
+    n = len(kernel)
+    lead, sizes = input.shape[:input.dim() - n], input.shape[input.dim() - n:]
+    batch = input.size(0) if input.dim() == n + 2 else 1
+    shares = samples[:batch].reshape(lead + [n]).to(torch.float64)
+    index = torch.zeros(lead + [1, 1], dtype=torch.int64, device=input.device)
+    for d in range(n):
+        out, k, size = output[d], kernel[d], sizes[d]
+        if out + k - 1 > size:
+            raise RuntimeError("fractional_max_pool: pool size {} too large relative to input size {}".format(k, size))
+        u = shares.select(-1, n - 1 - d if n == 2 else d)
+        o = torch.arange(out, device=input.device)
+        start = torch.full(lead + [1], size - k, dtype=torch.int64, device=input.device)
+        if out > 1:
+            alpha = float(size - k) / float(out - 1)
+            at = ((o + u.unsqueeze(-1)) * alpha).trunc() - (u * alpha).trunc().unsqueeze(-1)
+            start = torch.where(o == out - 1, torch.full_like(at, size - k), at).to(torch.int64)
+        r = start.unsqueeze(-1) + torch.arange(k, device=input.device)
+        outer = index.unsqueeze(-2).unsqueeze(-1) * size
+        index = (outer + r.unsqueeze(-3).unsqueeze(-2)).reshape(lead + [index.size(-2) * out, index.size(-1) * k])
+    best, which = input.flatten(input.dim() - n).gather(-1, index.flatten(-2)).reshape(index.shape).max(-1)
+    place = index.gather(-1, which.unsqueeze(-1)).squeeze(-1)
+    return best.reshape(lead + output), place.reshape(lead + output)
+def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: BroadcastingList2[int],
+        output_size: Optional[BroadcastingList2[int]] = None, output_ratio: Optional[BroadcastingList2[float]] = None,
+        return_indices: bool = True, _random_samples: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+    size: List[int] = []
+    if output_size is not None:
+        size = output_size
+    elif output_ratio is not None:
+        for i, ratio in enumerate(output_ratio):
+            size.append(int(input.size(i - 2) * ratio))
+    else:
+        raise ValueError("fractional_max_pool requires specifying either an output_size or an output_ratio")
+    if _random_samples is None:
+        batch = 1 if input.dim() == 3 else input.size(0)
+        _random_samples = torch.rand([batch, input.size(-3), 2], dtype=input.dtype, device=input.device)
+    return _fractional_pool(input, kernel_size, size, _random_samples)
+def fractional_max_pool2d(input: Tensor, kernel_size: BroadcastingList2[int],
+        output_size: Optional[BroadcastingList2[int]] = None, output_ratio: Optional[BroadcastingList2[float]] = None,
+        return_indices: bool = False, _random_samples: Optional[Tensor] = None) -> Tensor:
+    return F.fractional_max_pool2d_with_indices(input, kernel_size, output_size, output_ratio, True, _random_samples)[0]
+def fractional_max_pool3d_with_indices(input: Tensor, kernel_size: BroadcastingList3[int],
+        output_size: Optional[BroadcastingList3[int]] = None, output_ratio: Optional[BroadcastingList3[float]] = None,
+        return_indices: bool = True, _random_samples: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+    size: List[int] = []
+    if output_size is not None:
+        size = output_size
+    elif output_ratio is not None:
+        for i, ratio in enumerate(output_ratio):
+            size.append(int(input.size(i - 3) * ratio))
+    else:
+        raise ValueError("fractional_max_pool requires specifying either an output_size or an output_ratio")
+    if _random_samples is None:
+        batch = 1 if input.dim() == 4 else input.size(0)
+        _random_samples = torch.rand([batch, input.size(-4), 3], dtype=input.dtype, device=input.device)
+    return _fractional_pool(input, kernel_size, size, _random_samples)
+def fractional_max_pool3d(input: Tensor, kernel_size: BroadcastingList3[int],
+        output_size: Optional[BroadcastingList3[int]] = None, output_ratio: Optional[BroadcastingList3[float]] = None,
+        return_indices: bool = False, _random_samples: Optional[Tensor] = None) -> Tensor:
+    return F.fractional_max_pool3d_with_indices(input, kernel_size, output_size, output_ratio, True, _random_samples)[0]
+def fake_quantize_per_tensor_affine(input: Tensor, scale: Union[float, Tensor], zero_point: Union[int, Tensor],
+        quant_min: int, quant_max: int) -> Tensor:
+    pass
+def fake_quantize_per_channel_affine(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int,
+        quant_max: int) -> Tensor:
+    pass
 def _softmax_dim(n: int) -> int:
     return 0 if n == 0 or n == 1 or n == 3 else 1
 def softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
@@ -619,7 +782,9 @@ _HOMES = (
     "tessera.nn._recurrent",
     "tessera.functional",
     "tessera.sparse",
+    "tessera._root.quantized",
 )
+STAYS_PYTHON = "tessera._root.quantized"  # its functions are declared here, and called as they are
 _COMPRESSED = """def sparse_{layout}_tensor({c}: Tensor, {p}: Tensor, values: Tensor, size: Optional[List[int]] = None,
         *, dtype: Optional[int] = None, layout: Optional[int] = None, device: Optional[Device] = None,
         pin_memory: Optional[bool] = None) -> Tensor:
@@ -635,6 +800,8 @@ _COMPRESSED = """def sparse_{layout}_tensor({c}: Tensor, {p}: Tensor, values: Te
 # Further declarations of a function: by flags that change what it returns, by types.
 VARIANTS = {
     **{f"{a}max_pool{n}d": (f"{a}max_pool{n}d_with_indices",) for a in ("", "adaptive_") for n in (1, 2, 3)},
+    **{f"fractional_max_pool{n}d": (f"fractional_max_pool{n}d_with_indices",) for n in (2, 3)},
+    "gradient": ("_gradient_even", "_gradient_dims_only", "_gradient_steps", "_gradient_points"),
     "unique": ("_unique_inverse", "_unique_counts", "_unique_all"),
     "unique_consecutive": ("_consecutive_inverse", "_consecutive_counts", "_consecutive_all"),
 }

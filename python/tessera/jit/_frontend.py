@@ -331,7 +331,7 @@ def declare(fn):
     known = _declared.get(fn)
     if known is not None and not isinstance(known, tuple):
         return known
-    from ._definitions import definition_of
+    from ._definitions import STAYS_PYTHON, definition_of
 
     text = definition_of(fn)
     if text is not None:
@@ -343,6 +343,8 @@ def declare(fn):
         source.text = declaration_text(source.text)
     name = f"__torch__.torch.nn.functional.{fn.__name__}" if text is not None else qualified_name(fn)
     made = _jit.define(source.text, source.file, source.line, name, resolve, add_member, None)
+    if text is not None and fn.__module__ == STAYS_PYTHON:
+        made.leave(fn)
     mark(made, fn, modifier)
     _declared[fn] = made
     return made

@@ -72,8 +72,8 @@ def ignore(drop=False, **kwargs):
 
 
 def script_method(fn):
-    """Marks a method that is compiled with its module. Returns it."""
-    return fn
+    """Marks a method of a ScriptModule that is compiled when the module is made. Returns it."""
+    return _marked(fn, FunctionModifiers.EXPORT)
 
 
 def interface(obj):

@@ -1,7 +1,9 @@
 """Modules as programs: their classes for the compiler, and the modules that hold the compiled ones."""
 
 import copy
+import functools
 import inspect
+import textwrap
 import types
 
 import tessera
@@ -9,6 +11,7 @@ from tessera._C import _jit
 from tessera.nn import Module
 
 from ._frontend import (
+    PYTHON_CLASSES,
     ScriptFunction,
     Source,
     _definition_scope,
@@ -35,8 +38,11 @@ _PRIVATE = frozenset(
     "_forward_hooks_with_kwargs _forward_hooks_always_called _forward_pre_hooks _forward_pre_hooks_with_kwargs "
     "_state_dict_hooks _state_dict_pre_hooks _load_state_dict_pre_hooks _load_state_dict_post_hooks "
     "_compiled_call_impl call_super_init dump_patches T_destination _version __constants__ "
-    "__jit_unused_properties__ __jit_ignored_attributes__".split()
+    "__jit_unused_properties__ __jit_ignored_attributes__ _texts _jit_unshared".split()
 )
+_UNROLLED = [
+    getattr(Module, how + name) for name in ("children", "modules", "parameters", "buffers") for how in ("", "named_")
+]
 _nothing = object()
 
 
@@ -269,7 +275,7 @@ class ConcreteType:
             self.made.add_method(self._define(self.cls.forward, name, text, lookup_in(_scope_of(self.cls))), "method")
             return True
         value = inspect.getattr_static(self.cls, name, _nothing)
-        if value is _nothing:
+        if value is _nothing or value in _UNROLLED:
             return None
         if isinstance(value, property):
             if name in getattr(self.cls, "__jit_unused_properties__", ()):
@@ -381,13 +387,21 @@ class ScriptMethod:
         return self._owner._c
 
 
-class ScriptModule(Module):
+class _Maker(type(Module)):
+    """Of classes of ScriptModules: what a program's own class makes is compiled when it is made."""
+
+    def __call__(cls, *args, **kwargs):
+        made = super().__call__(*args, **kwargs)
+        return made if issubclass(cls, RecursiveScriptModule) else _own_class(made)
+
+
+class ScriptModule(Module, metaclass=_Maker):
     """A module whose methods are compiled. Its state is shared with what programs see: attributes, parameters and
     buffers read and write the same values.
-    """
 
-    def __init__(self):
-        raise TypeError("a ScriptModule is made by tessera.jit.script(), trace() or load()")
+    script(), trace() and load() give such modules. A class of a program may be derived from it: then the methods marked
+    by script_method are compiled, and those that define() adds.
+    """
 
     @property
     def graph(self):
@@ -422,6 +436,9 @@ class ScriptModule(Module):
 
     def define(self, src):
         """Adds methods of a text to the module's class."""
+        if "_c" not in self.__dict__:  # in a constructor
+            self.__dict__.setdefault("_texts", []).append(textwrap.dedent(src))
+            return
         resolve = lookup_in(_definition_scope())
         cls = self._c.class_
         made = []
@@ -701,10 +718,17 @@ class _IgnoredSelf:
 
 
 def wrapped(c):
-    """The Python object of an instance: a module or an object."""
-    if c.class_.is_module:
+    """The Python object of an instance: a module, a copy of the class that was compiled, or an object."""
+    kind = c.class_
+    if kind.is_module:
         return RecursiveScriptModule(c, None)
-    return wrapped_object(c)
+    cls = PYTHON_CLASSES.get(kind.name)
+    if cls is None or class_type(cls) != kind.type:
+        return wrapped_object(c)
+    made = cls.__new__(cls)
+    for name, *_ in kind.attributes:
+        object.__setattr__(made, name, c.get(name))
+    return made
 
 
 def script_module(module):
@@ -714,6 +738,31 @@ def script_module(module):
     _compile(module, concrete, set())
     made.__dict__["_places"] = {name: (p, b, kind) for name, kind, p, b in made._c.class_.attributes}
     return made
+
+
+def _own_class(plain):
+    """The compiled module for an instance of a class that is derived from ScriptModule."""
+    cls, texts = type(plain), plain.__dict__.get("_texts", ())
+    if texts or cls is ScriptModule:
+        plain.__dict__["_jit_unshared"] = True
+    made = script_module(plain)
+    for text in texts:
+        made.define(text)
+    object.__setattr__(made, "__class__", _derived(cls))
+    return made
+
+
+@functools.cache
+def _derived(cls):
+    compiled = lambda name: property(lambda self: self._method(name))  # noqa: E731
+    members = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
+    for name in dir(cls):
+        value = inspect.getattr_static(cls, name)
+        if getattr(value, "_torchscript_modifier", None) == FunctionModifiers.EXPORT:
+            members[name] = compiled(name)
+    if "forward" not in members and cls.forward is not Module.forward:  # a forward that stays Python
+        members.update(forward=cls.forward, __call__=Module.__call__)
+    return type(cls)(cls.__name__, (RecursiveScriptModule, cls), members)
 
 
 def _instance(module, concrete):
@@ -751,7 +800,8 @@ def _compile(module, concrete, done):
     cls = type(module)
     wanted = []
     forward = inspect.getattr_static(cls, "forward", None)
-    if cls.forward is not Module.forward and getattr(forward, "_torchscript_modifier", None) is None:
+    unmarked = getattr(forward, "_torchscript_modifier", None) is None and not issubclass(cls, ScriptModule)
+    if cls.forward is not Module.forward and unmarked:
         wanted.append("forward")
     for name in dir(cls):
         value = inspect.getattr_static(cls, name, None)

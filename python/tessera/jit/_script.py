@@ -35,11 +35,12 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
     A function that is decorated at the top of a file is compiled when it is first used, all else at once.
 
     Args:
-        obj: function (also as a decorator), class, Module (its parameters are shared), or an Enum or NamedTuple class.
+        obj: function (also as a decorator), class, Module (its parameters are shared), an Enum or NamedTuple class, or
+            a list or dict, whose elements are copied.
         optimize: deprecated. example_inputs: calls that show the types of arguments without annotations: a list of
             tuples, or a dict from modules to such.
 
-    Returns: ScriptFunction, the class itself, or a ScriptModule.
+    Returns: ScriptFunction, the class itself, a ScriptModule, or a ScriptList or ScriptDict that programs share.
     Errors: RuntimeError, with the place in the source, for what the language does not have; TypeError for objects that
         are none of these.
     """
@@ -67,7 +68,9 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
             made._handle()
         return made
     if isinstance(obj, (list, dict)):
-        return obj
+        from ._data import shared
+
+        return shared(obj)
     if not callable(obj) or type(obj).__module__ == "builtins":
         raise TypeError(f"script: expected a function, a class or a Module, got {type(obj).__name__}")
     kind = class_type(type(obj))
