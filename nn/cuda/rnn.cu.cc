@@ -257,7 +257,7 @@ __device__ void finish(const Pass<T>& p, const Step& s, int64_t d, int64_t r, in
 
 // Blocks: sequences, units, directions. A block that takes many steps has all units.
 template <class T, int kGates, int kRows>
-__global__ void __launch_bounds__(kStepThreads) step_kernel(Pass<T> p) {
+__global__ void __launch_bounds__(kStepThreads, 2) step_kernel(Pass<T> p) {
   __shared__ Tiles<T, kGates, kRows> tiles;
   const int64_t d = blockIdx.z, row0 = int64_t{blockIdx.x} * kGroups * kRows;
   const int unit = static_cast<int>(threadIdx.x) % kUnits, group = static_cast<int>(threadIdx.x) / kUnits;

@@ -75,6 +75,10 @@ def numbers(device, *sizes, seed=0, dtype=torch.float32):
     return torch.rand(*sizes, generator=torch.Generator().manual_seed(seed)).to(dtype).to(device)
 
 
+def octets(device, *sizes):
+    return (numbers("cpu", *sizes) * 256 - 128).to(torch.int8).to(device)
+
+
 def classes(device, n, count=10):
     return torch.randint(0, count, (n,), generator=torch.Generator().manual_seed(1)).to(device)
 
@@ -210,6 +214,7 @@ CASES = {
     "one_hot": (2, lambda d: lambda: F.one_hot(classes(d, 6), 10)),
     "max_unpool": (3, unpooled),
     "max_pool, gradients": (3, lambda d: gradients(lambda x: F.max_pool2d(x, 3, 2, 1), images(d))),
+    "_int_mm": (1, lambda d: lambda: torch._int_mm(octets(d, 70, 90), octets(d, 50, 90).t())),
     # Ten steps. All of a small layer's are one launch; where operators made them, an LSTM's 131 and 403.
     "LSTM": (7, lambda d: recurrent(d, nn.LSTM)),
     "LSTM, gradients": (16, lambda d: recurrent(d, nn.LSTM, True)),
@@ -244,7 +249,7 @@ def prepared(make, device):
 
         return call
 
-    names = ("images", "places", "logits", "classes", "numbers")
+    names = ("images", "places", "logits", "classes", "numbers", "octets")
     before = {name: globals()[name] for name in names}
     globals().update({name: kept(name, before[name]) for name in names})
     try:
