@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "nn/engine/rnn.h"
 #include "nn/nn_ops.h"
 #include "nn/rnn_kernels.h"
 #include "nn/rnn_steps.h"
@@ -158,7 +159,7 @@ Results _rnn_layer_kernel(const Tensor& gates, const Tensor& h0, const Tensor& c
   const cpu::RnnLayer& l = layer.l;
   const Tensor x = dense(gates, l.dtype), h = dense(h0, l.dtype), c = dense(c0, l.dtype), w = dense(w_hh, l.dtype),
                b = dense(b_hh, l.dtype), r = dense(w_hr, l.dtype);
-  if (!gates.is_cpu()) {  // step by step
+  if (!recurrent::has_engine(gates.device())) {  // step by step
     const auto made = recurrent::forward({x, h, c, w, b, r}, l.kind, reverse, batch_sizes);
     const auto or_empty = [&](const Tensor& t) { return t.defined() ? t : like(h0, {0}, l.dtype); };
     return rounded({made.output, made.h_n, or_empty(made.c_n), for_backward ? made.values : like(h0, {0}, l.dtype),
@@ -167,8 +168,9 @@ Results _rnn_layer_kernel(const Tensor& gates, const Tensor& h0, const Tensor& c
   }
   Results results = result_tensors(layer, h0, for_backward);
   auto& [output, h_n, c_n, values, extra] = results;
-  cpu::rnn_forward(l, address(x), {address(h), address(c), address(w), address(b), address(r)},
-                   {writable(values), writable(output), writable(extra)});
+  TESSERA_ON(gates.device(), rnn_forward)
+  (l, address(x), {address(h), address(c), address(w), address(b), address(r)},
+   {writable(values), writable(output), writable(extra)});
   copy_last(l, output, extra, h_n, c_n);
   return rounded(results, h0.dtype());
 }
@@ -225,7 +227,6 @@ Gradients _rnn_layer_backward_kernel(const Tensor& grad_output, const Tensor& gr
                                      bool reverse, IntList batch_sizes) {
   const Layer layer =
       checked(grad_output, grad_h_n, grad_c_n, h0, c0, w_hh, w_hr, output, values, extra, kind, reverse, batch_sizes);
-  TESSERA_CHECK_NOT_IMPLEMENTED(values.is_cpu(), "_rnn_layer_backward: there is no kernel for ", values.device().str());
   Gradients gradients = gradient_tensors(layer, h0);
   auto& [grad_gates, grad_hidden, grad_h0, grad_c0] = gradients;
   start_with(grad_h0, grad_h_n);
@@ -233,9 +234,9 @@ Gradients _rnn_layer_backward_kernel(const Tensor& grad_output, const Tensor& gr
   const DType t = layer.l.dtype;
   const Tensor grad = dense(grad_output, t), h = dense(h0, t), c = dense(c0, t), w = dense(w_hh, t), r = dense(w_hr, t),
                v = dense(values, t), states = dense(output, t), more = dense(extra, t);
-  cpu::rnn_backward(layer.l, {address(h), address(c), address(w), nullptr, address(r)},
-                    {writable(v), writable(states), writable(more)}, address(grad),
-                    {writable(grad_h0), writable(grad_c0), writable(grad_gates), writable(grad_hidden)});
+  TESSERA_ON(values.device(), rnn_backward)
+  (layer.l, {address(h), address(c), address(w), nullptr, address(r)}, {writable(v), writable(states), writable(more)},
+   address(grad), {writable(grad_h0), writable(grad_c0), writable(grad_gates), writable(grad_hidden)});
   return gradients;
 }
 

@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "nn/engine/rnn.h"
 #include "nn/nn_ops.h"
 #include "tensor/ops/api.h"
 
@@ -87,28 +88,6 @@ class Direction {
     });
     h_n = h.end();
     if (c0_.defined()) c_n = c.end();
-  }
-
-  // The steps as a run gave them: values (rows, gates), extra (rows, hidden), output (rows, outputs).
-  void recall(const Tensor& output, const Tensor& values, const Tensor& extra) {
-    Flow h(h0_), c(c0_);
-    in_order([&](size_t t, int64_t row, int64_t n) {
-      Step& step = steps_[t];
-      step.h_before = h.of(n);
-      step.h = narrow(output, 0, row, n);
-      h.set(step.h);
-      if (kind_ == RnnKind::kTanh || kind_ == RnnKind::kRelu) return;
-      const Tensor v = narrow(values, 0, row, n), more = narrow(extra, 0, row, n);
-      for (int k = 0; k < (kind_ == RnnKind::kGru ? 3 : 4); ++k) step.v[k] = block(v, k, hidden_);
-      if (kind_ == RnnKind::kGru) {
-        step.recurrent = more;
-        return;
-      }
-      step.c_before = c.of(n);
-      step.c = more;
-      c.set(more);
-      if (w_hr_.defined()) step.unprojected = step.v[3] * tanh(more);
-    });
   }
 
   // What each step gives, as rows in the order of time.
@@ -238,6 +217,10 @@ Tensor as_steps(const Tensor& rows, const std::vector<int64_t>& sizes, IntList b
 
 }  // namespace
 
+bool has_engine(Device d) {
+  return d.is_cpu() || d.type == DeviceType::kMeta || nn::RnnEngines::of(d.type).rnn_forward;
+}
+
 std::vector<int64_t> step_sizes(const Tensor& gates, IntList batch_sizes) {
   if (batch_sizes.size()) return {batch_sizes.begin(), batch_sizes.end()};
   return std::vector<int64_t>(static_cast<size_t>(gates.size(0)), gates.size(1));
@@ -260,9 +243,9 @@ Trace forward(const Inputs& in, RnnKind kind, bool reverse, IntList batch_sizes)
           extra.empty() ? Tensor() : shaped(on_top(extra), 1)};
 }
 
-Gradients backward(const Inputs& in, const Trace* trace, const Tensor& grad_output, const Tensor& grad_h_n,
-                   const Tensor& grad_c_n, RnnKind kind, bool reverse, IntList batch_sizes) {
-  const std::vector<int64_t> sizes = step_sizes(trace ? trace->output : in.gates, batch_sizes);
+Gradients backward(const Inputs& in, const Tensor& grad_output, const Tensor& grad_h_n, const Tensor& grad_c_n,
+                   RnnKind kind, bool reverse, IntList batch_sizes) {
+  const std::vector<int64_t> sizes = step_sizes(in.gates, batch_sizes);
   std::vector<Tensor> gates, h0, c0;
   Gradients result;
   const int64_t outputs = in.h0.size(2);
@@ -270,10 +253,7 @@ Gradients backward(const Inputs& in, const Trace* trace, const Tensor& grad_outp
     Direction one(in, d, kind, reverse || d == 1, sizes);
     const auto columns = [&](const Tensor& t) { return narrow(Direction::flat(t), 1, d * outputs, outputs); };
     const auto own = [&](const Tensor& t) { return t.defined() ? select(t, 0, d) : t; };
-    if (trace)
-      one.recall(columns(trace->output), Direction::flat(own(trace->values)), Direction::flat(own(trace->extra)));
-    else
-      one.run();
+    one.run();
     one.backward(grad_output.defined() ? columns(grad_output) : grad_output, own(grad_h_n), own(grad_c_n));
     gates.push_back(one.grad_gates);
     result.hidden.push_back(one.grad_hidden);

@@ -1,6 +1,6 @@
 // A recurrent layer step by step, of other operators: what can be differentiated again, and what devices without an
-// engine for whole layers compute. In the notation of nn/cpu/rnn.cc: g are the gates before their functions, v their
-// values.
+// engine for whole layers (nn/engine/rnn.h) compute. In the notation of nn/cpu/rnn.cc: g are the gates before their
+// functions, v their values.
 #pragma once
 
 #include <vector>
@@ -23,14 +23,17 @@ struct Gradients {
   std::vector<Tensor> hidden, before, projected, unprojected;
 };
 
+// Whether _rnn_layer and its backward have kernels there: else they are these functions.
+bool has_engine(Device d);
+
 // The sequences of each step: batch_sizes, or as many as gates has in each.
 std::vector<int64_t> step_sizes(const Tensor& gates, IntList batch_sizes);
 
 Trace forward(const Inputs& in, cpu::RnnKind kind, bool reverse, IntList batch_sizes);
-// trace: what the forward gave (values, extra, output), or null: then it is computed again, of the inputs, so that the
-// gradients can be differentiated. Gradients that come in may be undefined.
-Gradients backward(const Inputs& in, const Trace* trace, const Tensor& grad_output, const Tensor& grad_h_n,
-                   const Tensor& grad_c_n, cpu::RnnKind kind, bool reverse, IntList batch_sizes);
+// The forward is computed again, of the inputs, so that the gradients can be differentiated. Gradients that come in may
+// be undefined.
+Gradients backward(const Inputs& in, const Tensor& grad_output, const Tensor& grad_h_n, const Tensor& grad_c_n,
+                   cpu::RnnKind kind, bool reverse, IntList batch_sizes);
 
 // The states that each step started from as rows of all steps, (rows, outputs), for one direction; output: (rows,
 // outputs), h0: (batch, outputs).

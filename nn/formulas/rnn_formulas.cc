@@ -59,15 +59,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_layer_backward(
     const Tensor& values, const Tensor& extra, int64_t number, bool reverse, IntList batch_sizes,
     std::array<bool, 6> mask) {
   const auto kind = static_cast<RnnKind>(number);
-  const bool again = grad_mode_enabled() || any_dual(grad_output, grad_h_n, grad_c_n, gates, h0, c0, w_hh, b_hh, w_hr);
+  const bool again = grad_mode_enabled() || !recurrent::has_engine(values.device()) ||
+                     any_dual(grad_output, grad_h_n, grad_c_n, gates, h0, c0, w_hh, b_hh, w_hr);
   const auto wide = [&](const Tensor& t) { return t.defined() ? to(t, values.dtype()) : t; };  // half types
   const Inputs in{again ? wide(gates) : Tensor(), wide(h0), wide(c0), wide(w_hh), wide(b_hh), wide(w_hr)};
   const Tensor grad = wide(grad_output), grad_h = wide(grad_h_n), grad_c = c0.defined() ? wide(grad_c_n) : Tensor();
   const Trace trace{wide(output), Tensor(), Tensor(), values, extra};
-  const Gradients g =
-      again || !values.is_cpu()
-          ? recurrent::backward(in, again ? nullptr : &trace, grad, grad_h, grad_c, kind, reverse, batch_sizes)
-          : by_engine(in, trace, grad, grad_h, grad_c, kind, reverse, batch_sizes, mask);
+  const Gradients g = again ? recurrent::backward(in, grad, grad_h, grad_c, kind, reverse, batch_sizes)
+                            : by_engine(in, trace, grad, grad_h, grad_c, kind, reverse, batch_sizes, mask);
   Tensor grad_b;
   if (mask[4]) {
     const int64_t all_rows[1] = {0};

@@ -18,6 +18,7 @@
 #include "nn/engine/norm.h"
 #include "nn/engine/pool.h"
 #include "nn/engine/resample.h"
+#include "nn/engine/rnn.h"
 #include "optim/engine/engines.h"
 #include "tensor/core/device_hooks.h"
 #include "tensor/core/rare/device_tracer.h"
@@ -38,14 +39,14 @@ using TablesOf = std::tuple<Tables* (*)(DeviceType t)...>;
 using EngineTables =
     TablesOf<PointwiseEngines, ReduceEngines, SortEngines, IndexEngines, FunctionEngines, RandomEngines, GemmEngines,
              nn::AttentionEngines, nn::ConvEngines, nn::PoolEngines, nn::NormEngines, nn::EmbeddingEngines,
-             nn::LossEngines, nn::ResampleEngines, optim::Engines, foreach ::Engines, fft::FftEngines,
+             nn::LossEngines, nn::ResampleEngines, nn::RnnEngines, optim::Engines, foreach ::Engines, fft::FftEngines,
              linalg::FactorEngines, linalg::OrthogonalEngines, linalg::SpectralEngines, linalg::EigenEngines,
              linalg::FunctionEngines>;
 
 // What the capsule "tessera._C._device_api" points to. The library's copy of the core is not this one: it works below
 // the Tensor and reaches the core through this alone.
 struct DeviceApi {
-  static constexpr int kVersion = 8;
+  static constexpr int kVersion = 9;
   int version;
   EngineTables engines;
   DeviceTable* (*device)(DeviceType t);

@@ -19,10 +19,16 @@ enum class GemmActivation : uint8_t { kNone, kRelu, kTanhGelu };
 using GemmBias = bool(DType dtype, int64_t m, int64_t n, int64_t k, KernelParam alpha, const cpu::MatrixRef& a,
                       const cpu::MatrixRef& b, const void* bias, GemmActivation activation, const cpu::MatrixRef& c);
 
+// c = a b of bytes in int32, modulo 2^32, any strides; b is int8, a int8 or uint8.
+using GemmInt8 = void(int64_t m, int64_t n, int64_t k, const cpu::MatrixRef& a, bool a_unsigned,
+                      const cpu::MatrixRef& b, const cpu::MatrixRef& c);
+
 struct GemmEngines : EngineTable<GemmEngines> {
   TESSERA_GEMM_ENGINES(TESSERA_ENGINE_MEMBER)
   // May be null: then a bias is added on its own.
   GemmBias* gemm_bias = nullptr;
+  // May be null: then bytes are made int32 first.
+  GemmInt8* gemm_int8 = nullptr;
 };
 
 }  // namespace tessera

@@ -46,7 +46,7 @@ Tensor exact_product(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-// Devices multiply in int32.
+// Devices without products of bytes multiply in int32.
 void int_mm_kernel(const Tensor& self, const Tensor& mat2, const Tensor& out) {
   if (out.numel() == 0) return;
   const int64_t m = out.sizes()[0], n = out.sizes()[1], k = self.sizes()[1];
@@ -56,6 +56,9 @@ void int_mm_kernel(const Tensor& self, const Tensor& mat2, const Tensor& out) {
       copy__kernel(out, exact_product(self, mat2), false);
     return;
   }
+  if (!self.device().is_cpu() && GemmEngines::of(self.device().type).gemm_int8)
+    return engine<GemmInt8>(self.device(), nullptr, &GemmEngines::gemm_int8, "gemm_int8")(
+        m, n, k, matrix(self), is_unsigned, matrix(mat2), matrix(out));
   const Tensor a = self.to(DType::kInt32), b = mat2.to(DType::kInt32);
   TESSERA_ON(self.device(), gemm)
   (DType::kInt32, m, n, k, pointwise::to_param(1, DType::kInt32), matrix(a), matrix(b),

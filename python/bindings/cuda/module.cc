@@ -14,6 +14,7 @@
 #include "nn/cuda/pointwise_engines.h"
 #include "nn/cuda/pool_engines.h"
 #include "nn/cuda/resample_engines.h"
+#include "nn/cuda/rnn_engines.h"
 #include "optim/cuda/optim.h"
 #include "special/cuda/pointwise_engines.h"
 #include "tensor/cuda/functions/engines.h"

@@ -75,6 +75,10 @@ def numbers(device, *sizes, seed=0, dtype=torch.float32):
     return torch.rand(*sizes, generator=torch.Generator().manual_seed(seed)).to(dtype).to(device)
 
 
+def octets(device, *sizes):
+    return (numbers("cpu", *sizes) * 256 - 128).to(torch.int8).to(device)
+
+
 def classes(device, n, count=10):
     return torch.randint(0, count, (n,), generator=torch.Generator().manual_seed(1)).to(device)
 
@@ -124,6 +128,17 @@ def clipped(device):
         for i, p in enumerate(parameters):
             p.grad = numbers("cpu", 4, 4, seed=i).to(device) if device == "cpu" else p.detach()
         return nn.utils.clip_grad_norm_(parameters, 1.0)
+
+    return call
+
+
+def recurrent(device, kind, differentiated=False, hidden=16, **options):
+    layer = module(device, lambda: kind(8, hidden, **options))
+    x = numbers(device, 10, 3, 8).requires_grad_()
+
+    def call():
+        y = layer(x)[0]
+        return torch.autograd.grad(y, [x, *layer.parameters()], torch.ones_like(y)) if differentiated else y
 
     return call
 
@@ -199,6 +214,19 @@ CASES = {
     "one_hot": (2, lambda d: lambda: F.one_hot(classes(d, 6), 10)),
     "max_unpool": (3, unpooled),
     "max_pool, gradients": (3, lambda d: gradients(lambda x: F.max_pool2d(x, 3, 2, 1), images(d))),
+    "_int_mm": (1, lambda d: lambda: torch._int_mm(octets(d, 70, 90), octets(d, 50, 90).t())),
+    # Ten steps. All of a small layer's are one launch; where operators made them, an LSTM's 131 and 403.
+    "LSTM": (7, lambda d: recurrent(d, nn.LSTM)),
+    "LSTM, gradients": (16, lambda d: recurrent(d, nn.LSTM, True)),
+    "LSTM, a launch a step": (16, lambda d: recurrent(d, nn.LSTM, hidden=70)),
+    "LSTM, a launch a step, gradients": (35, lambda d: recurrent(d, nn.LSTM, True, hidden=70)),
+    "LSTM, projected": (26, lambda d: recurrent(d, nn.LSTM, proj_size=5)),
+    "LSTM, projected, gradients": (58, lambda d: recurrent(d, nn.LSTM, True, proj_size=5)),
+    "LSTM, both directions": (13, lambda d: recurrent(d, nn.LSTM, bidirectional=True)),
+    "GRU": (4, lambda d: recurrent(d, nn.GRU)),
+    "GRU, gradients": (14, lambda d: recurrent(d, nn.GRU, True)),
+    "GRU, a launch a step": (13, lambda d: recurrent(d, nn.GRU, hidden=70)),
+    "RNN, gradients": (13, lambda d: recurrent(d, nn.RNN, True)),
 }
 
 
@@ -221,7 +249,7 @@ def prepared(make, device):
 
         return call
 
-    names = ("images", "places", "logits", "classes", "numbers")
+    names = ("images", "places", "logits", "classes", "numbers", "octets")
     before = {name: globals()[name] for name in names}
     globals().update({name: kept(name, before[name]) for name in names})
     try:

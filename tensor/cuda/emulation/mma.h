@@ -18,6 +18,7 @@ struct Fragments {
   float a[4][2], b[2][2];
 };
 inline Fragments fragments[2][kMostThreads];
+inline unsigned byte_fragments[2][kMostThreads][6];  // the same for bytes: a, then b
 inline const void* rows_of_matrices[2][kMostThreads];
 inline unsigned char turns[kMostThreads];
 
@@ -69,6 +70,29 @@ void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, F
       }
     }
     c[i] = sum;
+  }
+}
+
+// The same for bytes, a depth of 32: lane 4 g + t holds bytes 4 t to 4 t + 3 of rows g and g + 8 of a and of column g
+// of b, then those 16 further on.
+inline void multiply_bytes(int (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, bool a_unsigned) {
+  const int rank = rank_in_block(), first = rank & ~31, lane = rank & 31, turn = next_turn(rank);
+  unsigned(&mine)[6] = byte_fragments[turn][rank];
+  std::memcpy(mine, a, sizeof a);
+  mine[4] = b0;
+  mine[5] = b1;
+  __syncwarp();
+  const auto* const warp = byte_fragments[turn] + first;
+  const auto byte = [](unsigned word, int i) { return static_cast<uint8_t>(word >> 8 * i); };
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
+    for (int k = 0; k < 32; ++k) {
+      const int upper = k / 16, quad = k % 16 / 4;
+      const uint8_t x = byte(warp[row % 8 * 4 + quad][(row >= 8) + 2 * upper], k % 4),
+                    y = byte(warp[column * 4 + quad][4 + upper], k % 4);
+      const int product = (a_unsigned ? int{x} : int{static_cast<int8_t>(x)}) * static_cast<int8_t>(y);
+      c[i] = static_cast<int>(static_cast<unsigned>(c[i]) + static_cast<unsigned>(product));
+    }
   }
 }
 

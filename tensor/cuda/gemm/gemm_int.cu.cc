@@ -9,13 +9,6 @@ constexpr int kTile = 64;   // of C, per block
 constexpr int kDepth = 16;  // of A and B, per step
 constexpr int kPer = 4;     // kPer x kPer elements of C per thread: 16 x 16 threads
 
-// Element strides; one struct for all widths.
-struct IntProduct {
-  int64_t batch, m, n, k;
-  int64_t a_row, a_col, a_batch, b_row, b_col, b_batch, c_row, c_col, c_batch;
-  int64_t alpha, beta;
-};
-
 // S: what sums are kept in, at least as wide as T. kLogical: bool's "or" of "and"s.
 template <class T, class S, bool kLogical>
 __global__ void __launch_bounds__(256) gemm_int_kernel(IntProduct p, const T* a, const T* b, T* c) {
@@ -73,24 +66,9 @@ __global__ void __launch_bounds__(256) gemm_int_kernel(IntProduct p, const T* a,
 
 template <class T, class S, bool kLogical = false>
 void run_int(const Products& p) {
-  const IntProduct q{p.batch,
-                     p.m,
-                     p.n,
-                     p.k,
-                     p.a.row_stride,
-                     p.a.col_stride,
-                     p.a_batch,
-                     p.b.row_stride,
-                     p.b.col_stride,
-                     p.b_batch,
-                     p.c.row_stride,
-                     p.c.col_stride,
-                     p.c_batch,
-                     p.alpha.i,
-                     p.beta.i};
   const int64_t tiles = (p.m + kTile - 1) / kTile * ((p.n + kTile - 1) / kTile) * p.batch;
   launch_blocks(gemm_int_kernel<T, S, kLogical>, dim3(static_cast<unsigned>(tiles < (1 << 30) ? tiles : 1 << 30)),
-                dim3(256), 0, q, static_cast<const T*>(p.a.data), static_cast<const T*>(p.b.data),
+                dim3(256), 0, int_product(p), static_cast<const T*>(p.a.data), static_cast<const T*>(p.b.data),
                 static_cast<T*>(p.c.data));
 }
 
@@ -126,7 +104,7 @@ void run_combine(const Products& p, const void* sum) {
 void gemm_integer(DType dtype, const Products& p) {
   switch (item_size(dtype)) {
     case 1:
-      return dtype == DType::kBool ? run_int<uint8_t, uint32_t, true>(p) : run_int<uint8_t, uint32_t>(p);
+      return dtype == DType::kBool ? run_int<uint8_t, uint32_t, true>(p) : gemm_bytes(p, false, false);
     case 2:
       return run_int<uint16_t, uint32_t>(p);
     case 4:

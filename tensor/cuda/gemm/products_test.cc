@@ -56,6 +56,34 @@ TEST_F(Products, BiasInTheEpilogue) {
         }
 }
 
+// By tensor cores, exactly: all layouts, sizes beside those of tiles, numbers at the ends of their range.
+TEST_F(Products, OfBytesInInt32) {
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{5, 7, 3}, {64, 64, 64}, {70, 130, 80}, {1, 9, 1000}, {3, 2, 0}})
+    for (const bool is_unsigned : {false, true})
+      for (int layout = 0; layout < 4; ++layout) {
+        const DType t = is_unsigned ? DType::kUInt8 : DType::kInt8;
+        const auto bytes = [](DType type, int64_t count, uint64_t seed) {
+          const bool u = type == DType::kUInt8;
+          return Mirror(testing::random_elements(type, std::max<int64_t>(1, count), seed, u ? 0 : -128, u ? 256 : 128));
+        };
+        const Mirror a = bytes(t, m * k, 1), b = bytes(DType::kInt8, k * n, 2);
+        const MatrixRef left{a.device(), layout & 1 ? 1 : k, layout & 1 ? m : 1},
+            right{b.device(), layout & 2 ? 1 : n, layout & 2 ? k : 1};
+        const testing::DeviceBytes c(static_cast<size_t>(m * n) * 4);
+        gemm_int8(m, n, k, left, is_unsigned, right, {c.get(), n, 1});
+        const std::vector<uint8_t> result = c.read();
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t j = 0; j < n; ++j) {
+            double sum = 0;
+            for (int64_t l = 0; l < k; ++l)
+              sum += at(t, a.host_bytes(), i * left.row_stride + l * left.col_stride) *
+                     at(DType::kInt8, b.host_bytes(), l * right.row_stride + j * right.col_stride);
+            ASSERT_EQ(at(DType::kInt32, result, i * n + j), sum)
+                << m << " x " << n << " x " << k << " layout " << layout << " at " << i << ", " << j;
+          }
+      }
+}
+
 TEST_F(Products, NoBiasForDoublesAndVectors) {
   const Mirror a = random_matrix(DType::kFloat64, 4, 1);
   KernelParam alpha{};

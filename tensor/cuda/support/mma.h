@@ -92,6 +92,27 @@ __device__ inline void multiply_tf32(float (&c)[4], const unsigned (&a)[4], unsi
 #endif
 }
 
+// c += a b modulo 2^32, tiles of 16 x 32 and 32 x 8 of bytes: a = {[g][4t], [g+8][4t], [g][4t+16], [g+8][4t+16]},
+// signed or not, and the three to the right of each, b = {[4t][g], [4t+16][g]}, signed, and the three below.
+__device__ inline void multiply_bytes(int (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, bool a_unsigned) {
+#if TESSERA_CUDA_EMULATED
+  emulation::multiply_bytes(c, a, b0, b1, a_unsigned);
+#else
+  if (a_unsigned)
+    asm volatile(
+        "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+        "%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  else
+    asm volatile(
+        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+        "%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+}
+
 // Begins a copy of `bytes` <= 16 bytes from global to shared memory, both aligned to 16; the rest of the 16 becomes
 // zero. The thread sees it after wait_for_copies, others after a barrier more.
 __device__ inline void copy_async(void* shared, const void* global, int bytes) {
