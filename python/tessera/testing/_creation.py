@@ -76,8 +76,8 @@ def make_tensor(
         exclude_zero: zeros become the smallest positive number.
         memory_format: excludes `noncontiguous`.
 
-    Raises: TypeError for quantized dtypes; ValueError if low >= high (low > high for floats), for NaN limits, limits that leave
-    the dtype no number, for `requires_grad` with integers, or for both layouts at once.
+    Raises: TypeError for quantized dtypes; ValueError if low >= high (low > high for floats), for NaN limits, limits
+    that leave the dtype no number, for `requires_grad` with integers, or for both layouts at once.
     """
     if len(shape) == 1 and isinstance(shape[0], (list, tuple)):
         shape = tuple(shape[0])
