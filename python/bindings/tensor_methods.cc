@@ -105,7 +105,7 @@ PyObject* py_data_ptr(PyObject* self, CallArgs call) {
   no_args("data_ptr", call);
   const Tensor& t = unwrap(self);
   if (is_transformed(t) || sparse::is_sparse(t)) return PyLong_FromVoidPtr(t.data_ptr());  // an error
-  return PyLong_FromVoidPtr(t.storage() && t.storage()->data() ? t.data_ptr() : nullptr);
+  return PyLong_FromVoidPtr(t.numel() && t.storage() && t.storage()->data() ? t.data_ptr() : nullptr);
 }
 PyObject* py_is_contiguous(PyObject* self, CallArgs call) {
   PyObject* a[1];
