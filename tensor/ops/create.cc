@@ -195,9 +195,9 @@ Tensor full_like_kernel(const Tensor& self, const Scalar& value, std::optional<D
 }
 Tensor full_value(SymIntList size, const Scalar& value, std::optional<DType> dtype, std::optional<Layout>,
                   std::optional<Device> device, std::optional<bool>) {
-  const DType t = dtype                       ? *dtype
-                  : value.is_floating_point() ? default_dtype()
-                  : !value.is_complex()       ? value.raw_dtype()
+  const DType t = dtype                                ? *dtype
+                  : value.is_floating_point()          ? default_dtype()
+                  : !value.is_complex()                ? value.raw_dtype()
                   : default_dtype() == DType::kFloat64 ? DType::kComplex128
                                                        : DType::kComplex64;  // never of halves
   const Tensor r = empty_tensor(size.ints(), {}, t, factory_device(device));
