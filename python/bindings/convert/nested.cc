@@ -18,7 +18,8 @@ bool is_block(PyObject* o) { return is_ndarray(o); }
 Tensor block_of(PyObject* o) { return tensor_from_ndarray(o, false); }
 bool is_sequence(PyObject* o) {
   return PyList_CheckExact(o) || PyTuple_CheckExact(o) ||
-         (!is_number(o) && !is_tensor(o) && !PyUnicode_Check(o) && !PyBytes_Check(o) && !is_numpy_scalar(o) && PySequence_Check(o));
+         (!is_number(o) && !is_tensor(o) && !PyUnicode_Check(o) && !PyBytes_Check(o) && !is_numpy_scalar(o) &&
+          PySequence_Check(o));
 }
 
 // A list or tuple with the elements (itself where it is one).
