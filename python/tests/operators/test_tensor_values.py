@@ -62,9 +62,16 @@ def test_asarray_of_a_capsule():
     assert tessera.asarray(tessera.utils.dlpack.to_dlpack(x), copy=True).data_ptr() != x.data_ptr()
 
 
-def test_old_constructor_takes_no_device_with_a_tensor():
-    with pytest.raises(RuntimeError, match="as_tensor"):
-        tessera.Tensor(T([1.0]), device="cpu")
+def test_old_constructors_take_no_device_with_a_tensor():
+    for make in (tessera.Tensor, tessera.ones(1).new):
+        with pytest.raises(RuntimeError, match="as_tensor"):
+            make(T([1.0]), device="cpu")
+
+
+def test_new_of_named_sizes():
+    assert tessera.ones(1, dtype=tessera.int8).new(size=(3, 4)).shape == (3, 4)
+    with pytest.raises(TypeError, match="sizes once"):
+        tessera.ones(1).new(3, size=(3, 4))
 
 
 def test_full_of_complex_numbers():
