@@ -184,6 +184,7 @@ void store_element(PyObject* o, DType t, char* to) {
       s = c.imag != 0 ? Scalar(std::complex<double>(c.real, c.imag)) : Scalar(c.real);
     }
   }
+  if (t == DType::kBool) s = Scalar(s.to_bool());
   if (s.is_complex() && !is_complex(t)) throw TypeError("must be real number, not complex");
   if (s.kind() == Scalar::Kind::kUInt && t != DType::kUInt64 && is_integral(t, false))
     throw ValueError("Overflow when unpacking long long");

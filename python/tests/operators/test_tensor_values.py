@@ -41,8 +41,9 @@ def test_what_is_no_number():
         T(Broken())
 
 
-def test_integers_wider_than_64_bits():
+def test_integers_wider_than_64_bits_and_truth():
     assert T([2**64, 0, -(2**63) - 1], dtype=tessera.bool).tolist() == [True, False, True]
+    assert T([1e-323, 0j, 1e-323j], dtype=tessera.bool).tolist() == [True, False, True]
     assert T([2**64], dtype=tessera.float64).item() == 2.0**64
     for dtype in (None, tessera.int64):
         with pytest.raises(ValueError, match="Overflow"):
