@@ -835,7 +835,7 @@ int truth(PyObject* self) {
 
 Scalar item_of(PyObject* self, const char* what) {
   const Tensor& t = unwrap(self);
-  if (t.numel() != 1) throw Error(str_cat("a Tensor with ", t.numel(), " elements cannot be converted to Scalar"));
+  TESSERA_CHECK_VALUE(t.numel() == 1, "only one element tensors can be converted to Python scalars");
   const Scalar s = value_of(t);
   if (s.is_complex() && s.to_complex().imag() != 0)
     throw Error(str_cat("value cannot be converted to type ", what, " without overflow"));

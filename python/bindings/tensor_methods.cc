@@ -105,7 +105,7 @@ PyObject* py_data_ptr(PyObject* self, CallArgs call) {
   no_args("data_ptr", call);
   const Tensor& t = unwrap(self);
   if (is_transformed(t) || sparse::is_sparse(t)) return PyLong_FromVoidPtr(t.data_ptr());  // an error
-  return PyLong_FromVoidPtr(t.storage() && t.storage()->data() ? t.data_ptr() : nullptr);
+  return PyLong_FromVoidPtr(t.numel() && t.storage() && t.storage()->data() ? t.data_ptr() : nullptr);
 }
 PyObject* py_is_contiguous(PyObject* self, CallArgs call) {
   PyObject* a[1];
@@ -243,7 +243,9 @@ PyObject* py_item(PyObject* self, CallArgs call) {
 PyObject* py_complex(PyObject* self, CallArgs call) {
   no_args("__complex__", call);
   warn_if_traced("value", "a Python complex number");
-  const std::complex<double> c = item_of(unwrap(self)).to_complex();
+  const Tensor& t = unwrap(self);
+  TESSERA_CHECK_VALUE(t.numel() == 1, "only one element tensors can be converted to Python scalars");
+  const std::complex<double> c = item_of(t).to_complex();
   return PyComplex_FromDoubles(c.real(), c.imag());
 }
 

@@ -13,6 +13,10 @@
 #include "python/bindings/torch_function.h"
 #include "python/bindings/types.h"
 
+namespace tessera {
+extern bool (*outlived_by_pyobject)(TensorImpl*);  // tensor/core/tensor_impl.cc
+}
+
 namespace tessera::python {
 
 PyTypeObject* TensorType = nullptr;
@@ -142,6 +146,19 @@ PyMemberDef g_members[] = {{"__dictoffset__", T_PYSSIZET, offsetof(PyTensor, dic
                            {"__weaklistoffset__", T_PYSSIZET, offsetof(PyTensor, weakrefs), READONLY, nullptr},
                            {nullptr, 0, 0, 0, nullptr}};
 
+bool hands_over(TensorImpl* impl) {
+  bool outlived = false;
+  with_python([&] {
+    auto* o = static_cast<PyObject*>(impl->pyobject.load());
+    if (!o || Py_REFCNT(o) < 2) return;
+    outlived = true;
+    if (impl->use_count() == 0) impl->retain();  // a sole owner leaves without counting
+    impl->owns_pyobject = as(o)->owned_by_impl = false;
+    Py_DECREF(o);
+  });
+  return outlived;
+}
+
 void release_pyobject(void* o) {
   // From a tensor's destructor, on any thread, perhaps after the interpreter has gone.
   if (!o) return;
@@ -213,6 +230,7 @@ void init_tensor_type(PyObject* module) {
   spec.slots = slots.data();
   TensorType = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
   TensorImpl::release_pyobject = &release_pyobject;
+  outlived_by_pyobject = &hands_over;
   PyModule_AddObjectRef(module, "TensorBase", reinterpret_cast<PyObject*>(TensorType));
 }
 

@@ -127,7 +127,7 @@ def operator_namespace(module_name, renamed=None, defined=None):
         return getattr(_C, renamed[name], None) if found is None and name in renamed else found
 
     def __getattr__(name):
-        value = find(name)
+        value = __dir__() if name == "__all__" else find(name)
         if value is None:
             shown = sys.modules["tessera"]._display_name + module_name[len("tessera") :]
             raise AttributeError(f"module '{shown}' has no attribute '{name}'")

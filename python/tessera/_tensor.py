@@ -431,14 +431,19 @@ def mtia(self, device=None, non_blocking=False, memory_format=tessera.preserve_f
     return self.to(target, non_blocking=non_blocking, memory_format=memory_format)
 
 
-def new(self, *args, device=None):
+def new(self, *args, size=None, device=None):
     """An uninitialized tensor of the sizes that are given, a tensor with the values of a sequence, or one over the
     memory of a storage or of a tensor of the same dtype: of this tensor's dtype, on its device. Older than new_empty
     and new_tensor, which say which of these is meant. Of a COO tensor another one: (), (sizes), (indices, values) or
     (indices, values, size).
 
-    Raises: TypeError for anything else, or another dtype; RuntimeError for another type of device.
+    Raises: TypeError for anything else, or another dtype; RuntimeError for another type of device, or a device with a
+        tensor.
     """
+    if size is not None:
+        if args:
+            raise TypeError(f"new(): expected the sizes once, but got {args} and size={size}")
+        args = (tessera.Size(size),)
     target = self.device if device is None else tessera.device(device)
     if target.type != self.device.type:
         raise RuntimeError(
@@ -447,6 +452,8 @@ def new(self, *args, device=None):
     if self.layout is tessera.sparse_coo:
         return getattr(tessera.sparse, self.type().rpartition(".")[2])(*args).to(target)
     if len(args) == 1 and isinstance(args[0], tessera.Tensor) and args[0].dtype is self.dtype:
+        if device is not None:
+            raise RuntimeError("Legacy tensor new(tensor, device=...) is not supported; use torch.as_tensor() instead")
         if args[0].device != target:
             raise RuntimeError(f"new(): expected a tensor on {target}, but got one on {args[0].device}")
         return args[0].view_as(args[0])

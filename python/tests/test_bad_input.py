@@ -100,7 +100,7 @@ ARGUMENTS = [
     (lambda: tessera.linspace(0, 1, -1), RuntimeError, "steps"),
     (lambda: bool(tessera.ones(2)), RuntimeError, "ambiguous"),
     (lambda: tessera.ones(2).item(), RuntimeError, "2 elements"),
-    (lambda: int(tessera.ones(2)), RuntimeError),
+    (lambda: int(tessera.ones(2)), ValueError, "one element"),
     (lambda: len(tessera.tensor(1)), TypeError, "0-d"),
     (lambda: iter(tessera.tensor(1)), TypeError, "0-d"),
     (lambda: tessera.ones(2).nonsense, AttributeError, "nonsense"),

@@ -379,3 +379,11 @@ def test_throughput_of_threads():
     bench.add_input(torch.ones(1, 5))
     with pytest.raises(RuntimeError):
         bench.benchmark(num_iters=20)
+
+
+def test_warnings_alone_are_remembered_with_the_mode_off():
+    torch.use_deterministic_algorithms(False, warn_only=True)
+    assert torch.is_deterministic_algorithms_warn_only_enabled()
+    assert not torch.are_deterministic_algorithms_enabled() and torch.get_deterministic_debug_mode() == 0
+    torch.use_deterministic_algorithms(False)
+    assert not torch.is_deterministic_algorithms_warn_only_enabled()

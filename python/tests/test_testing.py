@@ -156,3 +156,34 @@ def test_tests_with_parameters():
     assert called == [(1, 0.5, tessera.float32), (1, 3, 4), (2, 0.5, tessera.float32), (2, 3, 4), 1]
     with pytest.raises(RuntimeError, match="2 names, expected as many values"):
         parametrize("a,b", [(1,)])(lambda self, a, b: None)
+def test_make_tensor_stays_below_its_end():
+    for dtype in (tessera.float16, tessera.bfloat16, tessera.float32, tessera.complex32):
+        x = make_tensor(20000, dtype=dtype)
+        x = tessera.view_as_real(x) if dtype.is_complex else x
+        assert -9 <= float(x.min()) and float(x.max()) < 9, dtype
+
+
+def test_make_tensor_beyond_the_dtype():
+    for dtype, low, high in (
+        (tessera.uint8, -2, -1),
+        (tessera.bool, 2, 4),
+        (tessera.int64, 2**64, 2**65),
+        (tessera.float16, 70000, 80000),
+        (tessera.float64, 10**400, 10**401),
+    ):
+        with pytest.raises(ValueError, match="no number of"):
+            make_tensor(2, dtype=dtype, low=low, high=high)
+    with pytest.warns(FutureWarning, match="low==high"):
+        assert make_tensor(2, dtype=tessera.float32, low=1, high=1).tolist() == [1, 1]
+
+
+def test_sparse_dimensions_are_compared():
+    x = tessera.ones(2, 3, 4)
+    with pytest.raises(AssertionError, match="number of sparse dimensions in sparse COO tensors"):
+        assert_close(x.to_sparse(), x.to_sparse(2))
+
+
+def test_operator_namespaces_can_be_imported_from():
+    found = {}
+    exec("from tessera.fft import *", found)
+    assert {"rfft", "ifftn", "fftfreq"} <= set(found)

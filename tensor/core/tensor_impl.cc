@@ -9,6 +9,10 @@
 namespace tessera {
 
 void (*TensorImpl::release_pyobject)(void*) = nullptr;
+// Set by the binding: whether a program holds the owned Python object, too (a weak reference gave it back). It owns the
+// tensor from then on.
+extern bool (*outlived_by_pyobject)(TensorImpl*);
+bool (*outlived_by_pyobject)(TensorImpl*) = nullptr;
 
 AutogradMeta::~AutogradMeta() = default;
 
@@ -23,6 +27,7 @@ TensorImpl::~TensorImpl() {
 }
 
 void TensorImpl::dispose() {
+  if (owns_pyobject && outlived_by_pyobject && outlived_by_pyobject(this)) return;
   // Subclasses have another size: they go back to the heap.
   if (typeid(*this) != typeid(TensorImpl)) {
     delete this;

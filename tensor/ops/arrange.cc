@@ -29,6 +29,8 @@ const Tensor& cat_model(TensorList tensors) {
     if (!is_skipped(t)) return t;
   return tensors[0];
 }
+// Where all are empty, any dimension will do.
+int64_t cat_dim(int64_t dim, const Tensor& model) { return is_skipped(model) ? 0 : wrap_dim(dim, model.dim()); }
 }  // namespace
 
 OutputSpec cat_meta(TensorList tensors, int64_t dim) {
@@ -36,7 +38,7 @@ OutputSpec cat_meta(TensorList tensors, int64_t dim) {
   for (size_t i = 0; i < tensors.size(); ++i)
     TESSERA_CHECK(tensors[i].dim() > 0, "zero-dimensional tensor (at position ", i, ") cannot be concatenated");
   const Tensor& model = cat_model(tensors);
-  const int64_t d = wrap_dim(dim, model.dim());
+  const int64_t d = cat_dim(dim, model);
   IntVector sizes = to_vector(model.sizes());
   sizes[d] = 0;
   bool channels_last = model.dim() == 4 || model.dim() == 5;
@@ -95,7 +97,7 @@ static bool cat_rows(TensorList tensors, int64_t d, const Tensor& out) {
 }
 
 void cat_kernel(TensorList tensors, int64_t dim, const Tensor& out) {
-  const int64_t d = wrap_dim(dim, cat_model(tensors).dim());
+  const int64_t d = cat_dim(dim, cat_model(tensors));
   if (cat_rows(tensors, d, out)) return;
   int64_t at = 0;
   for (const Tensor& t : tensors) {

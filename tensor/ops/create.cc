@@ -195,10 +195,11 @@ Tensor full_like_kernel(const Tensor& self, const Scalar& value, std::optional<D
 }
 Tensor full_value(SymIntList size, const Scalar& value, std::optional<DType> dtype, std::optional<Layout>,
                   std::optional<Device> device, std::optional<bool>) {
-  const DType t = dtype                       ? *dtype
-                  : value.is_floating_point() ? default_dtype()
-                  : value.is_complex()        ? default_complex_dtype()
-                                              : value.raw_dtype();
+  const DType t = dtype                                ? *dtype
+                  : value.is_floating_point()          ? default_dtype()
+                  : !value.is_complex()                ? value.raw_dtype()
+                  : default_dtype() == DType::kFloat64 ? DType::kComplex128
+                                                       : DType::kComplex64;  // never of halves
   const Tensor r = empty_tensor(size.ints(), {}, t, factory_device(device));
   fill_raw(r, value, true);
   return r;
@@ -515,7 +516,6 @@ Tensor triu_indices_matrix(int64_t row, int64_t col, int64_t offset, std::option
 }
 
 const Tensor& fill_scalar(const Tensor& self, const Scalar& value) {
-  check_overlap_before_write(self);
   TESSERA_CHECK(self.is_complex() || !value.is_complex() || value.to_complex().imag() == 0,
                 "value cannot be converted to type ", name_of(self.dtype()), " without overflow");
   fill_raw(self, value, true);
@@ -525,7 +525,6 @@ const Tensor& fill_scalar(const Tensor& self, const Scalar& value) {
 const Tensor& fill_tensor(const Tensor& self, const Tensor& value) {
   TESSERA_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(),
                 " dimensions.");
-  check_overlap_before_write(self);
   if (self.is_meta() || value.is_meta()) return self;
   // As copy_: converted, not checked.
   Scalar s = value.item_scalar();
@@ -544,7 +543,6 @@ Tensor fill_tensor_copy(const Tensor& self, const Tensor& value) {
   return r;
 }
 const Tensor& zero__kernel(const Tensor& self) {
-  check_overlap_before_write(self);
   fill_raw(self, int64_t{0}, false);
   check_inference_write(self);
   return self;

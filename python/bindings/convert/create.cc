@@ -190,6 +190,7 @@ Tensor shared_memory_of(PyObject* o, std::optional<DType> dtype) {
     Ref capsule = Ref::steal(check(PyObject_CallMethod(o, "__dlpack__", nullptr)));
     return from_dlpack(capsule.get());
   }
+  if (PyCapsule_CheckExact(o)) return from_dlpack(o);
   if (has_cuda_array(o)) return tensor_over_cuda_array(o);
   if (!is_numpy_scalar(o) && PyObject_CheckBuffer(o) && !PyUnicode_Check(o)) {
     const int64_t len = Buffer(o, PyBUF_SIMPLE).size();
@@ -265,6 +266,9 @@ Tensor legacy_tensor(DType dtype, bool any_dtype, PyObject* args, PyObject* devi
   if (n == 1) {
     if (is_tensor(first)) {
       const Tensor& t = unwrap(first);
+      TESSERA_CHECK(!device || device == Py_None,
+                    "Legacy tensor constructor: torch.Tensor(tensor, device=...) is not supported; use "
+                    "torch.as_tensor(tensor, device=...)");
       if (!any_dtype && t.dtype() != dtype)
         throw TypeError(str_cat("expected TensorOptions(dtype=", name_of(dtype),
                                 ") (got TensorOptions(dtype=", name_of(t.dtype()), "))"));

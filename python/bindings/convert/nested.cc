@@ -13,12 +13,13 @@ namespace {
 constexpr size_t kMaxDims = 64;
 
 bool is_number(PyObject* o) { return PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o); }
-// A tensor or array that fills a block of the result.
-bool is_block(PyObject* o) { return is_tensor(o) || is_ndarray(o); }
-Tensor block_of(PyObject* o) { return is_tensor(o) ? unwrap(o) : tensor_from_ndarray(o, false); }
+// An array fills a block of the result; a tensor in a sequence stands for the number that is its only element.
+bool is_block(PyObject* o) { return is_ndarray(o); }
+Tensor block_of(PyObject* o) { return tensor_from_ndarray(o, false); }
 bool is_sequence(PyObject* o) {
   return PyList_CheckExact(o) || PyTuple_CheckExact(o) ||
-         (!is_number(o) && !PyUnicode_Check(o) && !PyBytes_Check(o) && !is_numpy_scalar(o) && PySequence_Check(o));
+         (!is_number(o) && !is_tensor(o) && !PyUnicode_Check(o) && !PyBytes_Check(o) && !is_numpy_scalar(o) &&
+          PySequence_Check(o));
 }
 
 // A list or tuple with the elements (itself where it is one).
@@ -37,13 +38,20 @@ IntVector infer_shape(PyObject* data) {
       sizes.insert(sizes.end(), t.sizes().begin(), t.sizes().end());
       break;
     }
+    if (PyUnicode_Check(at.get()) || PyBytes_Check(at.get()))
+      throw ValueError(str_cat("too many dimensions '", Py_TYPE(at.get())->tp_name, "'"));
     if (!is_sequence(at.get())) break;
     const Py_ssize_t n = PySequence_Size(at.get());
     if (n < 0) throw ErrorAlreadySet();
     sizes.push_back(n);
     TESSERA_CHECK_VALUE(sizes.size() <= kMaxDims, "too many dimensions '", Py_TYPE(data)->tp_name, "'");
     if (n == 0) break;
-    at = Ref::steal(check(PySequence_GetItem(at.get(), 0)));
+    Ref first = Ref::steal(PySequence_GetItem(at.get(), 0));
+    if (!first) {
+      PyErr_Clear();
+      throw ValueError(str_cat("could not determine the shape of object type '", Py_TYPE(at.get())->tp_name, "'"));
+    }
+    at = std::move(first);
     if (at.get() == data) throw ValueError(str_cat("too many dimensions '", Py_TYPE(data)->tp_name, "'"));
   }
   TESSERA_CHECK_VALUE(sizes.size() < kMaxDims, "too many dimensions '", Py_TYPE(data)->tp_name, "'");
@@ -91,10 +99,8 @@ class DTypeInference {
       note(kInt, DType::kInt64);
       return;
     }
-    if (PyUnicode_Check(o) || PyBytes_Check(o)) {
-      if (depth == 0) throw TypeError(str_cat("new(): invalid data type '", Py_TYPE(o)->tp_name, "'"));
-      throw ValueError(str_cat("too many dimensions '", Py_TYPE(o)->tp_name, "'"));
-    }
+    if (PyUnicode_Check(o) || PyBytes_Check(o))
+      throw TypeError(str_cat("new(): invalid data type '", Py_TYPE(o)->tp_name, "'"));
     if (is_sequence(o)) {
       add_all(o, depth);
       return;
@@ -119,12 +125,22 @@ class DTypeInference {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i) {
       Ref element = Ref::borrow(
           PySequence_Fast_GET_ITEM(list.get(), i));  // a conversion may run Python code that changes the list
+      if (element.get() == o) throw TypeError("new(): self-referential lists are incompatible with tensors");
       add(element.get(), depth + 1);
     }
   }
   std::optional<DType> dtype_;
   int seen_ = 0;
 };
+
+// An integer that no 64 bits hold, for dtypes that are not of integers.
+Scalar wide_integer(PyObject* o, DType t) {
+  if (!PyLong_Check(o) || is_integral(t, false)) throw ValueError("Overflow when unpacking long long");
+  if (t == DType::kBool) return Scalar(true);
+  const double v = PyLong_AsDouble(o);
+  if (v == -1 && PyErr_Occurred()) throw ErrorAlreadySet();
+  return Scalar(v);
+}
 
 // Writes one element.
 void store_element(PyObject* o, DType t, char* to) {
@@ -143,13 +159,18 @@ void store_element(PyObject* o, DType t, char* to) {
   Scalar s;
   if (is_tensor(o)) {
     const Tensor& e = unwrap(o);
+    if (e.numel() != 1 && is_integral(t, false))
+      throw TypeError("only integer tensors of a single element can be converted to an index");
     TESSERA_CHECK_VALUE(e.numel() == 1, "only one element tensors can be converted to Python scalars");
     s = e.item_scalar();
   } else {
     bool fits;
     try {
       fits = to_scalar(o, &s);
-    } catch (const OverflowError&) { throw ValueError("Overflow when unpacking long long"); }
+    } catch (const OverflowError&) {
+      s = wide_integer(o, t);
+      fits = true;
+    }
     if (!fits) {
       // Objects that only know __float__ or __complex__.
       const Py_complex c = PyUnicode_Check(o) || PyBytes_Check(o) ? Py_complex{-1, 0} : PyComplex_AsCComplex(o);
@@ -163,6 +184,7 @@ void store_element(PyObject* o, DType t, char* to) {
       s = c.imag != 0 ? Scalar(std::complex<double>(c.real, c.imag)) : Scalar(c.real);
     }
   }
+  if (t == DType::kBool) s = Scalar(s.to_bool());
   if (s.is_complex() && !is_complex(t)) throw TypeError("must be real number, not complex");
   if (s.kind() == Scalar::Kind::kUInt && t != DType::kUInt64 && is_integral(t, false))
     throw ValueError("Overflow when unpacking long long");

@@ -43,7 +43,7 @@ def use_deterministic_algorithms(mode, *, warn_only=False):
     for name, value in (("mode", mode), ("warn_only", warn_only)):
         if not isinstance(value, bool):
             raise TypeError(f"use_deterministic_algorithms(): {name} must be bool, not {type(value).__name__}")
-    _deterministic, _warn_only = mode, mode and warn_only
+    _deterministic, _warn_only = mode, warn_only
     from tessera.utils import deterministic
 
     deterministic._tell_core()
@@ -55,7 +55,7 @@ def are_deterministic_algorithms_enabled():
 
 
 def is_deterministic_algorithms_warn_only_enabled():
-    """True after `use_deterministic_algorithms(True, warn_only=True)`."""
+    """The `warn_only` of the last `use_deterministic_algorithms`, whichever way it set the mode."""
     return _warn_only
 
 

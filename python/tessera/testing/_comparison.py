@@ -246,6 +246,12 @@ def _compare_tensors(actual, expected, options):
 
 
 def _compare_coo(actual, expected, rtol, atol, options):
+    if actual.sparse_dim() != expected.sparse_dim():
+        raise _Mismatch(
+            AssertionError,
+            f"The number of sparse dimensions in sparse COO tensors does not match: {actual.sparse_dim()} != "
+            f"{expected.sparse_dim()}",
+        )
     if actual._nnz() != expected._nnz():
         raise _Mismatch(
             AssertionError,

@@ -24,16 +24,20 @@ def _limits(dtype, low, high):
         raise ValueError(f"`low` and `high` cannot be NaN, but got low={low} and high={high}")
     real = dtype.is_floating_point or dtype.is_complex
     if low == high and real:
-        warnings.warn("make_tensor: low == high is deprecated, use full() instead", FutureWarning, stacklevel=4)
+        message = "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is deprecated"
+        warnings.warn(f"{message}: use torch.full() instead", FutureWarning, stacklevel=4)
     elif low >= high:
         raise ValueError(f"make_tensor: `low` must be less than `high`, but got {low} >= {high}")
     if real:
         info = tessera.finfo(dtype)
-        return max(low, info.min), min(high, info.max)
-    if dtype == tessera.bool:
-        return max(int(math.ceil(low)), 0), min(int(math.ceil(high)), 2)
-    info = tessera.iinfo(dtype)
-    return max(int(math.ceil(low)), info.min), min(int(math.ceil(high)), info.max + 1)
+        least, end = info.min, info.max
+    else:
+        low, high = math.ceil(low), math.ceil(high)
+        info = None if dtype == tessera.bool else tessera.iinfo(dtype)
+        least, end = (info.min, info.max + 1) if info else (0, 2)
+    if low > end or high < least or (not real and (low == end or high == least)):
+        raise ValueError(f"make_tensor: no number of {dtype} is in [{low}, {high})")
+    return max(low, least), min(high, end)
 
 
 def _fill(shape, dtype, device, low, high):
@@ -41,10 +45,12 @@ def _fill(shape, dtype, device, low, high):
         top = min(high, 2**63 - 1)
         return tessera.randint(low, top, shape, device=device, dtype=tessera.int64).to(dtype)
     if dtype.is_complex:
-        part = tessera.float64 if dtype == tessera.complex128 else tessera.float32
-        return tessera.view_as_complex(_fill((*shape, 2), part, device, low, high)).to(dtype)
+        return tessera.view_as_complex(_fill((*shape, 2), dtype.to_real(), device, low, high))
     wide = dtype if dtype.itemsize >= 4 else tessera.float32
-    return tessera.empty(shape, dtype=wide, device=device).uniform_(low, high).to(dtype)
+    result = tessera.empty(shape, dtype=wide, device=device).uniform_(low, high)
+    if low < high:
+        result[result.to(dtype).to(wide) >= high] = low  # what was rounded up to the end
+    return result.to(dtype)
 
 
 def make_tensor(
@@ -70,8 +76,8 @@ def make_tensor(
         exclude_zero: zeros become the smallest positive number.
         memory_format: excludes `noncontiguous`.
 
-    Raises: TypeError for quantized dtypes; ValueError if low >= high (low > high for floats), for NaN limits, for
-    `requires_grad` with integers, or for both layouts at once.
+    Raises: TypeError for quantized dtypes; ValueError if low >= high (low > high for floats), for NaN limits, limits
+    that leave the dtype no number, for `requires_grad` with integers, or for both layouts at once.
     """
     if len(shape) == 1 and isinstance(shape[0], (list, tuple)):
         shape = tuple(shape[0])
