@@ -109,7 +109,8 @@ struct PyAccumulateHook final : public DictHook<autograd::PostAccumulateHook> {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(hooks.get()); ++i) {
       PyObject* f = PyList_GET_ITEM(hooks.get(), i);
       const Ref result = checked_call(PyObject_CallOneArg(f, value.get()));
-      TESSERA_CHECK(result.get() == Py_None, "Tensor post accumulate grad hooks should return None, but one returned a ",
+      TESSERA_CHECK(result.get() == Py_None,
+                    "Tensor post accumulate grad hooks should return None, but one returned a ",
                     Py_TYPE(result.get())->tp_name);
     }
   }

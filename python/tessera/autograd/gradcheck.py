@@ -100,7 +100,7 @@ def _check_inputs(inputs):
 
 
 def _evaluate(func, inputs):
-    """The outputs, detached and copied: a function may return its input. It may look at requires_grad, and add hooks."""
+    """The outputs, detached and copied: a function may return its input, look at requires_grad, and add hooks."""
     return [output.detach().clone() for output in _outputs(func, inputs)]
 
 
