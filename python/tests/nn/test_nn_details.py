@@ -262,5 +262,7 @@ def test_fractional_max_pool_at_its_edges():
     for bad in ({"kernel_size": (1,)}, {"output_size": ()}):
         with pytest.raises(RuntimeError, match=f"{[*bad][0]} must either be an int or 2 ints"):
             F.fractional_max_pool2d(x, **{"kernel_size": 2, "output_size": (3, 3), **bad})
+    with pytest.raises(RuntimeError, match="Expected input of sizes above 0"):
+        F.fractional_max_pool2d(tessera.ones(1, 0, 8, 8), 2, output_size=3)
     with pytest.raises(RuntimeError, match="Expect _random_samples"):
         F.fractional_max_pool2d(x, 2, output_size=3, _random_samples=tessera.zeros(0, 3, 2))

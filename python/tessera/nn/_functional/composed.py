@@ -458,6 +458,10 @@ def _fractional_max_pool(n, input, kernel_size, output_size, samples):
     alpha), the last one in - k.
     """
     sizes = input.shape[-n:]
+    if 0 in input.shape[-n - 1 :]:
+        raise RuntimeError(
+            f"fractional_max_pool{n}d(): Expected input of sizes above 0, but for the batch, got {list(input.shape)}"
+        )
     for name, given in (("kernel_size", kernel_size), ("output_size", output_size)):
         if len(given) != n:
             raise RuntimeError(f"fractional_max_pool{n}d: {name} must either be an int or {n} ints, but got {given}")
