@@ -288,7 +288,8 @@ void check_nan(const Node& node, const variable_list& grads) {
   for (size_t i = 0; i < grads.size(); ++i) {
     if (!grads[i].defined() || !(grads[i].is_floating_point() || grads[i].is_complex())) continue;
     NoGradGuard no_grad;
-    if (!tessera::any(tessera::isnan(grads[i])).item<bool>()) continue;
+    const Tensor& held = tensor_with_memory(grads[i]);  // of a batch, all of its elements
+    if (values_unknown(held) || !tessera::any(tessera::isnan(held)).item<bool>()) continue;
     if (anomaly_mode().on_error) anomaly_mode().on_error(node);
     throw Error(str_cat("Function '", node.name(), "' returned nan values in its ", i, "th output."));
   }

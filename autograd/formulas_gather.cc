@@ -12,6 +12,7 @@ Tensor gather_gradient(const Tensor& grad, const Tensor& self, int64_t dim, cons
   const int64_t along = wrap_dim(dim, self.dim());
   // Rows of one tensor, and not a stack of tensors: programs that train link this.
   const int64_t count = index.numel();
+  if (index.dim() == 0) return gather_gradient(reshape(grad, {1}), self, dim, reshape(index, {1}), true);
   const Tensor places = empty_tensor({{self.dim(), count}}, {}, DType::kInt64, index.device());
   for (int64_t d = 0; d < self.dim(); ++d) {
     IntVector shape(static_cast<size_t>(self.dim()), 1);

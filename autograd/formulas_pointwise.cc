@@ -33,7 +33,9 @@ Tensor pow_backward_exponent(const Tensor& grad, const Tensor& self, const Tenso
   // 0 ** y is flat for y >= 0 (for complex y: where its real part is).
   const Tensor y = exponent.is_complex() ? real(exponent) : exponent;
   const Tensor flat = logical_and(eq(self, 0), ge(y, 0));
-  const Tensor slope = grad * conj_of(result * log(self));
+  // A negative base has a logarithm among complex numbers.
+  const Tensor base = result.is_complex() && !self.is_complex() ? to(self, result.dtype()) : self;
+  const Tensor slope = grad * conj_of(result * log(base));
   return where(flat, zero_of(slope), slope);
 }
 

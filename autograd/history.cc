@@ -81,7 +81,10 @@ void check_inplace(TensorList self) {
 
 Tensor clone_original(const Tensor& self) {
   AutogradGuard guard;
-  return tessera::clone(detached(self));
+  const Tensor copy = tessera::clone(detached(self));
+  // In the place of what it copies: a second derivative goes on to what made that.
+  if (self.requires_grad()) set_gradient_edge(copy, gradient_edge(self));
+  return copy;
 }
 
 void throw_out_requires_grad(const char* name) {
@@ -129,8 +132,6 @@ void set_history(const std::vector<Tensor>& outputs, const IntrusivePtr<Node>& n
 }
 void skip_history(Node& node) { node.add_output_without_history(); }
 
-namespace {
-// A tensor that retains its gradient keeps the newest one: its hook moves to the new node.
 void move_retain_hooks(const Tensor& self, Node* old, const IntrusivePtr<Node>& fresh, uint32_t old_nr,
                        uint32_t new_nr) {
   AutogradMeta* m = self.impl()->autograd_meta();
@@ -140,7 +141,6 @@ void move_retain_hooks(const Tensor& self, Node* old, const IntrusivePtr<Node>& 
     if (e.output_nr == old_nr) fresh->hooks().retain_grad.entries.push_back({e.id, new_nr, e.hook});
   std::erase_if(from, [&](const auto& e) { return e.output_nr == old_nr; });
 }
-}  // namespace
 
 void rebase_history(const Tensor& self, const IntrusivePtr<Node>& node) {
   if (!self.is_view()) {

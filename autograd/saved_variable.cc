@@ -170,7 +170,12 @@ Tensor SavedVariable::unpack(Node* owner) const {
               "torch.autograd.set_detect_anomaly(True).");
     throw Error(message);
   }
-  if (!is_output_) return base;
+  if (!is_output_) {
+    TESSERA_CHECK(is_leaf_ || !requires_grad_ || base.requires_grad(),
+                  "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(). This is not "
+                  "supported, please use out-of-place `.detach()` instead");
+    return base;
+  }
   TESSERA_CHECK(owner, "No grad_fn for non-leaf saved tensor");
   Tensor r = detached(base);
   share_tangent(base, r);

@@ -27,7 +27,11 @@ void renew_view_history(const Tensor& t, const Tensor& base, uint32_t version) {
   AutogradMeta& m = t.impl()->materialize_autograd_meta();
   if (m.view_version.load(std::memory_order_relaxed) == version) return;
   before = m.grad_fn;
+  const uint32_t nr = t.output_nr();
   regenerate_view_history(t, base);
+  if (m.retains_grad)
+    move_retain_hooks(t, static_cast<Node*>(before.get()),
+                      IntrusivePtr<Node>::share(static_cast<Node*>(m.grad_fn.get())), nr, t.output_nr());
 }
 }  // namespace
 
@@ -151,6 +155,8 @@ bool retains_grad(const Tensor& t) {
 
 void set_data(const Tensor& t, const Tensor& other) {
   TESSERA_CHECK(other.defined(), "cannot set .data to None");
+  TESSERA_CHECK(t.layout() == other.layout(),
+                "Attempted to set .data of a tensor to one of an incompatible tensor type: their layouts differ");
   TESSERA_CHECK(!t.requires_grad() || other.is_floating_point() || other.is_complex(),
                 "data set to a tensor that requires gradients must be floating point or complex dtype");
   if (AutogradMeta* m = t.impl()->autograd_meta()) {

@@ -24,6 +24,8 @@ uint64_t add_hook(const Tensor& t, IntrusivePtr<TensorHook> hook);
 uint64_t add_post_accumulate_hook(const Tensor& t, IntrusivePtr<PostAccumulateHook> hook);
 void retain_grad(const Tensor& t);
 bool retains_grad(const Tensor& t);
+// A tensor that retains its gradient keeps the newest one: its hook moves from the old node to the new.
+void move_retain_hooks(const Tensor& t, Node* old, const IntrusivePtr<Node>& fresh, uint32_t old_nr, uint32_t new_nr);
 
 // As `t.data = other`: same type of tensor, new contents, no version change.
 void set_data(const Tensor& t, const Tensor& other);

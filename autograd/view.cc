@@ -87,7 +87,7 @@ variable_list CopySlices::apply(variable_list&& grads) {
 }
 
 void CopySlices::release_variables() {
-  if (write_) write_->free_saved();
+  // Second derivatives may have led to the write itself, which then frees what it saved when it has run.
   write_.reset();
 }
 

@@ -137,7 +137,7 @@ void check_bags(const Tensor& weight, const Tensor& indices, const Tensor& offse
   if (!per_sample_weights.defined()) return;
   TESSERA_CHECK(mode == 0, "embedding_bag: per_sample_weights only supported with mode='sum'");
   TESSERA_CHECK(per_sample_weights.dtype() == weight.dtype(),
-                "expected per_sample_weights to have the dtype of weight, ", name_of(weight.dtype()), ", but got ",
+                "expected per_sample_weights to have the same type as weight, ", name_of(weight.dtype()), ", but got ",
                 name_of(per_sample_weights.dtype()));
   TESSERA_CHECK(per_sample_weights.dim() == 1 && per_sample_weights.numel() == indices.numel(),
                 "expected per_sample_weights to have the shape of the input, but got ",
@@ -204,7 +204,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_kernel(const Tensor& w
   int64_t* number = bag_of.data<int64_t>();
   for (int64_t b = 0; b < bags; ++b) std::fill(number + limits[b], number + limits[b + 1], b);
   std::fill(number + limits[bags], number + n, int64_t{-1});
-  TESSERA_CHECK_INDEX(cpu::indices_within(index.data<int64_t>(), n, weight.sizes()[0]), "index out of range in self");
+  TESSERA_CHECK(cpu::indices_within(index.data<int64_t>(), n, weight.sizes()[0]),
+                "embedding_bag: Expected idx >= 0 && idx < num_embeddings for each index, where num_embeddings is ",
+                weight.sizes()[0]);
   if (mode != 2) std::fill(places.data<int64_t>(), places.data<int64_t>() + bags, int64_t{0});
   cpu::embedding_bag_forward(table.dtype(), static_cast<cpu::BagMode>(mode),
                              {bags, index.data<int64_t>(), limits.data(), padding_idx}, table.sizes()[1],

@@ -68,9 +68,7 @@ Tensor resized_by_dimensions(const char* op, const Tensor& input, IntList size, 
     if (bytes && how.weighted()) x = clamp(floor(add(x, Scalar(0.5))), Scalar(0), Scalar(255));
   }
   if (widens) x = to(x, input.dtype());
-  const bool by_channels =
-      input.dim() == 4 && !input.is_contiguous() && input.is_contiguous(MemoryFormat::kChannelsLast);
-  const MemoryFormat format = by_channels ? MemoryFormat::kChannelsLast : MemoryFormat::kContiguous;
+  const MemoryFormat format = input.dim() == 4 ? input.suggest_memory_format() : MemoryFormat::kContiguous;
   return x.impl() == input.impl() ? clone(x, format) : contiguous(x, format);
 }
 

@@ -203,7 +203,7 @@ PyObject* get_h(const Tensor& t) {
 }
 Tensor real_of(const Tensor& t) { return t.is_complex() ? g_real(t) : t; }
 Tensor imag_of(const Tensor& t) {
-  TESSERA_CHECK_TYPE(t.is_complex(), "imag is not implemented for tensors with non-complex dtypes.");
+  TESSERA_CHECK(t.is_complex(), "imag is not implemented for tensors with non-complex dtypes.");
   return g_imag(t);
 }
 PyObject* get_real(const Tensor& t) { return wrap(real_of(t)); }

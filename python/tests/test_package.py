@@ -110,6 +110,7 @@ def test_default_device():
     with tessera.device("meta"):
         assert tessera.zeros(2).is_meta and tessera.zeros(2, device="cpu").device.type == "cpu"
         assert tessera.get_default_device().type == "meta"
+        assert tessera.signal.windows.hann(3).is_meta
     assert tessera.zeros(1).device.type == "cpu"
     tessera.set_default_device("meta")
     try:

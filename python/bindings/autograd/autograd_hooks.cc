@@ -108,7 +108,10 @@ struct PyAccumulateHook final : public DictHook<autograd::PostAccumulateHook> {
     Ref hooks = hooks_of(dict), value = checked_call(wrap(leaf));
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(hooks.get()); ++i) {
       PyObject* f = PyList_GET_ITEM(hooks.get(), i);
-      checked_call(PyObject_CallOneArg(f, value.get()));  // an update in place may well return its tensor
+      const Ref result = checked_call(PyObject_CallOneArg(f, value.get()));
+      TESSERA_CHECK(result.get() == Py_None,
+                    "Tensor post accumulate grad hooks should return None, but one returned a ",
+                    Py_TYPE(result.get())->tp_name);
     }
   }
 };

@@ -175,12 +175,15 @@ def grad(
         is_grads_batched: the first dimension of each of `grad_outputs` is a batch, and of each result too.
         materialize_grads: zeros instead of None.
 
-    Raises: RuntimeError as `backward`, and for unused inputs; ValueError for allow_unused=False with materialize_grads.
+    Raises: RuntimeError as `backward`, and for unused inputs; ValueError for no inputs, and for allow_unused=False with
+        materialize_grads.
     """
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
+    if isinstance(inputs, (tuple, list)) and not inputs:
+        raise ValueError("grad requires non-empty inputs.")
     if allow_unused is None:
         allow_unused = materialize_grads
     if grad_outputs is None and only_inputs and not is_grads_batched and not materialize_grads:

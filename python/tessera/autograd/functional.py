@@ -204,7 +204,7 @@ def _rows(output, inputs, create_graph, strict, vectorize):
         return tuple(
             value.new_zeros((*output.shape, *value.shape))
             if grad is None
-            else grad.reshape(*output.shape, *value.shape)
+            else grad.reshape((*output.shape, *value.shape))
             for grad, value in zip(grads, inputs)
         )
     rows = [[] for _ in inputs]
@@ -213,7 +213,7 @@ def _rows(output, inputs, create_graph, strict, vectorize):
         seed.view(-1)[k] = 1
         for row, grad in zip(rows, _derivative((output,), inputs, (seed,), create_graph, strict, "jacobian")):
             row.append(grad)
-    return tuple(tessera.stack(row).reshape(*output.shape, *value.shape) for row, value in zip(rows, inputs))
+    return tuple(tessera.stack(row).reshape((*output.shape, *value.shape)) for row, value in zip(rows, inputs))
 
 
 def _forward_columns(func, inputs):

@@ -42,8 +42,8 @@ def _differentiable(value):
 def _outputs(func, inputs):
     results = _as_tuple(func(*inputs))
     tensors = tuple(v for v in results if isinstance(v, tessera.Tensor))
-    if not tensors:
-        kinds = ", ".join(type(v).__name__ for v in results) or "nothing"
+    if results and not tensors:
+        kinds = ", ".join(type(v).__name__ for v in results)
         raise TypeError(f"gradcheck expects a function that returns a tensor or a tuple with tensors, but got {kinds}")
     return tensors
 
@@ -100,9 +100,8 @@ def _check_inputs(inputs):
 
 
 def _evaluate(func, inputs):
-    """The outputs, detached and copied: a function may return its input."""
-    with tessera.no_grad():
-        return [output.detach().clone() for output in _outputs(func, inputs)]
+    """The outputs, detached and copied: a function may return its input, look at requires_grad, and add hooks."""
+    return [output.detach().clone() for output in _outputs(func, inputs)]
 
 
 def _difference(func, inputs, move, eps):

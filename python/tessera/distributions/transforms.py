@@ -328,7 +328,7 @@ class PowerTransform(Transform):
 class AbsTransform(_Parameterless):
     """y = |x|; the inverse gives the positive origin."""
 
-    domain, codomain = constraints.real, constraints.nonnegative
+    domain, codomain = constraints.real, constraints.positive
 
     def _call(self, x):
         return x.abs()
@@ -863,7 +863,7 @@ class CorrCholeskyTransform(Transform):
         return breaking + 2 * (math.log(2) - x - _softplus(-2 * x)).sum(-1)
 
     def forward_shape(self, shape):
-        n = round((1 + math.sqrt(1 + 8 * _vector(shape)[-1])) / 2)
+        n = round((1 + math.sqrt(1 + 8 * int(_vector(shape)[-1]))) / 2)
         if n * (n - 1) // 2 != shape[-1]:
             raise ValueError(f"Input is not a flattened lower-diagonal number: {shape[-1]}")
         return Size(shape[:-1]) + (n, n)

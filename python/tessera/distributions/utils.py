@@ -113,19 +113,23 @@ def vec_to_tril_matrix(vec, diag=0):
 
     Raises: ValueError if k elements do not fill such a triangle.
     """
-    # k = m (m + 1) / 2 for a triangle of m rows; n = m - diag.
-    count = vec.shape[-1]
-    rows_filled = round(((8 * count + 1) ** 0.5 - 1) / 2)
-    if rows_filled * (rows_filled + 1) // 2 != count:
+    # Below a diagonal lies a triangle, above one, too: the whole is larger by that.
+    count, n = int(vec.shape[-1]), max(-diag, 0)
+    while (held := _triangle(n + diag) if diag <= 0 else n * n - _triangle(n - 1 - diag)) < count:
+        n += 1
+    if held != count:
         raise ValueError(
             f"The size of last dimension is {count} which cannot be expressed as the lower triangular part of a "
             "square D x D matrix."
         )
-    n = rows_filled - diag
     rows, columns = _below(n, diag, vec.device)
     mat = vec.new_zeros(vec.shape[:-1] + (n, n))
     mat[..., rows, columns] = vec
     return mat
+
+
+def _triangle(rows):
+    return rows * (rows + 1) // 2 if rows > 0 else 0
 
 
 def _below(n, diag, device):

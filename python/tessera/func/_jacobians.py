@@ -61,7 +61,7 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
         blocks = [r.split(counts) for r in rows]
         jacobians = []
         for k, output in enumerate(outputs):
-            of_inputs = [b[k].reshape(*output.shape, *x.shape) for b, x in zip(blocks, inputs)]
+            of_inputs = [b[k].reshape((*output.shape, *x.shape)) for b, x in zip(blocks, inputs)]
             tree = _pytree.tree_unflatten(of_inputs, in_spec)
             jacobians.append(tree[0] if isinstance(argnums, int) else tree)
         jacobian = _pytree.tree_unflatten(jacobians, out_spec)
@@ -114,7 +114,7 @@ def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
         )
         jacobians = []
         for blocks in columns:
-            of_inputs = [b.reshape(*b.shape[:-1], *x.shape) for b, x in zip(blocks, inputs)]
+            of_inputs = [b.reshape((*b.shape[:-1], *x.shape)) for b, x in zip(blocks, inputs)]
             tree = _pytree.tree_unflatten(of_inputs, in_spec)
             jacobians.append(tree[0] if isinstance(argnums, int) else tree)
         jacobian = _pytree.tree_unflatten(jacobians, out_spec)

@@ -80,11 +80,6 @@ def _batch_size(name, in_dims, leaves, dims):
 
 
 def _flat_out_dims(name, out_dims, outputs, spec):
-    for output in outputs:
-        if not isinstance(output, tessera.Tensor):
-            raise ValueError(
-                f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(output)} as a return."
-            )
     if isinstance(out_dims, list):
         out_dims = tuple(out_dims)
     dims = None
@@ -99,13 +94,19 @@ def _flat_out_dims(name, out_dims, outputs, spec):
             f"vmap({name}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of "
             f"`outputs`. It must be an int, None, or a tree of them like the outputs, which have structure {spec}."
         )
+    for output, dim in zip(outputs, dims):
+        if dim is not None and not isinstance(output, tessera.Tensor):
+            raise ValueError(
+                f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(output)} as a return. Other "
+                "values are returned as they are where out_dims is None."
+            )
     return dims
 
 
 def _unwrapped(name, level, batch_size, output, dim):
     if dim is not None:
         return _levels._remove_batch_dim(output, level, batch_size, dim)
-    wrapper = _levels._wrapper(output)
+    wrapper = _levels._wrapper(output) if isinstance(output, tessera.Tensor) else None
     if wrapper is not None and wrapper[0] == level:
         raise ValueError(
             f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None: the result differs "
@@ -181,7 +182,7 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
         in_dims: the dimension to map over: an int for all inputs, or a tree like the inputs with None for what is the
             same for all elements.
         out_dims: where the mapped dimension is in the outputs: an int, or a tree like the outputs; None for an output
-            that does not depend on the mapped inputs.
+            that does not depend on the mapped inputs, or is no tensor.
         randomness: "error": random operators raise; "different": each element draws its own numbers; "same": all
             elements get the same.
         chunk_size: at most so many elements at once. None: all.

@@ -20,6 +20,8 @@ _FACTORIES = """
 def _device_constructors():
     """The functions that the mode acts on."""
     found = {getattr(tessera, name) for name in _FACTORIES if hasattr(tessera, name)}
+    windows = "bartlett blackman cosine exponential gaussian general_cosine general_hamming hamming hann kaiser nuttall"
+    found |= {getattr(tessera.signal.windows, name) for name in windows.split()}
     for module, names in (("fft", ("fftfreq", "rfftfreq")), ("nested", ("nested_tensor",))):
         try:
             namespace = getattr(tessera, module)

@@ -271,3 +271,17 @@ def test_outside_of_its_context_a_changed_tensor_is_an_error():
         b.mul_(3)
     with pytest.raises(RuntimeError, match="outside of the 'allow_mutation_on_saved_tensors'"):
         y.sum().backward()
+
+
+def test_gradients_of_nothing():
+    x = leaf()
+    with pytest.raises(ValueError, match="non-empty inputs"):
+        grad(x.sum(), [])
+    assert tessera.autograd.gradcheck(lambda v: (), (x.detach().double().requires_grad_(),))
+
+
+def test_the_jacobian_of_a_number_in_a_number():
+    at = tessera.tensor(0.0)
+    assert tessera.autograd.functional.jacobian(tessera.sin, at).shape == ()
+    assert tessera.autograd.functional.hessian(tessera.exp, at) == 1
+    assert tessera.func.jacrev(tessera.cos)(at) == 0 and tessera.func.jacfwd(tessera.sin)(at) == 1

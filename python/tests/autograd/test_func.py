@@ -619,3 +619,12 @@ def test_arguments_that_are_no_tensors():
             call()
     with pytest.raises(RuntimeError, match="at least one Tensor"):
         jvp(lambda: None, (), ())
+
+
+def test_what_is_no_tensor_is_returned_where_out_dims_is_none():
+    x = tessera.arange(3.0)
+    assert tessera.vmap(lambda v: "done", out_dims=None)(x) == "done"
+    doubled, note = tessera.vmap(lambda v: (2 * v, 7), out_dims=(0, None))(x)
+    assert doubled.tolist() == [0, 2, 4] and note == 7
+    with pytest.raises(ValueError, match="must only return Tensors"):
+        tessera.vmap(lambda v: "done")(x)

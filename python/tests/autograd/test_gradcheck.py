@@ -180,3 +180,14 @@ def test_outputs_without_a_gradient_are_looked_at_where_there_are_no_others(fast
     assert gradcheck(lambda x: (x * 2, x.detach() * 3), (x,), fast_mode=fast)
     with pytest.raises(RuntimeError, match="expected to be zero"):
         gradcheck(lambda x: (x.detach() * 0, x.detach() * 3), (x,), fast_mode=fast)
+
+
+@pytest.mark.parametrize("fast_mode", [True, False])
+def test_functions_see_tensors_that_require_gradients_each_time(fast_mode):
+    def those_with_gradients(x):
+        results = (x * 2, x.detach(), x.sin())
+        results[2].register_hook(lambda g: g)
+        return tuple(r for r in results if r.requires_grad)
+
+    x = tessera.ones(2, dtype=tessera.float64, requires_grad=True)
+    assert gradcheck(those_with_gradients, (x,), fast_mode=fast_mode)

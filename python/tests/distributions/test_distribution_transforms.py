@@ -280,3 +280,15 @@ def test_the_sigmoid_of_the_transform_has_a_name():
     x = tessera.tensor([-1e3, 0.0, 1e3])
     ends = tessera.finfo(x.dtype)
     assert D.transforms._clipped_sigmoid(x).tolist() == [ends.tiny, 0.5, 1 - ends.eps]
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_triangles_of_every_diagonal_come_back(n):
+    from tessera.distributions.utils import tril_matrix_to_vec, vec_to_tril_matrix
+
+    full = tessera.arange(1.0, 2 * n * n + 1).reshape(2, n, n)
+    for diag in range(-n, n):
+        matrix = full.tril(diag)
+        assert vec_to_tril_matrix(tril_matrix_to_vec(matrix, diag), diag).equal(matrix)
+    with pytest.raises(ValueError, match="lower triangular part"):
+        vec_to_tril_matrix(tessera.ones(5), 1)

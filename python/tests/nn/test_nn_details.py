@@ -206,3 +206,63 @@ def test_entries_of_containers_by_the_documented_name():
 @pytest.mark.filterwarnings("error")
 def test_lazy_layers_do_not_warn():
     assert nn.LazyLinear(3)(tessera.ones(2, 4)).shape == (2, 3)
+
+
+def test_a_pretrained_table_may_hold_integers():
+    table = tessera.tensor([[1, 2], [3, 4]])
+    layer = nn.Embedding.from_pretrained(table)
+    assert layer(tessera.tensor([1, 0])).tolist() == [[3, 4], [1, 2]] and not layer.weight.requires_grad
+
+
+def test_a_module_is_not_copied_by_to():
+    with pytest.raises(RuntimeError, match="does not accept copy"):
+        nn.Linear(1, 1).to("cpu", copy=True)
+
+
+@pytest.mark.parametrize("option", ["bias", "batch_first", "bidirectional"])
+def test_options_of_recurrent_layers_are_bools(option):
+    with pytest.raises(TypeError, match=f"{option} should be of type bool, got: int"):
+        nn.GRU(2, 3, **{option: 1})
+
+
+@pytest.mark.parametrize("eps", [0.0, -1.0])
+def test_batch_norm_takes_a_positive_eps(eps):
+    with pytest.raises(ValueError, match="eps must be positive"):
+        nn.BatchNorm1d(2, eps=eps)(tessera.ones(3, 2))
+
+
+def test_a_buffer_is_registered_by_an_override_with_two_arguments():
+    class Noting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.kept = nn.Buffer(tessera.ones(2))
+
+        def register_buffer(self, name, value):
+            super().register_buffer(name, value)
+
+    assert list(Noting().state_dict()) == ["kept"]
+
+
+def test_max_unpool_at_its_edges():
+    x = tessera.arange(64.0).reshape(1, 4, 4, 4).contiguous(memory_format=tessera.channels_last)
+    pooled, at = F.max_pool2d(x, 2, return_indices=True)
+    back = F.max_unpool2d(pooled, at, 2)
+    assert back.is_contiguous(memory_format=tessera.channels_last) and back.sum() == pooled.sum()
+    assert F.max_unpool1d(tessera.ones(0, 3, 2), tessera.zeros(0, 3, 2, dtype=tessera.int64), 2).shape == (0, 3, 4)
+    with pytest.raises(RuntimeError, match="kernel_size must be an int or 3 ints"):
+        F.max_unpool3d(tessera.ones(1, 3, 1, 1, 1), tessera.zeros(1, 3, 1, 1, 1, dtype=tessera.int64), [1, 1])
+
+
+def test_fractional_max_pool_at_its_edges():
+    x = tessera.ones(2, 3, 8, 8, requires_grad=True)
+    out = F.fractional_max_pool2d(x, 2, output_size=(0, 1))
+    assert out.shape == (2, 3, 0, 1)
+    out.sum().backward()
+    assert x.grad.abs().sum() == 0
+    for bad in ({"kernel_size": (1,)}, {"output_size": ()}):
+        with pytest.raises(RuntimeError, match=f"{[*bad][0]} must either be an int or 2 ints"):
+            F.fractional_max_pool2d(x, **{"kernel_size": 2, "output_size": (3, 3), **bad})
+    with pytest.raises(RuntimeError, match="Expected input of sizes above 0"):
+        F.fractional_max_pool2d(tessera.ones(1, 0, 8, 8), 2, output_size=3)
+    with pytest.raises(RuntimeError, match="Expect _random_samples"):
+        F.fractional_max_pool2d(x, 2, output_size=3, _random_samples=tessera.zeros(0, 3, 2))

@@ -309,3 +309,27 @@ def test_orthogonal_weights(way, trivial, dtype):
 def test_orthogonal_first_values(shape):
     w = nn.init.orthogonal_(tessera.empty(shape, dtype=tessera.float64), gain=2.0).view(shape[0], -1)
     assert is_orthogonal(w / 2)
+
+
+def test_an_inverse_keeps_the_shape():
+    class Short(nn.Module):
+        def forward(self, x):
+            return x
+
+        def right_inverse(self, x):
+            return x[:-1]
+
+    layer = nn.Linear(2, 3)
+    parametrize.register_parametrization(layer, "weight", Doubled())
+    with pytest.raises(ValueError, match="must have the same shape"):
+        parametrize.register_parametrization(layer, "weight", Short())
+    assert len(layer.parametrizations.weight) == 1
+
+
+def test_a_parametrized_tensor_moves_to_a_module_without_it():
+    source, target = nn.Linear(2, 2), nn.Linear(2, 2)
+    source.extra = nn.Parameter(tessera.ones(3))
+    parametrize.register_parametrization(source, "extra", Doubled())
+    parametrize.transfer_parametrizations_and_params(source, target, "extra")
+    assert target.extra.equal(source.extra)
+    assert target.parametrizations.extra.original.equal(source.parametrizations.extra.original)

@@ -458,6 +458,13 @@ def _fractional_max_pool(n, input, kernel_size, output_size, samples):
     alpha), the last one in - k.
     """
     sizes = input.shape[-n:]
+    if 0 in input.shape[-n - 1 :]:
+        raise RuntimeError(
+            f"fractional_max_pool{n}d(): Expected input of sizes above 0, but for the batch, got {list(input.shape)}"
+        )
+    for name, given in (("kernel_size", kernel_size), ("output_size", output_size)):
+        if len(given) != n:
+            raise RuntimeError(f"fractional_max_pool{n}d: {name} must either be an int or {n} ints, but got {given}")
     for d in range(n):
         if output_size[d] + kernel_size[d] - 1 > sizes[d]:
             raise RuntimeError(
@@ -465,6 +472,11 @@ def _fractional_max_pool(n, input, kernel_size, output_size, samples):
             )
     lead = input.shape[:-n]
     batch = input.size(0) if input.dim() == n + 2 else 1
+    if samples.dim() != 3 or samples.size(0) < batch or tuple(samples.shape[1:]) != (lead[-1], n):
+        raise RuntimeError(
+            f"Expect _random_samples of shape {[batch, lead[-1], n]} for an input {list(input.shape)}, but got "
+            f"{list(samples.shape)}"
+        )
     samples = samples[:batch].reshape(*lead, n).to(tessera.float64)
     index = None
     for d in range(n):
@@ -476,7 +488,7 @@ def _fractional_max_pool(n, input, kernel_size, output_size, samples):
             start = ((o + u.unsqueeze(-1)) * alpha).trunc() - (u * alpha).trunc().unsqueeze(-1)
             start = tessera.where(o == out - 1, tessera.full_like(start, size - k), start).to(tessera.int64)
         else:
-            start = tessera.full((*lead, 1), size - k, dtype=tessera.int64, device=input.device)
+            start = tessera.full((*lead, out), size - k, dtype=tessera.int64, device=input.device)
         r = start.unsqueeze(-1) + tessera.arange(k, device=input.device)
         if index is None:
             index = r

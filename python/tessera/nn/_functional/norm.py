@@ -37,6 +37,8 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
         )
     if training:
         _verify_batch_size(input.size())
+    if eps <= 0:
+        raise ValueError(f"batch_norm eps must be positive, but got {eps}")
     return tessera.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)
 
 

@@ -109,6 +109,9 @@ def _max_unpool(n, input, indices, kernel_size, stride, padding, output_size):
     kernel_size = tuple_of(n, kernel_size)
     stride = kernel_size if stride is None else tuple_of(n, stride)
     padding = tuple_of(n, padding)
+    for name, given in (("kernel_size", kernel_size), ("stride", stride), ("padding", padding)):
+        if len(given) != n:
+            raise RuntimeError(f"max_unpool{n}d: {name} must be an int or {n} ints, but got {given}")
     size = _unpool_output_size(input, kernel_size, stride, padding, output_size)
     if input.shape != indices.shape:
         raise RuntimeError(
@@ -133,8 +136,12 @@ def _max_unpool(n, input, indices, kernel_size, stride, padding, output_size):
             f"Found an invalid max index: {int(indices.max())} (output volumes are of size {'x'.join(map(str, size))}"
         )
     lead = input.shape[:-n]
-    flat = input.new_zeros((*lead, count)).scatter(-1, indices.reshape(*lead, -1), input.reshape(*lead, -1))
-    return flat.reshape(*lead, *size)
+    flat = input.new_zeros((*lead, count)).scatter(-1, indices.flatten(-n), input.flatten(-n))
+    out = flat.reshape(*lead, *size)
+    by_channels = input.dim() == 4 and not input.is_contiguous()
+    if by_channels and input.is_contiguous(memory_format=tessera.channels_last):
+        out = out.contiguous(memory_format=tessera.channels_last)
+    return out
 
 
 @overridable

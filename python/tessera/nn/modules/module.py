@@ -337,7 +337,7 @@ class Module:
             persistent = getattr(value, "persistent", True)
             for where in (self.__dict__, self._parameters, self._modules):
                 where.pop(name, None)
-        self.register_buffer(name, value, persistent)
+        self.register_buffer(name, value, *(() if persistent else (False,)))  # a subclass' may take two arguments
 
     def __delattr__(self, name):
         for place in (self._parameters, self._buffers, self._modules):
@@ -533,6 +533,8 @@ class Module:
         Only floating point and complex ones are cast, only 4-D and 5-D ones change their memory format. TypeError for
         other dtypes; NotImplementedError for a module on the meta device that is to go to another: see to_empty().
         """
+        if "copy" in kwargs:
+            raise RuntimeError(".to() of a module does not accept copy: it changes the module itself")
         device, dtype, non_blocking, memory_format = _parse_to(args, kwargs)
         if dtype is not None:
             if not (dtype.is_floating_point or dtype.is_complex):

@@ -47,6 +47,9 @@ class RNNBase(Module):
             raise ValueError(
                 "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
             )
+        for name in ("bias", "batch_first", "bidirectional"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} should be of type bool, got: {type(getattr(self, name)).__name__}")
         hidden, layers, projected = self.hidden_size, self.num_layers, self.proj_size
         if dropout > 0 and layers == 1:
             warnings.warn(

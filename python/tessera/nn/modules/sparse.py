@@ -81,6 +81,7 @@ class Embedding(_Table):
         return cls._around(
             embeddings,
             freeze,
+            _freeze=freeze,
             padding_idx=padding_idx,
             max_norm=max_norm,
             norm_type=norm_type,

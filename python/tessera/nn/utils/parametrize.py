@@ -288,6 +288,15 @@ def _check_addition(before, parametrization, name):
         "module.{name}.dtype: {before}\nreturned dtype: {after}",
         name=name,
     )
+    _same(
+        "shape",
+        before,
+        back,
+        "The tensor returned by parametrization.right_inverse must have the same shape as "
+        "module.{name}, unless the `unsafe` flag is enabled.\n"
+        "module.{name}.shape: {before}\nreturned shape: {after}",
+        name=name,
+    )
 
 
 def is_parametrized(module, tensor_name=None):
@@ -342,7 +351,7 @@ def transfer_parametrizations_and_params(from_module, to_module, tensor_name=Non
     names = list(from_module.parametrizations) if tensor_name is None else [tensor_name]
     for name in names:
         if not hasattr(to_module, name):
-            setattr(to_module, name, Parameter(deepcopy(getattr(from_module, name)).detach()))
+            setattr(to_module, name, Parameter(getattr(from_module, name).detach().clone()))
         for parametrization in from_module.parametrizations[name]:
             register_parametrization(to_module, name, parametrization, unsafe=True)
         source, target = from_module.parametrizations[name], to_module.parametrizations[name]
