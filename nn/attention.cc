@@ -13,6 +13,7 @@
 #include "tensor/core/device_hooks.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/plain.h"
+#include "tensor/ops/result_memory.h"
 
 namespace tessera::kernels {
 namespace {
