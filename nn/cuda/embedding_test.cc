@@ -49,8 +49,8 @@ TEST_F(Embedding, PopularRows) {
   std::mt19937 rng(5);
   std::vector<int64_t> indices(kCount);
   for (auto& i : indices) i = rng() % 10 ? 4 : static_cast<int64_t>(rng() % kRows);
-  for (DType t : {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64})
-    for (int64_t dim : {3, 8})
+  for (DType t : {DType::kFloat16, DType::kFloat32})
+    for (int64_t dim : {t == DType::kFloat16 ? 8 : 3})
       for (bool scale : {false, true}) {
         std::vector<uint8_t> numbers(static_cast<size_t>(kCount * dim * item_size(t)));
         for (int64_t i = 0; i < kCount * dim; ++i)
