@@ -161,8 +161,8 @@ void set_operators(OpInfoList all) {
 namespace {
 // Functions of torch.special that are operators of another name.
 std::string plain_name(const std::string& special) {
-  constexpr const char* names[][2] = {{"expit", "sigmoid"},     {"gammainc", "igamma"}, {"gammaincc", "igammac"},
-                                      {"gammaln", "lgamma"},    {"psi", "digamma"},     {"multigammaln", "mvlgamma"}};
+  constexpr const char* names[][2] = {{"expit", "sigmoid"},  {"gammainc", "igamma"}, {"gammaincc", "igammac"},
+                                      {"gammaln", "lgamma"}, {"psi", "digamma"},     {"multigammaln", "mvlgamma"}};
   for (const auto& n : names)
     if (special == n[0]) return str_cat("aten::", n[1]);
   return "aten::" + special;

@@ -10,7 +10,10 @@
 #include "nn/cpu/attention/attention.h"
 #include "nn/engine/attention.h"
 #include "tensor/ops/dual.h"
+#include "tensor/core/device_hooks.h"
 #include "tensor/ops/api.h"
+#include "tensor/ops/plain.h"
+#include "tensor/ops/result_memory.h"
 
 namespace tessera::kernels {
 namespace {
@@ -115,6 +118,13 @@ bool in_blocks(const Tensor& query, const Tensor& key, const Tensor& value, cons
                              !(mask.requires_grad() && grad_mode_enabled()) && !any_dual(mask));
 }
 
+// Whether weights may be dropped in blocks.
+bool drops_in_blocks(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
+                     double dropout_p) {
+  return dropout_p > 0 && dropout_p < 1 && query.numel() > 0 && plain_on_device({&query, &key, &value, &mask}) &&
+         nn::AttentionEngines::of(query.device().type).attention_dropout_forward;
+}
+
 // With leading dimensions of 1 up to four.
 Tensor four_dimensional(Tensor t) {
   while (t.dim() < 4) t = unsqueeze(t, 0);
@@ -136,7 +146,7 @@ Tensor with_leading_sizes(const Tensor& t, int64_t batch, int64_t heads) {
 }
 
 Tensor attention_blocks(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask,
-                        bool is_causal, std::optional<double> scale, bool enable_gqa) {
+                        double dropout_p, bool is_causal, std::optional<double> scale, bool enable_gqa) {
   Tensor q = four_dimensional(query), k = four_dimensional(key), v = four_dimensional(value);
   const int64_t batch = broadcast_size("the batch", {q.size(0), k.size(0), v.size(0)});
   const int64_t heads = enable_gqa ? q.size(1) : broadcast_size("the heads", {q.size(1), k.size(1), v.size(1)});
@@ -145,9 +155,13 @@ Tensor attention_blocks(const Tensor& query, const Tensor& key, const Tensor& va
     k = attention_heads(k, heads);
     v = attention_heads(v, heads);
   }
-  const Tensor out = std::get<0>(_scaled_dot_product_flash_attention_for_cpu(
-      with_leading_sizes(q, batch, heads), with_leading_sizes(k, batch, shared), with_leading_sizes(v, batch, shared),
-      0.0, is_causal, attn_mask, scale));
+  q = with_leading_sizes(q, batch, heads);
+  k = with_leading_sizes(k, batch, shared);
+  v = with_leading_sizes(v, batch, shared);
+  const Tensor out =
+      dropout_p > 0
+          ? std::get<0>(_attention_dropout(q, k, v, attn_mask, dropout_p, is_causal, scale))
+          : std::get<0>(_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, is_causal, attn_mask, scale));
   const int64_t rank = std::max({query.dim(), key.dim(), value.dim()});
   return rank == 4 ? out : rank == 3 ? squeeze(out, 0) : squeeze(squeeze(out, 0), 0);
 }
@@ -217,12 +231,12 @@ Tensor scaled_dot_product_attention_composite(const Tensor& query, const Tensor&
                                               std::optional<double> scale, bool enable_gqa) {
   check_attention(query, key, value, attn_mask, dropout_p, is_causal);
   const AttentionChoice choice = attention_choice();
-  const bool fused = choice.blocks(query.device());
+  const bool fused = choice.blocks(query.device()), drops = drops_in_blocks(query, key, value, attn_mask, dropout_p);
   TESSERA_CHECK(fused || choice.definition,
                 "No viable backend for scaled_dot_product_attention was found. This is likely due to turning off both "
                 "the math kernel and the fused kernels.");
-  if (!fused || !in_blocks(query, key, value, attn_mask, dropout_p)) {
-    // Devices have no fused dropout: it is no reason to fail there.
+  if (!fused || !in_blocks(query, key, value, attn_mask, drops ? 0 : dropout_p)) {
+    // What is seen by transforms has no fused dropout: it is no reason to fail on devices.
     TESSERA_CHECK(choice.definition || (dropout_p > 0 && !query.device().is_cpu()),
                   "No available kernel.  Aborting execution.");
     return std::get<0>(_scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, Tensor(),
@@ -232,7 +246,87 @@ Tensor scaled_dot_product_attention_composite(const Tensor& query, const Tensor&
     check_shared_heads(key, query, "key");
     check_shared_heads(value, query, "value");
   }
-  return attention_blocks(query, key, value, attn_mask, is_causal, scale, enable_gqa);
+  return attention_blocks(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa);
+}
+
+// With dropout.
+std::tuple<Tensor, Tensor, Tensor> _attention_dropout_meta(const Tensor& query, const Tensor& key, const Tensor& value,
+                                                           const Tensor& attn_mask, double dropout_p, bool is_causal,
+                                                           std::optional<double> scale) {
+  TESSERA_CHECK(dropout_p > 0 && dropout_p < 1, "_attention_dropout: expected a probability between 0 and 1, but got ",
+                dropout_p);
+  make_call(query, key, value, 0, is_causal, attn_mask, scale);
+  if (query.device().is_cpu() || query.is_meta()) {
+    const int64_t kept[4] = {query.size(0), query.size(1), query.size(2), key.size(2)}, none = 0;
+    return {empty_result(query, value.size(3)),
+            empty_from(OutputSpec(IntList(&none, 1), attention_dtype(query.dtype()), query.device())),
+            empty_from(OutputSpec(IntList(kept), DType::kBool, query.device()))};
+  }
+  const int64_t two = 2;
+  return {empty_result(query, value.size(3)), empty_logsumexp(query),
+          empty_from(OutputSpec(IntList(&two, 1), DType::kInt64, query.device()))};
+}
+std::tuple<Tensor, Tensor, Tensor> _attention_dropout_kernel(const Tensor& query, const Tensor& key,
+                                                             const Tensor& value, const Tensor& attn_mask,
+                                                             double dropout_p, bool is_causal,
+                                                             std::optional<double> scale) {
+  const auto results = _attention_dropout_meta(query, key, value, attn_mask, dropout_p, is_causal, scale);
+  const auto& [out, logsumexp, words] = results;
+  const Device device = query.device();
+  if (device.is_cpu()) {
+    bernoulli_(words, 1 - dropout_p);
+    copy__kernel(out,
+                 std::get<0>(attention_math(query, key, value, attn_mask, dropout_p, is_causal, words, scale,
+                                            key.size(1) != query.size(1))),
+                 false);
+    return results;
+  }
+  const auto engine = nn::AttentionEngines::of(internal::select_device(device, "attention")).attention_dropout_forward;
+  TESSERA_CHECK_NOT_IMPLEMENTED(engine, "_attention_dropout: there is no kernel for ", device.str());
+  Call c = make_call(query, key, value, 0, is_causal, attn_mask, scale);
+  set_mask(c);
+  const Tensor q = dense_features(query), k = dense_features(key), v = dense_features(value);
+  engine(c.shape, operand(q), operand(k), operand(v), c.mask, dropout_p,
+         device_hooks(device.type).default_generator(device), operand(out), logsumexp.data_ptr(),
+         static_cast<uint64_t*>(words.data_ptr()));
+  return results;
+}
+std::tuple<Tensor, Tensor, Tensor> attention_dropout_gradient(const Tensor& grad_out, const Tensor& query,
+                                                              const Tensor& key, const Tensor& value,
+                                                              const Tensor& attn_mask, const Tensor& out,
+                                                              const Tensor& logsumexp, const Tensor& words,
+                                                              double dropout_p, bool is_causal,
+                                                              std::optional<double> scale) {
+  const auto results =
+      attention_backward_meta(grad_out, query, key, value, out, logsumexp, 0, is_causal, attn_mask, scale);
+  const auto& [dq, dk, dv] = results;
+  if (logsumexp.numel() == 0 || key.size(2) == 0) {
+    for (const Tensor& t : {dq, dk, dv}) zero_(t);
+    return results;
+  }
+  Call c = make_call(query, key, value, 0, is_causal, attn_mask, scale);
+  set_mask(c);
+  const Tensor q = dense_features(query), k = dense_features(key), v = dense_features(value), o = dense_features(out),
+               g = dense_features(to(grad_out, query.dtype())), lse = contiguous(logsumexp), w = contiguous(words);
+  nn::AttentionEngines::of(internal::select_device(query.device(), "attention"))
+      .attention_dropout_backward(c.shape, operand(q), operand(k), operand(v), c.mask, dropout_p,
+                                  static_cast<const uint64_t*>(w.data_ptr()), operand(o), lse.data_ptr(), operand(g),
+                                  operand(dq), operand(dk), operand(dv));
+  return results;
+}
+Tensor attention_dropout_kept(const Tensor& query, const Tensor& key, const Tensor& words, double dropout_p) {
+  if (words.dtype() == DType::kBool) return words;
+  cpu::AttentionShape shape{};
+  shape.batch = query.size(0);
+  shape.heads = query.size(1);
+  shape.queries = query.size(2);
+  shape.keys = key.size(2);
+  const int64_t sizes[4] = {shape.batch, shape.heads, shape.queries, shape.keys};
+  const Tensor kept = empty_from(OutputSpec(IntList(sizes), DType::kBool, query.device())), w = contiguous(words);
+  nn::AttentionEngines::of(internal::select_device(query.device(), "attention"))
+      .attention_dropout_kept(shape, dropout_p, static_cast<const uint64_t*>(w.data_ptr()),
+                              static_cast<bool*>(kept.data_ptr()));
+  return kept;
 }
 
 std::tuple<Tensor, Tensor> attention_forward_meta(const Tensor& query, const Tensor& key, const Tensor& value,

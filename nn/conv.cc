@@ -159,8 +159,8 @@ IntVector conv_strides(const Tensor& input, const Tensor& weight, IntList sizes)
 }
 // Channels last, where the tensors have them so and the device's kernels take them.
 void choose_layout(cpu::ConvGeometry& g, const Tensor& input, const Tensor& weight) {
-  g.channels_last = input.device().is_cpu() && !conv_strides(input, weight, input.sizes()).empty() &&
-                    cpu::conv_channels_last(input.dtype(), g);
+  g.channels_last = !conv_strides(input, weight, input.sizes()).empty() &&
+                    TESSERA_ON(input.device(), conv_channels_last)(input.dtype(), g);
 }
 OutputSpec conv_spec(const Tensor& input, const Tensor& weight, IntVector sizes) {
   IntVector strides = conv_strides(input, weight, sizes);

@@ -6,6 +6,7 @@
 #include "nn/engine/loss.h"
 #include "tensor/core/transforms.h"
 #include "tensor/ops/api.h"
+#include "tensor/ops/plain.h"
 #include "tensor/ops/result_memory.h"
 
 namespace tessera::kernels {
@@ -108,6 +109,65 @@ void nll_forward(const Tensor& self, const Tensor& target, const Tensor& weight,
   y.finish();
 }
 
+// With smoothed targets, for any number of dimensions.
+std::array<OutputSpec, 2> _smoothed_nll_loss_meta(const Tensor& self, const Tensor& target, const Tensor& weight,
+                                                  int64_t reduction, SymInt, double) {
+  check_nll(self, target, weight, reduction);
+  const ClassShape s = class_shape(self);
+  TESSERA_CHECK(target.numel() == s.batch * s.inner, "size mismatch (got input: ", shape_string(self.sizes()),
+                ", target: ", shape_string(target.sizes()), ")");
+  return nll_specs(self, target, reduction);
+}
+// What each element of self counts in the loss: its class's part of the smoothing, and the rest at the target.
+Tensor smoothed_shares(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t ignore_index,
+                       double smoothing) {
+  const int64_t dim = self.dim() > 1 ? 1 : 0;
+  const Tensor ignored = eq(target, ignore_index), index = unsqueeze(masked_fill(target, ignored, 0), dim);
+  IntVector shape(static_cast<size_t>(self.dim()), 1);
+  shape[static_cast<size_t>(dim)] = self.size(dim);
+  const Tensor weights = weight.defined() ? expand(reshape(weight, shape), self.sizes()) : ones_like(self);
+  const Tensor spread = mul(weights, Scalar(smoothing / static_cast<double>(self.size(dim))));
+  const Tensor own = mul(gather(weights, dim, index), Scalar(1 - smoothing));
+  return masked_fill(scatter_add(spread, dim, index, own), unsqueeze(ignored, dim), 0);
+}
+void _smoothed_nll_loss_kernel(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
+                               SymInt ignore_index, double smoothing, const Tensor& output,
+                               const Tensor& total_weight) {
+  const auto forward = nn::LossEngines::of(self.device().type).smoothed_loss_forward;
+  if (!forward) {
+    const int64_t dim = self.dim() > 1 ? 1 : 0, ignore = ignore_index.guard_int();
+    const Tensor shares = smoothed_shares(self, target, weight, ignore, smoothing);
+    const Tensor each = neg(sum(mul(masked_fill(self, eq(shares, 0), 0), shares), IntList(&dim, 1), false));
+    // Without smoothing what a target counts is its weight.
+    const Tensor total =
+        reduction == 1 ? sum(smoothed_shares(self, target, weight, ignore, 0)) : zeros_like(total_weight);
+    copy__kernel(total_weight, total, false);
+    copy__kernel(output, reduction == 0 ? each : reduction == 1 ? div(sum(each), total) : sum(each), false);
+    return;
+  }
+  const NllOperands in(target, weight);
+  const Tensor x = contiguous(self);
+  const ResultMemory y(output);
+  const ClassShape s = class_shape(self);
+  internal::select_device(self.device(), "smoothed_loss_forward");
+  forward(self.dtype(), s.batch, s.classes, s.inner, x.data_ptr(), in.target.data_ptr<int64_t>(), in.weights(),
+          static_cast<cpu::LossReduction>(reduction), ignore_index.guard_int(), smoothing, y.data(),
+          total_weight.data_ptr());
+  y.finish();
+}
+Tensor smoothed_loss_gradient(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,
+                              int64_t reduction, int64_t ignore_index, double smoothing, const Tensor& total_weight) {
+  const auto backward = nn::LossEngines::of(self.device().type).smoothed_loss_backward;
+  if (!backward || !plain_on_device({&self, &grad, &target, &weight, &total_weight})) return {};
+  const NllOperands in(target, weight);
+  const Tensor g = contiguous(grad), y = empty_from(OutputSpec(self, self.sizes()));
+  const ClassShape s = class_shape(self);
+  internal::select_device(self.device(), "smoothed_loss_backward");
+  backward(self.dtype(), s.batch, s.classes, s.inner, g.data_ptr(), in.target.data_ptr<int64_t>(), in.weights(),
+           static_cast<cpu::LossReduction>(reduction), ignore_index, smoothing, total_weight.data_ptr(), y.data_ptr());
+  return y;
+}
+
 OutputSpec nll_loss_backward_meta(const Tensor& grad_output, const Tensor& self, const Tensor& target,
                                   const Tensor& weight, int64_t reduction, SymInt, const Tensor&) {
   check_shapes(self, target);
@@ -208,6 +268,17 @@ Tensor with_smoothing(const Tensor& self, const Tensor& target, const Tensor& we
   return add(mul(loss, Scalar(1 - smoothing)), mul(smooth, Scalar(smoothing / static_cast<double>(classes))));
 }
 
+// Whether the device has that as one operator, and the shapes are those of a batch (others get their errors elsewhere).
+bool smooths_at_once(const Tensor& self, const Tensor& target, const Tensor& weight) {
+  if (!plain_on_device({&self, &target, &weight}) || !nn::LossEngines::of(self.device().type).smoothed_loss_forward)
+    return false;
+  if (weight.defined() && (weight.dtype() != self.dtype() || (weight.requires_grad() && grad_mode_enabled())))
+    return false;
+  IntVector sizes = to_vector(self.sizes());
+  sizes.erase(sizes.begin() + (self.dim() > 1));
+  return self.numel() > 0 && target.dtype() == DType::kInt64 && to_vector(target.sizes()) == sizes;
+}
+
 }  // namespace
 
 Tensor cross_entropy_loss_composite(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
@@ -224,6 +295,9 @@ Tensor cross_entropy_loss_composite(const Tensor& self, const Tensor& target, co
     TESSERA_CHECK(ignore_index.guard_int() < 0, "ignore_index is not supported for floating point target");
     return with_probabilities(self, target, weight, reduction, label_smoothing, class_dim);
   }
+  if (label_smoothing > 0 && smooths_at_once(self, target, weight))
+    return std::get<0>(_smoothed_nll_loss(log_softmax(self, class_dim, std::nullopt), target, weight, reduction,
+                                          ignore_index, label_smoothing));
   if (label_smoothing > 0)
     return with_smoothing(self, target, weight, reduction, ignore_index.guard_int(), label_smoothing, class_dim);
   return nll_loss_nd(log_softmax(self, class_dim, std::nullopt), target, weight, reduction, ignore_index);

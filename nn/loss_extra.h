@@ -12,4 +12,11 @@ Tensor spread(const Tensor& grad, const Tensor& self, const Tensor& target, int6
 // t * weight, if there is a weight.
 Tensor weighted(const Tensor& t, const Tensor& weight);
 
+// Of _smoothed_nll_loss: what each element of self counts, and the gradient as one call where a device has that
+// (undefined elsewhere).
+Tensor smoothed_shares(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t ignore_index,
+                       double smoothing);
+Tensor smoothed_loss_gradient(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,
+                              int64_t reduction, int64_t ignore_index, double smoothing, const Tensor& total_weight);
+
 }  // namespace tessera::kernels

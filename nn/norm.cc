@@ -454,20 +454,52 @@ std::tuple<Tensor, Tensor, Tensor> native_layer_norm_backward_kernel(const Tenso
   return {dx, dw, db};
 }
 
-namespace {
-// Rows as one call, where a device has that and nobody will ask for a gradient. Undefined elsewhere.
-Tensor rms_norm_at_once(const Tensor& input, int64_t size, const Tensor& weight, double eps) {
-  const bool history = grad_mode_enabled() && (input.requires_grad() || (weight.defined() && weight.requires_grad()));
-  if (history || input.numel() == 0 || !plain_on_device({&input, &weight}) || !is_floating_point(input.dtype()) ||
-      item_size(input.dtype()) == 1 || size > norm_engines(input).rms_norm_longest ||
-      (weight.defined() && weight.dtype() != input.dtype()))
-    return {};
-  const Tensor x = contiguous(input), w = dense_as(weight, input.dtype()), y = empty_from(OutputSpec(x, x.sizes()));
-  internal::select_device(x.device(), "rms_norm");
-  norm_engines(x).rms_norm_forward(x.dtype(), x.numel() / size, size, eps, x.data_ptr(), data_or_null(w), y.data_ptr());
-  return y;
+// Rows by their root mean squares: y and 1 / root.
+std::tuple<Tensor, Tensor> _rms_norm_meta(const Tensor& input, SymIntList normalized_shape, const Tensor& weight,
+                                          double) {
+  check_normalized(input, normalized_shape.ints(), weight, Tensor());
+  floating_input("rms_norm", input);
+  TESSERA_CHECK(!weight.defined() || weight.dtype() == input.dtype(), "_rms_norm: expected a weight of dtype ",
+                name_of(input.dtype()), " as the input's, but got ", weight.defined() ? name_of(weight.dtype()) : "");
+  IntVector sizes = to_vector(input.sizes());
+  for (size_t i = 0; i < normalized_shape.size(); ++i) sizes[sizes.size() - 1 - i] = 1;
+  return {empty_from(OutputSpec(input, input.sizes())),
+          empty_from(OutputSpec(sizes, stat_dtype(input.dtype()), input.device()))};
 }
-}  // namespace
+std::tuple<Tensor, Tensor> _rms_norm_kernel(const Tensor& input, SymIntList normalized_shape, const Tensor& weight,
+                                            double eps) {
+  auto [y, rstd] = _rms_norm_meta(input, normalized_shape, weight, eps);
+  if (input.numel() == 0) return {y, rstd};
+  const Rows r = check_normalized(input, normalized_shape.ints(), weight, Tensor());
+  const Tensor x = contiguous(input), w = dense_as(weight, input.dtype());
+  if (r.size <= norm_engines(x).rms_norm_longest) {
+    internal::select_device(x.device(), "rms_norm");
+    norm_engines(x).rms_norm_forward(x.dtype(), r.rows, r.size, eps, x.data_ptr(), data_or_null(w), y.data_ptr(),
+                                     rstd.data_ptr());
+    return {y, rstd};
+  }
+  IntVector dims;
+  for (size_t i = 0; i < normalized_shape.size(); ++i) dims.push_back(-1 - static_cast<int64_t>(i));
+  const Tensor wide_x = to(x, rstd.dtype());
+  copy__kernel(rstd, rsqrt(mean(wide_x * wide_x, dims, true) + eps), false);
+  copy__kernel(y, weight.defined() ? wide_x * rstd * weight : wide_x * rstd, false);
+  return {y, rstd};
+}
+std::tuple<Tensor, Tensor> rms_norm_gradient(const Tensor& grad, const Tensor& input, SymIntList normalized_shape,
+                                             const Tensor& rstd, const Tensor& weight, std::span<const bool> mask) {
+  const int64_t size = checked_numel(normalized_shape.ints());
+  if (input.numel() == 0 || !plain_on_device({&input, &grad, &rstd, &weight}) ||
+      size > norm_engines(input).rms_norm_longest)
+    return {};
+  const Tensor dx = mask[0] ? empty_from(OutputSpec(input, input.sizes())) : Tensor(),
+               dw = mask[1] ? empty_from(OutputSpec(input, normalized_shape.ints())) : Tensor(), x = contiguous(input),
+               g = dense_as(grad, x.dtype()), s = contiguous(rstd), w = dense_as(weight, x.dtype());
+  internal::select_device(x.device(), "rms_norm_backward");
+  norm_engines(x).rms_norm_backward(x.dtype(), x.numel() / size, size, g.data_ptr(), x.data_ptr(), s.data_ptr(),
+                                    data_or_null(w), dx.defined() ? dx.data_ptr() : nullptr,
+                                    dw.defined() ? dw.data_ptr() : nullptr);
+  return {dx, dw};
+}
 
 Tensor rms_norm_composite(const Tensor& input, SymIntList normalized_shape, const Tensor& weight,
                           std::optional<double> eps) {
@@ -480,7 +512,12 @@ Tensor rms_norm_composite(const Tensor& input, SymIntList normalized_shape, cons
   IntVector dims;
   for (size_t i = 0; i < normalized_shape.size(); ++i) dims.push_back(-1 - static_cast<int64_t>(i));
   const double e = eps.value_or(machine);
-  if (Tensor y = rms_norm_at_once(input, checked_numel(normalized_shape.ints()), weight, e); y.defined()) return y;
+  // A device takes rows as one call.
+  const int64_t size = checked_numel(normalized_shape.ints());
+  if (input.numel() > 0 && plain_on_device({&input, &weight}) && is_floating_point(input.dtype()) &&
+      item_size(input.dtype()) > 1 && size <= norm_engines(input).rms_norm_longest &&
+      (!weight.defined() || weight.dtype() == input.dtype()))
+    return std::get<0>(_rms_norm(input, normalized_shape, weight, e));
   const Tensor x = is_reduced_float(input.dtype()) ? to(input, DType::kFloat32) : input;
   Tensor y = x * rsqrt(mean(x * x, dims, true) + e);
   if (weight.defined()) y = y * weight;

@@ -129,10 +129,11 @@ bool is_set_to(const Value* a) {
 }
 uint64_t seed_of(const Value& v) { return static_cast<uint64_t>(v.integer()); }
 DType of_category(Category c) {
-  return c == Category::kBool  ? DType::kBool
-         : c == Category::kInt ? DType::kInt64
-         : c == Category::kFloat ? default_dtype()
-         : default_dtype() == DType::kFloat64 ? DType::kComplex128 : DType::kComplex64;
+  return c == Category::kBool                 ? DType::kBool
+         : c == Category::kInt                ? DType::kInt64
+         : c == Category::kFloat              ? default_dtype()
+         : default_dtype() == DType::kFloat64 ? DType::kComplex128
+                                              : DType::kComplex64;
 }
 
 constexpr BuiltinEntry kTensors[] = {

@@ -109,8 +109,8 @@ bool Emitter::match(const std::vector<Formal>& formals, bool vararg, const std::
       TypePtr want = f.type->is(K::kOptional) ? f.type->elem() : f.type;
       const bool numbers = want->is(K::kList) && want->elem()->is(K::kInt);
       const K item = numbers ? K::kInt : K::kTensor;
-      if ((f.is_op || of_library_) && want->is(K::kList) && want->elem()->is(item) &&
-          given->value->type->is(item) && f.size < 0 && spreads_) {
+      if ((f.is_op || of_library_) && want->is(K::kList) && want->elem()->is(item) && given->value->type->is(item) &&
+          f.size < 0 && spreads_) {
         bool last = true;
         for (size_t k = i + 1; k < formals.size(); ++k)
           last = last && (formals[k].keyword_only || (numbers && formals[k].has_default));
@@ -276,8 +276,7 @@ Val* Emitter::call_function(Function& f, std::vector<Argument> args, const Range
   of_library_ = spreads_ = f.qualified.starts_with("__torch__.torch.nn.functional.");
   const bool fits = match(formals, false, args, allow, where, &in, &vars, &why);
   of_library_ = false;
-  if (!fits)
-    throw CompileError(str_cat("\n\n", f.schema(), ":\n", why, "\n:\n", where.excerpt()));
+  if (!fits) throw CompileError(str_cat("\n\n", f.schema(), ":\n", why, "\n:\n", where.excerpt()));
   Node* n;
   if (f.host && !f.is_native) {
     n = node(N::kHostCall, std::move(in), where);
@@ -519,14 +518,14 @@ Sugar Emitter::construct(TypePtr t, const Ast& e, TypePtr hint) {
 
 Sugar Emitter::convert_to(TypePtr t, const Ast& e) {
   const Range where(e);
-  const char* name = t->is(K::kInt)       ? "aten::Int"
-                     : t->is(K::kFloat)   ? "aten::Float"
-                     : t->is(K::kBool)    ? "aten::Bool"
-                     : t->is(K::kStr)     ? "aten::str"
-                     : t->is(K::kComplex) ? "aten::Complex"
-                     : t->is(K::kDevice)  ? "aten::device"
+  const char* name = t->is(K::kInt)         ? "aten::Int"
+                     : t->is(K::kFloat)     ? "aten::Float"
+                     : t->is(K::kBool)      ? "aten::Bool"
+                     : t->is(K::kStr)       ? "aten::str"
+                     : t->is(K::kComplex)   ? "aten::Complex"
+                     : t->is(K::kDevice)    ? "aten::device"
                      : t->is(K::kGenerator) ? "aten::Generator"
-                                          : nullptr;
+                                            : nullptr;
   if (!name) fail(e, str_cat(t->annotation(), " cannot be called"));
   std::vector<Argument> args = arguments(e);
   if (args.empty()) {

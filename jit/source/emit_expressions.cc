@@ -75,8 +75,7 @@ std::vector<Val*> Emitter::unpacked(Val* v, size_t n, const Range& where, bool e
   }
   if (!exact) fail(where, "a starred target needs a tuple on the right");
   if (v->type->is(K::kTensor)) v = op("aten::unbind", {v, integer(0, where)}, where);
-  if (!v->type->is(K::kList))
-    fail(where, str_cat(v->type->described(), " cannot be used as a tuple"));
+  if (!v->type->is(K::kList)) fail(where, str_cat(v->type->described(), " cannot be used as a tuple"));
   Node* u = node(N::kListUnpack, {v}, where);
   for (size_t i = 0; i < n; ++i) graph_.add_out(u, v->type->elem());
   return u->out;

@@ -144,7 +144,7 @@ class Emitter {
   Val* try_op(const std::string& name, const std::vector<Argument>& args, const Range& where, std::string* why);
   bool match(const std::vector<Formal>& formals, bool vararg, const std::vector<Argument>& args, bool convert,
              const Range& where, std::vector<Val*>* out, TypeVars* vars, std::string* why);
-  bool spreads_ = true;  // whether match() takes several arguments for one list
+  bool spreads_ = true;      // whether match() takes several arguments for one list
   bool of_library_ = false;  // matching a function of the library: its lists may be spread, too
   Val* convert(Val* v, const Formal& f, TypePtr concrete, bool allow, const Range& where);
   Val* packed(Node* n, const std::vector<TypePtr>& rets, const std::vector<std::string>* names = nullptr);
@@ -194,7 +194,7 @@ class Emitter {
   Block* block_;
   Frame* frame_ = nullptr;
   int loop_depth_ = 0;
-  std::string stop_;           // the flag of the innermost loop: "$stop1"
+  std::string stop_;  // the flag of the innermost loop: "$stop1"
   TypePtr returned_ = nullptr;
   int depth_ = 0;
 };

@@ -1,5 +1,5 @@
-// Convolutions: through cuDNN, and where it is missing or refuses (integers, complex numbers, absurd sizes) as matrix
-// products over columns.
+// Convolutions: of one channel per group by kernels of their own, others through cuDNN, and where it is missing or
+// refuses (integers, complex numbers, absurd sizes) as matrix products over columns.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -13,6 +13,7 @@
 #include "tensor/core/error.h"
 #include "tensor/cuda/libraries/dnn.h"
 #include "nn/cuda/conv_engines.h"
+#include "nn/cuda/depthwise.h"
 #include "tensor/cuda/gemm/engines.h"
 #include "tensor/cuda/pointwise/engines.h"
 #include "nn/cuda/nn_kernels.h"
@@ -35,9 +36,10 @@ struct Tensors {
 // ---- cuDNN ----
 
 struct Descriptors {
-  cudnnTensorDescriptor_t x = nullptr, y = nullptr;
+  cudnnTensorDescriptor_t x = nullptr, y = nullptr, bias = nullptr;
   cudnnFilterDescriptor_t w = nullptr;
   cudnnConvolutionDescriptor_t conv = nullptr;
+  cudnnActivationDescriptor_t none = nullptr;
   Descriptors() = default;
   Descriptors(const Descriptors&) = delete;
   Descriptors& operator=(const Descriptors&) = delete;
@@ -45,6 +47,8 @@ struct Descriptors {
     const Dnn& d = *find_dnn();
     if (x) d.destroy_tensor(x);
     if (y) d.destroy_tensor(y);
+    if (bias) d.destroy_tensor(bias);
+    if (none) d.destroy_activation(none);
     if (w) d.destroy_filter(w);
     if (conv) d.destroy_convolution(conv);
   }
@@ -62,13 +66,14 @@ struct Plan {
 };
 
 // What the plans depend on.
-using Key = std::tuple<int, Direction, DType, unsigned, std::array<int64_t, 22>>;
-std::array<int64_t, 22> numbers_of(const ConvGeometry& g) {
-  std::array<int64_t, 22> n{g.batch, g.in_channels, g.out_channels, g.groups};
+using Key = std::tuple<int, Direction, DType, unsigned, std::array<int64_t, 23>>;
+std::array<int64_t, 23> numbers_of(const ConvGeometry& g) {
+  std::array<int64_t, 23> n{g.batch, g.in_channels, g.out_channels, g.groups};
   for (int i = 0; i < 3; ++i) {
     const int64_t line[] = {g.in_size[i], g.kernel[i], g.stride[i], g.padding[i], g.dilation[i], g.out_size[i]};
     std::copy(std::begin(line), std::end(line), n.begin() + 4 + 6 * i);
   }
+  n.back() = g.channels_last;
   return n;
 }
 
@@ -115,18 +120,31 @@ bool describe(DType dtype, const ConvGeometry& g, cudnnMathType_t math, Descript
     stride[i] = static_cast<int>(g.stride[first + i]);
     dilation[i] = static_cast<int>(g.dilation[first + i]);
   }
-  const auto strides_of = [rank](const std::array<int, 5>& size) {
+  const auto strides_of = [&](const std::array<int, 5>& size) {
     std::array<int, 5> s{};
-    for (int i = rank - 1, n = 1; i >= 0; n *= size[i--]) s[i] = n;
+    int n = 1;
+    if (g.channels_last) {
+      s[1] = 1;
+      n = size[1];
+    }
+    for (int i = rank - 1; i >= 0; --i) {
+      if (g.channels_last && i == 1) continue;
+      s[i] = n;
+      n *= size[i];
+    }
     return s;
   };
+  const std::array<int, 5> bias{1, y[1], 1, 1, 1};
   const Dnn& dnn = *find_dnn();
   const cudnnDataType_t type = *dnn_type(dtype);
   const auto ok = [](cudnnStatus_t s) { return s == CUDNN_STATUS_SUCCESS; };
   return ok(dnn.create_tensor(&d.x)) && ok(dnn.create_tensor(&d.y)) && ok(dnn.create_filter(&d.w)) &&
          ok(dnn.create_convolution(&d.conv)) && ok(dnn.set_tensor(d.x, type, rank, x.data(), strides_of(x).data())) &&
-         ok(dnn.set_tensor(d.y, type, rank, y.data(), strides_of(y).data())) &&
-         ok(dnn.set_filter(d.w, type, CUDNN_TENSOR_NCHW, rank, w.data())) &&
+         ok(dnn.set_tensor(d.y, type, rank, y.data(), strides_of(y).data())) && ok(dnn.create_tensor(&d.bias)) &&
+         ok(dnn.set_tensor(d.bias, type, rank, bias.data(), strides_of(bias).data())) &&
+         ok(dnn.set_filter(d.w, type, g.channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW, rank, w.data())) &&
+         ok(dnn.create_activation(&d.none)) &&
+         ok(dnn.set_activation(d.none, CUDNN_ACTIVATION_IDENTITY, CUDNN_NOT_PROPAGATE_NAN, 0)) &&
          ok(dnn.set_convolution(d.conv, spatial, padding.data(), stride.data(), dilation.data(),
                                 CUDNN_CROSS_CORRELATION,
                                 type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT)) &&
@@ -248,8 +266,12 @@ std::shared_ptr<const Plan> plan_of(Direction direction, DType dtype, const Conv
   return plans.emplace(key, std::move(plan)).first->second;
 }
 
+// The algorithm with which cuDNN adds a bias that no activation follows.
+bool adds_bias(const Choice& c) { return c.algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM; }
+
+// bias: null, or of a forward convolution whose choice adds it.
 cudnnStatus_t start(Direction direction, DType dtype, const Plan& plan, const Choice& c, const Tensors& t,
-                    void* workspace) {
+                    const void* bias, void* workspace) {
   const Dnn& dnn = *find_dnn();
   const cudnnHandle_t h = dnn_handle();
   const Descriptors& d = plan.d;
@@ -261,6 +283,10 @@ cudnnStatus_t start(Direction direction, DType dtype, const Plan& plan, const Ch
                                                                                      : &zero_f;
   switch (direction) {
     case Direction::kForward:
+      if (bias)
+        return dnn.forward_with_bias(h, one, d.x, t.x, d.w, t.w, d.conv,
+                                     static_cast<cudnnConvolutionFwdAlgo_t>(c.algorithm), workspace, c.workspace, zero,
+                                     d.y, t.y, d.bias, bias, d.none, d.y, const_cast<void*>(t.y));
       return dnn.forward(h, one, d.x, t.x, d.w, t.w, d.conv, static_cast<cudnnConvolutionFwdAlgo_t>(c.algorithm),
                          workspace, c.workspace, zero, d.y, const_cast<void*>(t.y));
     case Direction::kData:
@@ -276,8 +302,15 @@ cudnnStatus_t start(Direction direction, DType dtype, const Plan& plan, const Ch
 
 bool refused(cudnnStatus_t s) { return s >= CUDNN_STATUS_NOT_SUPPORTED && s < 4000; }
 
-// False if cuDNN is missing, switched off, or cannot do it: nothing has been written then.
-bool run_dnn(Direction direction, DType dtype, const ConvGeometry& g, const Tensors& t) {
+void add_bias(DType dtype, const ConvGeometry& g, const void* bias, void* y) {
+  const int64_t places = volume(g.out_size);
+  internal::add_bias(dtype, g.channels_last ? g.batch * places : g.batch, g.out_channels, g.channels_last ? 1 : places,
+                     bias, y);
+}
+
+// False if cuDNN is missing, switched off, or cannot do it: nothing has been written then. bias: null, or what the
+// result of a forward convolution gets.
+bool run_dnn(Direction direction, DType dtype, const ConvGeometry& g, const Tensors& t, const void* bias) {
   if (!dnn_type(dtype) || !dnn_settings().enabled || !find_dnn()) return false;
   if (g.batch == 0 || g.in_channels == 0 || g.out_channels == 0 || volume(g.in_size) == 0 || volume(g.out_size) == 0)
     return false;
@@ -289,11 +322,18 @@ bool run_dnn(Direction direction, DType dtype, const ConvGeometry& g, const Tens
     } catch (const OutOfMemoryError&) {
       continue;  // another algorithm may need less
     }
-    const cudnnStatus_t s = start(direction, dtype, *plan, c, t, workspace.get());
+    bool left = bias != nullptr;  // the bias is to be added afterwards
+    cudnnStatus_t s = CUDNN_STATUS_NOT_SUPPORTED;
+    if (left && adds_bias(c)) {
+      s = start(direction, dtype, *plan, c, t, bias, workspace.get());
+      left = refused(s);
+    }
+    if (refused(s)) s = start(direction, dtype, *plan, c, t, nullptr, workspace.get());
     if (refused(s)) continue;
     check_dnn(s, direction == Direction::kForward ? "cudnnConvolutionForward"
                  : direction == Direction::kData  ? "cudnnConvolutionBackwardData"
                                                   : "cudnnConvolutionBackwardFilter");
+    if (left) add_bias(dtype, g, bias, const_cast<void*>(t.y));
     return true;
   }
   return false;
@@ -406,7 +446,7 @@ void run_columns(Direction direction, DType dtype, const ConvGeometry& g, const 
   const DType wide = is_reduced_float(dtype) ? DType::kFloat32 : dtype == DType::kComplex32 ? DType::kComplex64 : dtype;
   if (wide == dtype) {
     Columns(g, dtype).run(direction, t);
-    if (bias) internal::add_bias(dtype, g.batch, g.out_channels, volume(g.out_size), bias, const_cast<void*>(t.y));
+    if (bias) add_bias(dtype, g, bias, const_cast<void*>(t.y));
     return;
   }
   // Reduced precision: all in float32, rounded once.
@@ -428,14 +468,61 @@ void run_columns(Direction direction, DType dtype, const ConvGeometry& g, const 
     convert_elements(dtype, const_cast<void*>(t.w), wide, w.get(), n.w);
 }
 
+// An image or a filter in the other order of memory: to the one that columns are made of, or back.
+void move_channels(DType dtype, int64_t images, int64_t channels, int64_t places, bool to_last, void* to,
+                   const void* from) {
+  const int64_t item = item_size(dtype), image = item * channels * places;
+  const std::array<int64_t, 3> shape{images, channels, places}, first{image, item * places, item},
+      last{image, item, item * channels};
+  if (images * channels * places > 0)
+    cuda::copy_strided(shape, {to, dtype, (to_last ? last : first).data()},
+                       {const_cast<void*>(from), dtype, (to_last ? first : last).data()}, false, false);
+}
+
+void run_columns_last(Direction direction, DType dtype, const ConvGeometry& g, const Tensors& t, const void* bias) {
+  struct Part {
+    const void* last;
+    int64_t images, channels, places;
+    bool result;
+    Buffer first;
+  };
+  Part parts[] = {
+      {t.x, g.batch, g.in_channels, volume(g.in_size), direction == Direction::kData, {}},
+      {t.w, g.out_channels, g.in_channels / g.groups, volume(g.kernel), direction == Direction::kFilter, {}},
+      {t.y, g.batch, g.out_channels, volume(g.out_size), direction == Direction::kForward, {}}};
+  for (Part& p : parts) {
+    p.first = Buffer(static_cast<size_t>(p.images * p.channels * p.places * item_size(dtype)));
+    if (!p.result) move_channels(dtype, p.images, p.channels, p.places, false, p.first.get(), p.last);
+  }
+  ConvGeometry plain = g;
+  plain.channels_last = false;
+  run_columns(direction, dtype, plain, {parts[0].first.get(), parts[1].first.get(), parts[2].first.get()}, bias);
+  for (const Part& p : parts)
+    if (p.result) move_channels(dtype, p.images, p.channels, p.places, true, const_cast<void*>(p.last), p.first.get());
+}
+
 void run(Direction direction, DType dtype, const ConvGeometry& g, const Tensors& t, const void* bias = nullptr) {
   TESSERA_CHECK_NOT_IMPLEMENTED(dtype != DType::kBool && dtype <= DType::kComplex128, "\"", kName,
                                 "\" not implemented for '", type_name_of(dtype), "'");
-  if (!run_dnn(direction, dtype, g, t)) return run_columns(direction, dtype, g, t, bias);
-  if (bias) internal::add_bias(dtype, g.batch, g.out_channels, volume(g.out_size), bias, const_cast<void*>(t.y));
+  if (internal::is_depthwise(dtype, g)) {
+    if (direction == Direction::kForward)
+      internal::depthwise_forward(dtype, g, t.x, t.w, bias, const_cast<void*>(t.y));
+    else if (direction == Direction::kData)
+      internal::depthwise_backward_input(dtype, g, t.y, t.w, const_cast<void*>(t.x));
+    else
+      internal::depthwise_backward_weight(dtype, g, t.y, t.x, const_cast<void*>(t.w));
+  } else if (!run_dnn(direction, dtype, g, t, bias)) {
+    (g.channels_last ? run_columns_last : run_columns)(direction, dtype, g, t, bias);
+  }
 }
 
 }  // namespace
+
+// cuDNN's kernels for float64 know channels first alone.
+bool conv_channels_last(DType dtype, const ConvGeometry& g) {
+  return internal::is_depthwise(dtype, g) ||
+         (dnn_type(dtype) && dtype != DType::kFloat64 && dnn_settings().enabled && find_dnn());
+}
 
 void conv_forward(DType dtype, const ConvGeometry& g, const void* x, const void* w, const void* bias, void* y) {
   run(Direction::kForward, dtype, g, {x, w, y}, bias);

@@ -47,8 +47,50 @@ const ConvGeometry kGeometries[] = {
     geometry(2, 3, 4, 1, {}, {}, {17, 5, 2, 3, 2}),
     geometry(1, 2, 3, 1, {4, 2, 1, 1, 1}, {5, 3, 2, 1, 1}, {4, 2, 1, 0, 2}),
     geometry(5, 8, 4, 4, {}, {4, 1, 2, 0, 1}, {4, 1, 1, 1, 1}),
+    // One channel per group: two results of each, strides, dilation, more taps than a block has sums, vectors of
+    // channels.
+    geometry(2, 3, 6, 3, {}, {8, 3, 2, 1, 1}, {7, 3, 1, 1, 1}),
+    geometry(2, 8, 8, 8, {}, {}, {33, 13, 1, 6, 1}),
+    geometry(3, 12, 12, 12, {4, 2, 1, 1, 1}, {6, 3, 2, 0, 2}, {5, 2, 1, 1, 1}),
     geometry(1, 1, 1, 1, {}, {}, {1, 1, 1, 0, 1}),
 };
+
+// (outer, channels, places) as (outer, places, channels), or back.
+Data moved(const Data& from, int64_t outer, int64_t channels, int64_t places, bool to_last) {
+  Data to(from.dtype, outer * channels * places);
+  const size_t item = static_cast<size_t>(item_size(from.dtype));
+  for (int64_t n = 0; n < outer; ++n)
+    for (int64_t c = 0; c < channels; ++c)
+      for (int64_t p = 0; p < places; ++p) {
+        const int64_t first = (n * channels + c) * places + p, last = (n * places + p) * channels + c;
+        std::memcpy(to.bytes.data() + static_cast<size_t>(to_last ? last : first) * item,
+                    from.bytes.data() + static_cast<size_t>(to_last ? first : last) * item, item);
+      }
+  return to;
+}
+
+// On the device with channels last, beside the CPU with channels first.
+void check_channels_last(DType t, const ConvGeometry& g) {
+  ConvGeometry last = g;
+  last.channels_last = true;
+  const int64_t in = volume(g.in_size), out = volume(g.out_size), taps = volume(g.kernel),
+                group = g.in_channels / g.groups, nx = g.batch * g.in_channels * in, nw = g.out_channels * group * taps,
+                ny = g.batch * g.out_channels * out;
+  Data x = random_data(t, nx, 1), w = random_data(t, nw, 2), bias = random_data(t, g.out_channels, 3),
+       dy = random_data(t, ny, 4), y(t, ny, 0x55), grad_x(t, nx, 0x55), grad_w(t, nw, 0x55);
+  const OnDevice dx(moved(x, g.batch, g.in_channels, in, true)), dw(moved(w, g.out_channels, group, taps, true)),
+      dbias(bias), ddy(moved(dy, g.batch, g.out_channels, out, true)), out_y(y), out_x(grad_x), out_w(grad_w);
+  const double factor = 8 + 2 * std::sqrt(static_cast<double>(nx + nw));
+  cpu::conv_forward(t, g, x.get(), w.get(), bias.get(), y.get());
+  cuda::conv_forward(t, last, dx.get(), dw.get(), dbias.get(), out_y.get());
+  expect_near(moved(out_y.read(), g.batch, g.out_channels, out, false), y, factor, "forward, last, " + show(g));
+  cpu::conv_backward_input(t, g, dy.get(), w.get(), grad_x.get());
+  cuda::conv_backward_input(t, last, ddy.get(), dw.get(), out_x.get());
+  expect_near(moved(out_x.read(), g.batch, g.in_channels, in, false), grad_x, factor, "input, last, " + show(g));
+  cpu::conv_backward_weight(t, g, dy.get(), x.get(), grad_w.get());
+  cuda::conv_backward_weight(t, last, ddy.get(), dx.get(), out_w.get());
+  expect_near(moved(out_w.read(), g.out_channels, group, taps, false), grad_w, factor, "weight, last, " + show(g));
+}
 
 void check_all(DType t, const ConvGeometry& g) {
   const int64_t nx = g.batch * g.in_channels * volume(g.in_size),
@@ -104,6 +146,15 @@ TEST_P(ConvTest, ThroughColumns) {
   enable(false);
   for (const auto& g : kGeometries) check_all(GetParam(), g);
 }
+TEST_P(ConvTest, ChannelsLast) {
+  // Without cuDNN all dtypes take the same copies.
+  const bool real = is_floating_point(GetParam());
+  for (const bool on : {true, false}) {
+    enable(on);
+    for (const auto& g : kGeometries)
+      if (on ? real : GetParam() == DType::kFloat16 || GetParam() == DType::kInt16) check_channels_last(GetParam(), g);
+  }
+}
 TEST_P(ConvTest, NothingToDo) {
   check_all(GetParam(), geometry(0, 3, 4, 1, {}, {6, 3, 1, 1, 1}, {7, 3, 1, 1, 1}));
   check_all(GetParam(), geometry(2, 0, 4, 1, {}, {6, 3, 1, 1, 1}, {7, 3, 1, 1, 1}));
@@ -111,6 +162,14 @@ TEST_P(ConvTest, NothingToDo) {
   g.out_size[1] = 0;
   g.in_size[1] = 2;
   check_all(GetParam(), g);
+}
+
+// Positions in several parts.
+TEST_P(ConvTest, ManyPositions) {
+  if (!is_floating_point(GetParam())) GTEST_SKIP() << "no kernels of their own";
+  const ConvGeometry g = geometry(3, 2, 2, 2, {}, {67, 3, 1, 1, 1}, {65, 3, 1, 1, 1});
+  check_all(GetParam(), g);
+  check_channels_last(GetParam(), g);
 }
 
 // A transposed convolution with output padding leaves rows of its result that no window of the direct one reaches, or

@@ -42,6 +42,29 @@ TEST_F(Embedding, LikeTheCpu) {
   check(DType::kFloat32, 5000, 8, 3, 1, true, 90);
 }
 
+// A row that has most of very many places: whole segments of them are added first. Small integers: any order gives the
+// same bits, but for the product with the frequency.
+TEST_F(Embedding, PopularRows) {
+  constexpr int64_t kCount = 9000, kRows = 6;
+  std::mt19937 rng(5);
+  std::vector<int64_t> indices(kCount);
+  for (auto& i : indices) i = rng() % 10 ? 4 : static_cast<int64_t>(rng() % kRows);
+  for (DType t : {DType::kFloat16, DType::kFloat32})
+    for (int64_t dim : {t == DType::kFloat16 ? 8 : 3})
+      for (bool scale : {false, true}) {
+        std::vector<uint8_t> numbers(static_cast<size_t>(kCount * dim * item_size(t)));
+        for (int64_t i = 0; i < kCount * dim; ++i)
+          numbers = testing::with_value(std::move(numbers), t, i, static_cast<double>(rng() % 3) - 1);
+        Mirror dy(numbers), index = Mirror::of(indices), dw(random_elements(t, kRows * dim, 2));
+        cpu::embedding_backward(t, dy.host(), index.host_as<int64_t>(), kCount, dim, kRows, 1, scale, dw.host());
+        cuda::embedding_backward(t, dy.device(), index.device_as<int64_t>(), kCount, dim, kRows, 1, scale, dw.device());
+        if (scale)
+          testing::expect_close(t, dw.host_bytes(), dw.device_bytes(), 1e-3, 1e-6, "popular rows");
+        else
+          testing::expect_same(t, dw.host_bytes(), dw.device_bytes());
+      }
+}
+
 TEST_F(Embedding, WrongIndicesAreReported) {
   for (int64_t wrong : {-1, 5}) {
     Mirror dy(random_elements(DType::kFloat32, 8, 1)), index = Mirror::of(std::vector<int64_t>{2, wrong}),

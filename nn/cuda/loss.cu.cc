@@ -1,4 +1,4 @@
-// Negative log likelihood.
+// Negative log likelihood, and the one of smoothed targets.
 #include <algorithm>
 
 #include "tensor/cuda/support/block.h"
@@ -109,7 +109,130 @@ __global__ void loss_backward_kernel(Targets targets, const T* dy, bool each, co
   }
 }
 
+// ---- Smoothed targets: every element of x counts ----
+
+template <class T>
+struct Smoothed {
+  using A = Compute<T>;
+  Targets targets;
+  const T* weight;
+  double own, each;  // what the target and what every class has of the loss
+
+  // The weight of an element of x; `of_target` is what counts for the mean, at the element of the target alone.
+  __device__ double share(int64_t element, double* of_target) const {
+    int64_t i = element;
+    const int64_t place = i % targets.inner;
+    i /= targets.inner;
+    const int64_t c = i % targets.classes, t = targets.at(i / targets.classes * targets.inner + place);
+    *of_target = 0;
+    if (t < 0) return 0;
+    const double w = static_cast<double>(weight_of(weight, c));
+    if (c != t) return each * w;
+    *of_target = w;
+    return (own + each) * w;
+  }
+};
+
+constexpr int64_t kElementsOfBlock = 16384;
+
+template <class T>
+__global__ void smoothed_loss_kernel(Smoothed<T> s, int64_t n, const T* x, bool mean, Sums* partial, T* out,
+                                     T* total_weight) {
+  Sums sums;
+  const int64_t begin = blockIdx.x * kElementsOfBlock, end = min(begin + kElementsOfBlock, n);
+  for (int64_t i = begin + threadIdx.x; i < end; i += kLossThreads) {
+    double of_target;
+    const double share = s.share(i, &of_target);
+    if (share != 0) sums.loss -= share * static_cast<double>(load(x + i));
+    sums.weights += of_target;
+  }
+  sums = block_reduce(sums, AddSums());
+  if (threadIdx.x != 0) return;
+  if (partial)
+    partial[blockIdx.x] = sums;
+  else
+    write_loss(sums, mean, out, total_weight);
+}
+
+// A block for each target.
+template <class T>
+__global__ void smoothed_each_kernel(Smoothed<T> s, const T* x, T* out, T* total_weight) {
+  if (blockIdx.x == 0 && threadIdx.x == 0) store(total_weight, Compute<T>{0});
+  for (int64_t i = blockIdx.x; i < s.targets.n; i += gridDim.x) {
+    Sums sums;
+    for (int64_t c = threadIdx.x; c < s.targets.classes; c += blockDim.x) {
+      double of_target;
+      const int64_t at = s.targets.offset(i, c);
+      const double share = s.share(at, &of_target);
+      if (share != 0) sums.loss -= share * static_cast<double>(load(x + at));
+    }
+    sums = block_reduce(sums, AddSums());
+    if (threadIdx.x == 0) store(out + i, static_cast<Compute<T>>(sums.loss));
+  }
+}
+
+template <class T>
+__global__ void smoothed_backward_kernel(Smoothed<T> s, int64_t n, const T* dy, bool each, const T* total_weight,
+                                         T* dx) {
+  const double total = total_weight ? static_cast<double>(load(total_weight)) : 1;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += int64_t{gridDim.x} * blockDim.x) {
+    double of_target;
+    const double share = s.share(i, &of_target);
+    const int64_t at = each ? i / (s.targets.classes * s.targets.inner) * s.targets.inner + i % s.targets.inner : 0;
+    store(dx + i,
+          share == 0 ? Compute<T>{0} : static_cast<Compute<T>>(-share * static_cast<double>(load(dy + at)) / total));
+  }
+}
+
+template <class T>
+Smoothed<T> smoothed(const Targets& targets, const void* weight, double smoothing) {
+  return {targets, static_cast<const T*>(weight), 1 - smoothing, smoothing / static_cast<double>(targets.classes)};
+}
+
+// start(blocks, where several of them leave their sums): the first kernel over n items.
+template <class T, class F>
+void sum_losses(int64_t n, int64_t per_block, bool mean, T* out, T* total, F&& start) {
+  const int64_t blocks = std::max<int64_t>(1, (n + per_block - 1) / per_block);
+  const Buffer partial(blocks > 1 ? static_cast<size_t>(blocks) * sizeof(Sums) : 0);
+  start(dim3(static_cast<unsigned>(blocks)), partial.as<Sums>());
+  if (blocks > 1)
+    launch_blocks(finish_kernel<T>, dim3(1), dim3(kLossThreads), 0, blocks, partial.as<Sums>(), mean, out, total);
+}
+
 }  // namespace
+
+void smoothed_loss_forward(DType dtype, int64_t batch, int64_t classes, int64_t inner, const void* x,
+                           const int64_t* target, const void* weight, LossReduction reduction, int64_t ignore_index,
+                           double smoothing, void* out, void* total_weight) {
+  visit<kAllFloats>(dtype, "nll_loss_out_frame", [&]<class T>(Tag<T>) {
+    const Targets targets{batch * inner, classes, inner, target, ignore_index, report_slot()};
+    const Smoothed<T> s = smoothed<T>(targets, weight, smoothing);
+    const T* const in = static_cast<const T*>(x);
+    T *const to = static_cast<T*>(out), *const total = static_cast<T*>(total_weight);
+    if (reduction == LossReduction::kNone) {
+      launch_blocks(smoothed_each_kernel<T>, blocks_for(targets.n, 1), dim3(128), 0, s, in, to, total);
+      return;
+    }
+    const bool mean = reduction == LossReduction::kMean;
+    const int64_t n = targets.n * classes;
+    sum_losses(n, kElementsOfBlock, mean, to, total, [&](dim3 blocks, Sums* partial) {
+      launch_blocks(smoothed_loss_kernel<T>, blocks, dim3(kLossThreads), 0, s, n, in, mean, partial, to, total);
+    });
+  });
+}
+
+void smoothed_loss_backward(DType dtype, int64_t batch, int64_t classes, int64_t inner, const void* dy,
+                            const int64_t* target, const void* weight, LossReduction reduction, int64_t ignore_index,
+                            double smoothing, const void* total_weight, void* dx) {
+  visit<kAllFloats>(dtype, "nll_loss_backward_out_frame", [&]<class T>(Tag<T>) {
+    const Targets targets{batch * inner, classes, inner, target, ignore_index, report_slot()};
+    const int64_t n = targets.n * classes;
+    if (n == 0) return;
+    launch(smoothed_backward_kernel<T>, blocks_for(n), dim3(kThreads), smoothed<T>(targets, weight, smoothing), n,
+           static_cast<const T*>(dy), reduction == LossReduction::kNone,
+           reduction == LossReduction::kMean ? static_cast<const T*>(total_weight) : nullptr, static_cast<T*>(dx));
+  });
+}
 
 void nll_loss_forward(DType dtype, int64_t batch, int64_t classes, int64_t inner, const void* x, const int64_t* target,
                       const void* weight, LossReduction reduction, int64_t ignore_index, void* out,
@@ -123,12 +246,9 @@ void nll_loss_forward(DType dtype, int64_t batch, int64_t classes, int64_t inner
       return;
     }
     const bool mean = reduction == LossReduction::kMean;
-    const int64_t blocks = std::max<int64_t>(1, (targets.n + kTargetsOfBlock - 1) / kTargetsOfBlock);
-    const Buffer partial(blocks > 1 ? static_cast<size_t>(blocks) * sizeof(Sums) : 0);
-    launch_blocks(loss_kernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kLossThreads), 0, targets, in, w, mean,
-                  partial.as<Sums>(), to, total);
-    if (blocks > 1)
-      launch_blocks(finish_kernel<T>, dim3(1), dim3(kLossThreads), 0, blocks, partial.as<Sums>(), mean, to, total);
+    sum_losses(targets.n, kTargetsOfBlock, mean, to, total, [&](dim3 blocks, Sums* partial) {
+      launch_blocks(loss_kernel<T>, blocks, dim3(kLossThreads), 0, targets, in, w, mean, partial, to, total);
+    });
   });
 }
 

@@ -8,7 +8,14 @@ namespace tessera::cuda {
 
 TESSERA_NN_LOSS_ENGINES(TESSERA_ENGINE_DECLARATION)
 
+nn::SmoothedLossForward smoothed_loss_forward;
+nn::SmoothedLossBackward smoothed_loss_backward;
+
 // Fills the table of DeviceType::kCUDA.
-inline void connect(nn::LossEngines& engines) { TESSERA_NN_LOSS_ENGINES(TESSERA_ENGINE_CONNECTION) }
+inline void connect(nn::LossEngines& engines) {
+  TESSERA_NN_LOSS_ENGINES(TESSERA_ENGINE_CONNECTION)
+  engines.smoothed_loss_forward = &smoothed_loss_forward;
+  engines.smoothed_loss_backward = &smoothed_loss_backward;
+}
 
 }  // namespace tessera::cuda

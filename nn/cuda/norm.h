@@ -220,14 +220,14 @@ template <class T>
 struct ParameterSums : SumFunctor<ParameterSums<T>> {
   using Element = T;
   const T *dy, *x;
-  const Compute<T>*mean, *rstd;
+  const Compute<T>*mean, *rstd;  // mean null: 0
   int64_t groups, channels_per_group;
   struct State {
     double mean, rstd;
   };
   __device__ State at(int64_t n, int64_t c) const {
     const int64_t r = groups == 1 ? n : n * groups + quotient(c, channels_per_group);
-    return {static_cast<double>(mean[r]), static_cast<double>(rstd[r])};
+    return {mean ? static_cast<double>(mean[r]) : 0, static_cast<double>(rstd[r])};
   }
   template <int V>
   __device__ void add_each(const State (&s)[V], int64_t index, Pair (&sums)[V]) const {

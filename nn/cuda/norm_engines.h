@@ -11,6 +11,7 @@ TESSERA_NN_NORM_ENGINES(TESSERA_ENGINE_DECLARATION)
 void batch_norm(const nn::BatchNormCall& call);
 void batch_norm_gradient(const nn::BatchNormGradientCall& call);
 nn::RmsNormForward rms_norm_forward;
+nn::RmsNormBackward rms_norm_backward;
 inline constexpr int64_t kLongestRmsNorm = 8192;
 
 // Fills the table of DeviceType::kCUDA.
@@ -19,6 +20,7 @@ inline void connect(nn::NormEngines& engines) {
   engines.batch_norm = &batch_norm;
   engines.batch_norm_gradient = &batch_norm_gradient;
   engines.rms_norm_forward = &rms_norm_forward;
+  engines.rms_norm_backward = &rms_norm_backward;
   engines.rms_norm_longest = kLongestRmsNorm;
 }
 

@@ -23,7 +23,7 @@ struct LayerForward {
   double eps;
   const T *x, *weight, *bias;
   T* y;
-  Compute<T>*mean, *rstd;  // null: around 0, and not wanted
+  Compute<T>*mean, *rstd;  // mean null: around 0
 };
 
 template <class T, int V>
@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(kForwardLanes) layer_forward_kernel(LayerForwa
       for (int k = 0; k < V; ++k) v[j][k] = (v[j][k] - m) * r * w[k] + b[k];
       store_elements<V>(a.y + row * a.n + at, v[j]);
     }
-    if (lane == 0 && row < a.rows && a.mean) {
-      a.mean[row] = m;
+    if (lane == 0 && row < a.rows) {
+      if (a.mean) a.mean[row] = m;
       a.rstd[row] = r;
     }
   }
@@ -78,11 +78,11 @@ struct LayerBackward {
   int64_t rows;
   int n, lanes;
   const T *dy, *x, *weight;
-  const Compute<T>*mean, *rstd;
+  const Compute<T>*mean, *rstd;  // mean null: around 0
   T* dx;
 };
 
-// With h = (x - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - h mean(g h)).
+// With h = (x - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - h mean(g h)), around 0 without mean(g).
 template <class T, int V>
 __global__ void __launch_bounds__(kBackwardLanes) layer_backward_kernel(LayerBackward<T> a) {
   using C = Compute<T>;
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kBackwardLanes) layer_backward_kernel(LayerBac
   for (int64_t first = int64_t{blockIdx.x} * rows; first < a.rows; first += int64_t{gridDim.x} * rows) {
     const int64_t row = first + threadIdx.x / a.lanes;
     const int n = row < a.rows ? a.n : 0;
-    const C mean = n > 0 ? a.mean[row] : C{0}, rstd = n > 0 ? a.rstd[row] : C{0};
+    const C mean = n > 0 && a.mean ? a.mean[row] : C{0}, rstd = n > 0 ? a.rstd[row] : C{0};
     C g[kCached / V][V], h[kCached / V][V];
     C sum = 0, product = 0;
 #pragma unroll
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kBackwardLanes) layer_backward_kernel(LayerBac
     }
     const Pair sums = group_reduce(Pair{static_cast<double>(sum), static_cast<double>(product)}, AddPairs(), a.lanes);
     const double s = static_cast<double>(rstd), count = a.n;
-    const C b = static_cast<C>(-s * s * s * sums.b / count), c = static_cast<C>(-s * sums.a / count);
+    const C b = static_cast<C>(-s * s * s * sums.b / count), c = a.mean ? static_cast<C>(-s * sums.a / count) : C{0};
 #pragma unroll
     for (int j = 0; j < kCached / V; ++j) {
       const int at = (j * a.lanes + lane) * V;
@@ -187,13 +187,24 @@ void layer_norm_backward(DType dtype, int64_t rows, int64_t n, const void* dy, c
   });
 }
 
-void rms_norm_forward(DType dtype, int64_t rows, int64_t n, double eps, const void* x, const void* weight, void* y) {
-  static_assert(kLongestRmsNorm <= internal::kLongestForward);
+void rms_norm_forward(DType dtype, int64_t rows, int64_t n, double eps, const void* x, const void* weight, void* y,
+                      void* rstd) {
+  static_assert(kLongestRmsNorm <= internal::kLongestForward && kLongestRmsNorm <= internal::kLongestBackward);
   if (rows == 0) return;
   visit<kAllFloats>(dtype, "rms_norm", [&](auto tag) {
     using T = typename decltype(tag)::type;
     internal::forward<T>(rows, n, eps, static_cast<const T*>(x), static_cast<const T*>(weight), nullptr,
-                         static_cast<T*>(y), nullptr, nullptr);
+                         static_cast<T*>(y), nullptr, static_cast<Compute<T>*>(rstd));
+  });
+}
+
+void rms_norm_backward(DType dtype, int64_t rows, int64_t n, const void* dy, const void* x, const void* rstd,
+                       const void* weight, void* dx, void* dweight) {
+  visit<kAllFloats>(dtype, "rms_norm_backward", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    internal::backward<T>(rows, n, static_cast<const T*>(dy), static_cast<const T*>(x), nullptr,
+                          static_cast<const Compute<T>*>(rstd), static_cast<const T*>(weight), static_cast<T*>(dx),
+                          static_cast<T*>(dweight), nullptr);
   });
 }
 

@@ -144,19 +144,38 @@ TEST_P(NormTest, WholeBatch) {
 
 // Rows around 0 against sums of their own.
 TEST_P(NormTest, RootMeanSquares) {
-  const DType t = GetParam();
+  const DType t = GetParam(), st = stat_type(t);
   for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{5, 7}, {3, 64}, {9, 100}, {2, 1030}, {1, 8192}, {4, 1}})
     for (const bool weighted : {true, false}) {
-      Data x = shifted_data(t, rows * n, 1), w = random_data(t, n, 2), y(t, rows * n);
-      const OnDevice ox(x), ow(w), oy(y);
-      cuda::rms_norm_forward(t, rows, n, 1e-5, ox.get(), weighted ? ow.get() : nullptr, oy.get());
+      const std::string what = str_cat("rms norm ", rows, " ", n);
+      Data x = shifted_data(t, rows * n, 1), w = random_data(t, n, 2), dy = random_data(t, rows * n, 3), y(t, rows * n),
+           rstd(st, rows), gx(t, rows * n), gw(t, n);
+      const OnDevice ox(x), ow(w), ody(dy), oy(y), orstd(rstd), ogx(gx), ogw(gw);
+      cuda::rms_norm_forward(t, rows, n, 1e-5, ox.get(), weighted ? ow.get() : nullptr, oy.get(), orstd.get());
+      cuda::rms_norm_backward(t, rows, n, ody.get(), ox.get(), orstd.get(), weighted ? ow.get() : nullptr, ogx.get(),
+                              ogw.get());
+      std::vector<double> to_weight(static_cast<size_t>(n));
       for (int64_t r = 0; r < rows; ++r) {
-        double squares = 0;
-        for (int64_t i = r * n; i < (r + 1) * n; ++i) squares += x.value(i) * x.value(i);
+        double squares = 0, products = 0;
+        const auto at = [&](const Data& d, int64_t i) { return d.value(r * n + i); };
+        const auto factor = [&](int64_t i) { return weighted ? w.value(i) : 1; };
+        for (int64_t i = 0; i < n; ++i) {
+          squares += at(x, i) * at(x, i);
+          products += at(dy, i) * factor(i) * at(x, i);
+        }
         const double s = 1 / std::sqrt(squares / static_cast<double>(n) + 1e-5);
-        for (int64_t i = 0; i < n; ++i) y.set(r * n + i, x.value(r * n + i) * s * (weighted ? w.value(i) : 1));
+        rstd.set(r, s);
+        for (int64_t i = 0; i < n; ++i) {
+          y.set(r * n + i, at(x, i) * s * factor(i));
+          gx.set(r * n + i, s * (at(dy, i) * factor(i) - at(x, i) * s * s * products / static_cast<double>(n)));
+          to_weight[static_cast<size_t>(i)] += at(dy, i) * at(x, i) * s;
+        }
       }
-      expect_near(oy.read(), y, 10, str_cat("rms norm ", rows, " ", n));
+      for (int64_t i = 0; i < n; ++i) gw.set(i, to_weight[static_cast<size_t>(i)]);
+      expect_near(oy.read(), y, 10, what);
+      expect_near(orstd.read(), rstd, 20, what + " rstd");
+      expect_near(ogx.read(), gx, slack(n), what + " gradient");
+      expect_near(ogw.read(), gw, slack(n), what + " gradient of the weight");
     }
 }
 

@@ -5,6 +5,7 @@
 #include "tensor/engine/engine.h"
 
 #define TESSERA_NN_CONV_ENGINES(F) \
+  F(conv_channels_last)            \
   F(conv_forward)                  \
   F(conv_backward_input)           \
   F(conv_backward_weight)          \

@@ -41,9 +41,12 @@ struct BatchNormGradientCall {
   void* dx;
   ChannelNumbers weight, mean, invstd_or_var, dweight, dbias;
 };
-// Rows of n elements: y = x / sqrt(mean of squares + eps) * weight. weight may be null; n is at most rms_norm_longest.
+// Rows of n elements: y = x * rstd * weight with rstd = 1 / sqrt(mean of squares + eps), which is written (float32 for
+// reduced floats, else dtype). weight may be null; n is at most rms_norm_longest.
 using RmsNormForward = void(DType dtype, int64_t rows, int64_t n, double eps, const void* x, const void* weight,
-                            void* y);
+                            void* y, void* rstd);
+using RmsNormBackward = void(DType dtype, int64_t rows, int64_t n, const void* dy, const void* x, const void* rstd,
+                             const void* weight, void* dx, void* dweight);
 
 struct NormEngines : EngineTable<NormEngines> {
   TESSERA_NN_NORM_ENGINES(TESSERA_ENGINE_MEMBER)
@@ -51,6 +54,7 @@ struct NormEngines : EngineTable<NormEngines> {
   void (*batch_norm)(const BatchNormCall& call) = nullptr;
   void (*batch_norm_gradient)(const BatchNormGradientCall& call) = nullptr;
   RmsNormForward* rms_norm_forward = nullptr;
+  RmsNormBackward* rms_norm_backward = nullptr;
   int64_t rms_norm_longest = 0;
 };
 

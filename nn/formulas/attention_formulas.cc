@@ -86,4 +86,25 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_double_backward(
           v_out.defined() ? to(gathered(v_out, value), value.dtype()) : Tensor()};
 }
 
+// As above, with pd = p m / (1 - dropout_p), where the mask m has what is kept, in the result and in dv.
+std::tuple<Tensor, Tensor, Tensor> attention_dropout_backward(const Tensor& grad_out, const Tensor& query,
+                                                              const Tensor& key, const Tensor& value,
+                                                              const Tensor& attn_mask, const Tensor& out,
+                                                              const Tensor& logsumexp, const Tensor& words,
+                                                              double dropout_p, bool is_causal,
+                                                              std::optional<double> scale) {
+  if (!grad_mode_enabled() && words.dtype() != DType::kBool)
+    return kernels::attention_dropout_gradient(grad_out, query, key, value, attn_mask, out, logsumexp, words, dropout_p,
+                                               is_causal, scale);
+  const Arithmetic in(query);
+  const Tensor q = in.plain(query), k = in.shared(key), v = in.shared(value), g = in.plain(grad_out);
+  const Scalar factor(kernels::attention_scale(query, scale));
+  const Tensor p = kernels::attention_weights(q, k, attn_mask, is_causal, factor);
+  const Tensor m =
+      mul(to(kernels::attention_dropout_kept(query, key, words, dropout_p), p.dtype()), Scalar(1 / (1 - dropout_p)));
+  const Tensor dp = matmul(g, transposed(v)) * m, ds = mul(p * (dp - row_sum(dp * p)), factor);
+  return {to(matmul(ds, k), query.dtype()), to(gathered(matmul(transposed(ds), q), key), key.dtype()),
+          to(gathered(matmul(transposed(p * m), g), value), value.dtype())};
+}
+
 }  // namespace tessera::autograd::formulas

@@ -1,4 +1,4 @@
-// Second derivatives of attention.
+// Derivatives of attention beyond its own backward operator.
 #pragma once
 
 #include <optional>
@@ -18,5 +18,13 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_double_backward(
 Tensor attention_tangent(const Tensor& query_t, const Tensor& key_t, const Tensor& value_t, const Tensor& query,
                          const Tensor& key, const Tensor& value, bool is_causal, const Tensor& attn_mask,
                          std::optional<double> scale);
+
+// Of _attention_dropout: without the matrix of scores where no graph is made.
+std::tuple<Tensor, Tensor, Tensor> attention_dropout_backward(const Tensor& grad_out, const Tensor& query,
+                                                              const Tensor& key, const Tensor& value,
+                                                              const Tensor& attn_mask, const Tensor& out,
+                                                              const Tensor& logsumexp, const Tensor& words,
+                                                              double dropout_p, bool is_causal,
+                                                              std::optional<double> scale);
 
 }  // namespace tessera::autograd::formulas

@@ -46,4 +46,17 @@ Tensor bce_with_logits_target_backward(const Tensor& grad, const Tensor& self, c
   return mul(g, sub(log_sigmoid(neg(self)), mul(pos_weight, log_sigmoid(self))));
 }
 
+Tensor smoothed_nll_backward(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,
+                             int64_t reduction, SymInt ignore_index, double smoothing, const Tensor& total_weight) {
+  const int64_t ignore = ignore_index.guard_int();
+  if (!grad_mode_enabled()) {
+    const Tensor at_once =
+        kernels::smoothed_loss_gradient(grad, self, target, weight, reduction, ignore, smoothing, total_weight);
+    if (at_once.defined()) return at_once;
+  }
+  const Tensor shares = neg(kernels::smoothed_shares(self, target, weight, ignore, smoothing));
+  if (reduction == 0) return mul(shares, unsqueeze(grad, self.dim() > 1 ? 1 : 0));
+  return mul(reduction == 1 ? div(shares, total_weight) : shares, grad);
+}
+
 }  // namespace tessera::autograd::formulas

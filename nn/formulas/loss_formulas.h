@@ -20,5 +20,7 @@ Tensor bce_with_logits_backward(const Tensor& grad, const Tensor& self, const Te
                                 const Tensor& pos_weight, int64_t reduction);
 Tensor bce_with_logits_target_backward(const Tensor& grad, const Tensor& self, const Tensor& target,
                                        const Tensor& weight, const Tensor& pos_weight, int64_t reduction);
+Tensor smoothed_nll_backward(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,
+                             int64_t reduction, SymInt ignore_index, double smoothing, const Tensor& total_weight);
 
 }  // namespace tessera::autograd::formulas

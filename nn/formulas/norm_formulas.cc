@@ -4,6 +4,7 @@
 // D is symmetric in g, and it is also the derivative of h with respect to x: that is all that its own derivatives need.
 #include "nn/formulas/norm_formulas.h"
 
+#include "nn/norm_extra.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::autograd::formulas {
@@ -139,6 +140,24 @@ NormGradients group_norm_double_backward(const Tensor& to_input, const Tensor& t
   return shaped(
       double_backward(n, arranged(to_input, t, full), arranged(to_weight, t, param), arranged(to_bias, t, param)),
       input, weight);
+}
+
+std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& input, SymIntList normalized_shape,
+                                             const Tensor& rstd, const Tensor& weight, double eps,
+                                             std::span<const bool> mask) {
+  if (!grad_mode_enabled()) {
+    const auto at_once = kernels::rms_norm_gradient(grad, input, normalized_shape, rstd, weight, mask);
+    if (std::get<0>(at_once).defined() || std::get<1>(at_once).defined()) return at_once;
+  }
+  const DType t = arithmetic_dtype(input);
+  IntVector dims, others;
+  const int64_t kept = input.dim() - static_cast<int64_t>(normalized_shape.size());
+  for (int64_t d = 0; d < input.dim(); ++d) (d < kept ? others : dims).push_back(d);
+  const Tensor x = to(input, t), dy = to(grad, t), s = rsqrt(mean(x * x, dims, true) + eps), h = x * s;
+  const Tensor g = weight.defined() ? dy * weight : dy;
+  const auto shaped = [&](const Tensor& sums) { return reshape(sums, normalized_shape.ints()); };
+  return {mask[0] ? to(s * (g - h * mean(g * h, dims, true)), input.dtype()) : Tensor(),
+          mask[1] ? to(shaped(others.empty() ? dy * h : sum(dy * h, others)), weight.dtype()) : Tensor()};
 }
 
 }  // namespace tessera::autograd::formulas

@@ -3,6 +3,7 @@
 // itself, too, for tangents of input, weight and bias as what arrives; grad_out may then be undefined.
 #pragma once
 
+#include <span>
 #include <tuple>
 
 #include "nn/nn_ops.h"
@@ -22,5 +23,10 @@ NormGradients group_norm_double_backward(const Tensor& to_input, const Tensor& t
                                          const Tensor& grad_out, const Tensor& input, const Tensor& mean,
                                          const Tensor& rstd, const Tensor& weight, SymInt n, SymInt c, SymInt hxw,
                                          int64_t group);
+
+// Of _rms_norm: at once where the device has that, or where a graph is made, by differentiable operators.
+std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& input, SymIntList normalized_shape,
+                                             const Tensor& rstd, const Tensor& weight, double eps,
+                                             std::span<const bool> mask);
 
 }  // namespace tessera::autograd::formulas

@@ -156,6 +156,8 @@ def test_tests_with_parameters():
     assert called == [(1, 0.5, tessera.float32), (1, 3, 4), (2, 0.5, tessera.float32), (2, 3, 4), 1]
     with pytest.raises(RuntimeError, match="2 names, expected as many values"):
         parametrize("a,b", [(1,)])(lambda self, a, b: None)
+
+
 def test_make_tensor_stays_below_its_end():
     for dtype in (tessera.float16, tessera.bfloat16, tessera.float32, tessera.complex32):
         x = make_tensor(20000, dtype=dtype)

@@ -17,7 +17,7 @@ struct ConvGeometry {
   // in_channels / groups). Only where the device's conv_channels_last says so.
   bool channels_last = false;
 };
-// Whether the convolutions of the CPU take these with channels last.
+// Whether convolutions of these sizes take tensors with channels last.
 bool conv_channels_last(DType dtype, const ConvGeometry& g);
 
 // y[n,o,...] = bias[o] + sum w[o,i,...] x[n,i,...]; weight is (out_channels, in_channels / groups, *kernel); bias may

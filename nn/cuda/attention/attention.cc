@@ -62,13 +62,8 @@ Job make_job(const AttentionShape& shape, const AttentionOperand& query, const A
   return job;
 }
 
-}  // namespace
-
-void attention_forward(const AttentionShape& shape, const AttentionOperand& query, const AttentionOperand& key,
-                       const AttentionOperand& value, const AttentionMask& mask, const AttentionOperand& out,
-                       void* logsumexp) {
-  if (shape.batch == 0 || shape.heads == 0 || shape.queries == 0) return;
-  Job job = make_job(shape, query, key, value, mask, out);
+void forward(Job job, void* logsumexp) {
+  const AttentionShape& shape = job.shape;
   job.logsumexp = logsumexp;
   const std::optional<Arithmetic> arithmetic = tiled(shape);
   // A tile with one or two rows of float32 would be mostly idle: rows of warps read the keys as fast.
@@ -77,12 +72,9 @@ void attention_forward(const AttentionShape& shape, const AttentionOperand& quer
   attention::rows_forward(job);
 }
 
-void attention_backward(const AttentionShape& shape, const AttentionOperand& query, const AttentionOperand& key,
-                        const AttentionOperand& value, const AttentionMask& mask, const AttentionOperand& out,
-                        const void* logsumexp, const AttentionOperand& grad_out, const AttentionOperand& grad_query,
-                        const AttentionOperand& grad_key, const AttentionOperand& grad_value) {
-  if (shape.batch == 0 || shape.heads == 0) return;
-  Job job = make_job(shape, query, key, value, mask, out);
+void backward(Job job, const void* logsumexp, const AttentionOperand& grad_out, const AttentionOperand& grad_query,
+              const AttentionOperand& grad_key, const AttentionOperand& grad_value) {
+  const AttentionShape& shape = job.shape;
   job.logsumexp = const_cast<void*>(logsumexp);
   job.grad_out = grad_out;
   job.grad_query = grad_query;
@@ -97,6 +89,55 @@ void attention_backward(const AttentionShape& shape, const AttentionOperand& que
       arithmetic && attention::tiled_backward(job, *arithmetic))
     return;
   attention::rows_backward(job);
+}
+
+attention::Drop drop_of(double p, const uint64_t* words) {
+  return {words, static_cast<float>(1 - p), static_cast<float>(1 / (1 - p))};
+}
+
+}  // namespace
+
+void attention_forward(const AttentionShape& shape, const AttentionOperand& query, const AttentionOperand& key,
+                       const AttentionOperand& value, const AttentionMask& mask, const AttentionOperand& out,
+                       void* logsumexp) {
+  if (shape.batch == 0 || shape.heads == 0 || shape.queries == 0) return;
+  forward(make_job(shape, query, key, value, mask, out), logsumexp);
+}
+
+void attention_backward(const AttentionShape& shape, const AttentionOperand& query, const AttentionOperand& key,
+                        const AttentionOperand& value, const AttentionMask& mask, const AttentionOperand& out,
+                        const void* logsumexp, const AttentionOperand& grad_out, const AttentionOperand& grad_query,
+                        const AttentionOperand& grad_key, const AttentionOperand& grad_value) {
+  if (shape.batch == 0 || shape.heads == 0) return;
+  backward(make_job(shape, query, key, value, mask, out), logsumexp, grad_out, grad_query, grad_key, grad_value);
+}
+
+void attention_dropout_forward(const AttentionShape& shape, const AttentionOperand& query, const AttentionOperand& key,
+                               const AttentionOperand& value, const AttentionMask& mask, double p, const Generator& gen,
+                               const AttentionOperand& out, void* logsumexp, uint64_t* words) {
+  attention::draw_words(gen, static_cast<uint64_t>(attention::ceil_div(shape.keys, 4)), words);
+  if (shape.batch == 0 || shape.heads == 0 || shape.queries == 0) return;
+  Job job = make_job(shape, query, key, value, mask, out);
+  job.drop = drop_of(p, words);
+  forward(job, logsumexp);
+}
+
+void attention_dropout_backward(const AttentionShape& shape, const AttentionOperand& query, const AttentionOperand& key,
+                                const AttentionOperand& value, const AttentionMask& mask, double p,
+                                const uint64_t* words, const AttentionOperand& out, const void* logsumexp,
+                                const AttentionOperand& grad_out, const AttentionOperand& grad_query,
+                                const AttentionOperand& grad_key, const AttentionOperand& grad_value) {
+  if (shape.batch == 0 || shape.heads == 0) return;
+  Job job = make_job(shape, query, key, value, mask, out);
+  job.drop = drop_of(p, words);
+  backward(job, logsumexp, grad_out, grad_query, grad_key, grad_value);
+}
+
+void attention_dropout_kept(const AttentionShape& shape, double p, const uint64_t* words, bool* kept) {
+  Job job{};
+  job.shape = shape;
+  job.drop = drop_of(p, words);
+  attention::write_kept(job, kept);
 }
 
 }  // namespace tessera::cuda

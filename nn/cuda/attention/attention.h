@@ -4,15 +4,24 @@
 #include <cstdint>
 
 #include "nn/cpu/attention/attention.h"
+#include "tensor/core/generator/generator.h"
 #include "tensor/cuda/runtime/runtime.h"
 
 namespace tessera::cuda::attention {
+
+// Which weights are dropped: words[0] is the seed, words[1] a position of the generator's streams; each row has a
+// stream and four keys a step. Null words: none are.
+struct Drop {
+  const uint64_t* words;
+  float kept, scale;  // probability, and what kept weights are multiplied by
+};
 
 // All that a kernel must know.
 struct Job {
   cpu::AttentionShape shape;
   cpu::AttentionOperand query, key, value, out, grad_out, grad_query, grad_key, grad_value;
   cpu::AttentionMask mask;
+  Drop drop;
   void* logsumexp;
   void* delta;  // backward: each row's sum of out * grad_out, like logsumexp
   int pack;     // forward: so many query heads share a tile's rows (they share key and value too)
@@ -40,6 +49,10 @@ void rows_forward(Job job);
 void rows_backward(Job job);
 // job.delta.
 void run_delta(const Job& job);
+// Takes `steps` of each of the generator's streams; where they begin, and the seed, go to words on the device.
+void draw_words(const Generator& gen, uint64_t steps, uint64_t* words);
+// The weights of a job with dropout that are not dropped.
+void write_kept(const Job& job, bool* kept);
 // Joins the results of parts of the keys.
 void combine(const Job& job);
 

@@ -187,6 +187,9 @@ __global__ void __launch_bounds__(32 * kMostWarps) query_kernel(const Job job) {
         const int column = b.column_of(j, i);
         float x = b.masked_score(s[0][j][i], terms, j, i);
         x = column < left && column < causal_left + 8 * (i / 2) ? x : -kInfinity;
+        if (job.drop.words)
+          d[0][j][i] *=
+              drop_factor(job, b.place.batch, b.place.head, b.warp_row + 8 * (i / 2) + b.lane / 4, key + column);
         s[0][j][i] = P::exponential(x - base[i / 2]) * (d[0][j][i] - delta[i / 2]);
       }
     }
@@ -269,7 +272,11 @@ __global__ void __launch_bounds__(32 * kMostWarps) key_kernel(const Job job) {
         float x = b.masked_score(s[0][j][i], terms, j, i);
         if (shape.causal && column < first_seen + 8 * (i / 2)) x = -kInfinity;
         s[0][j][i] = P::exponential(x - bases[numbers + column]);
-        d[0][j][i] = s[0][j][i] * (d[0][j][i] - deltas[numbers + column]);
+        const float f = job.drop.words ? drop_factor(job, b.place.batch, steps.head_of(step), query + column,
+                                                     b.warp_row + 8 * (i / 2) + b.lane / 4)
+                                       : 1.0f;
+        d[0][j][i] = s[0][j][i] * (f * d[0][j][i] - deltas[numbers + column]);
+        s[0][j][i] *= f;
       }
     }
     P::accumulate(value_out, s, b.step_second(step) + value_columns.first, b.value_pitch, value_columns.padded);

@@ -172,6 +172,21 @@ struct Block {
     }
   }
 
+  // Weights of the 16 rows m that are dropped become 0; the sums of the rows know all of them.
+  __device__ __forceinline__ void drop(int m, Scores& s, int64_t key) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = warp_row + 16 * m + 8 * h + lane / 4, first = 2 * (lane & 1);
+#pragma unroll
+      for (int j = 0; j < kN; ++j) {
+        const Factors f = drop_factors(job, place.batch, place.head + head_of(row), query_of(row),
+                                       (key + 8 * j) / 4 + (lane & 2) / 2);
+        s[j][2 * h] *= first ? f.of[2] : f.of[0];
+        s[j][2 * h + 1] *= first ? f.of[3] : f.of[1];
+      }
+    }
+  }
+
   // All have read the tiles: their memory takes the results, so that rows are written as a whole.
   __device__ __forceinline__ float* staged() const {
     return static_cast<float*>(dynamic_shared()) + 16 * kM * warp * staged_pitch<kO>;
@@ -242,6 +257,7 @@ __global__ void __launch_bounds__(32 * kWarps) forward_kernel(const Job job) {
     for (int m = 0; m < kM; ++m) {
       b.mask_scores(m, s[m], scale, key, all_seen, end_of_row[m]);
       weigh<P>(s[m], out[m], max[m], sum[m]);
+      if (job.drop.words) b.drop(m, s[m], key);
     }
     P::accumulate(out, s, b.values + (block & 1) * kKeys * b.value_pitch, b.value_pitch, b.value_dim);
   });

@@ -114,7 +114,8 @@ __global__ void __launch_bounds__(32 * kWarps) forward_rows_kernel(const Job job
       if (u >= n) continue;
       const V p = std::exp(s[u] - base);
       sum += p;
-      add_row(acc, p, values + (key + u) * job.value.position_stride, columns, lane);
+      const V f = job.drop.words ? static_cast<V>(drop_factor(job, r.batch, r.head, r.position, key + u)) : V(1);
+      add_row(acc, p * f, values + (key + u) * job.value.position_stride, columns, lane);
     }
   }
 
@@ -189,7 +190,8 @@ __device__ Weight<Compute<T>> weight_of(const Job& job, int64_t batch, int64_t h
                                              key * job.mask.key_stride));
   const V logsumexp = static_cast<const V*>(job.logsumexp)[index], delta = static_cast<const V*>(job.delta)[index];
   const V p = logsumexp == minus_infinity<V>() ? V(0) : std::exp(s - logsumexp);
-  return {p, p * (dot(g, v, job.shape.value_dim, lane) - delta)};
+  const V f = job.drop.words ? static_cast<V>(drop_factor(job, batch, head, query, key)) : V(1);
+  return {p * f, p * (f * dot(g, v, job.shape.value_dim, lane) - delta)};
 }
 
 template <class T>
@@ -286,6 +288,22 @@ void rows_backward(Job job) {
 
 void run_delta(const Job& job) {
   visit_type(job, [&](auto tag) { start(delta_kernel<typename decltype(tag)::type>, rows(job), job); });
+}
+
+void draw_words(const Generator& gen, uint64_t steps, uint64_t* words) {
+  const Philox stream = reserve(gen, steps);
+  for_each(1, [=] __device__(int64_t) {
+    words[0] = stream.replayed ? stream.replayed[0] : stream.seed;
+    words[1] = (stream.replayed ? stream.replayed[1] : 0) + stream.position;
+  });
+}
+
+void write_kept(const Job& job, bool* kept) {
+  const int64_t queries = job.shape.queries, keys = job.shape.keys;
+  for_each(job.shape.batch * job.shape.heads * queries * keys, [=] __device__(int64_t i) {
+    const int64_t row = i / keys, plane = row / queries, head = plane % job.shape.heads;
+    kept[i] = drop_factor(job, plane / job.shape.heads, head, row % queries, i - row * keys) != 0;
+  });
 }
 
 void combine(const Job& job) {

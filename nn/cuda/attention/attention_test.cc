@@ -7,6 +7,7 @@
 
 #include "tensor/cuda/libraries/blas.h"
 #include "nn/cuda/attention/attention_engines.h"
+#include "tensor/core/generator/philox.h"
 #include "tensor/cuda/support/data_testing.h"
 
 namespace tessera::cuda {
@@ -72,6 +73,7 @@ struct Case {
   double scale = 0;  // 0: 1 / sqrt(dim)
   bool backward = true;
   double tolerance = 1;
+  double dropout = 0;
   std::string name() const {
     std::string s = name_of(dtype);
     for (int64_t n : {batch, heads, kv_heads, queries, keys, dim, value_dim}) s += " " + std::to_string(n);
@@ -109,9 +111,22 @@ struct Expected {
   std::vector<double> out, logsumexp, query, key, value;  // dense
 };
 
-// Row by row: weights, then the result and the gradients.
+// What the weights are multiplied by: the numbers of the generator's streams, one for each row.
+std::vector<double> drop_factors(const Case& c, const uint64_t words[2]) {
+  std::vector<double> f;
+  for (int64_t row = 0; row < c.batch * c.heads * c.queries; ++row)
+    for (int64_t k = 0; k < c.keys; ++k) {
+      const PhiloxWords w = philox_at(words[0], static_cast<uint64_t>(row), words[1] + static_cast<uint64_t>(k / 4));
+      const uint32_t x[4] = {w.x, w.y, w.z, w.w};
+      const float u = static_cast<float>(x[k % 4]) * 0x1p-32f + 0x1p-33f;
+      f.push_back(u <= static_cast<float>(1 - c.dropout) ? 1 / (1 - c.dropout) : 0);
+    }
+  return f;
+}
+
+// Row by row: weights, then the result and the gradients. factors: of the weights; empty: none.
 Expected reference(const Case& c, double scale, const Array& q, const Array& k, const Array& v, const Masks* mask,
-                   const Array& g) {
+                   const Array& g, const std::vector<double>& factors) {
   Expected e;
   e.out.resize(c.batch * c.heads * c.queries * c.value_dim);
   e.logsumexp.resize(c.batch * c.heads * c.queries);
@@ -145,10 +160,11 @@ Expected reference(const Case& c, double scale, const Array& q, const Array& k, 
         for (int64_t j = 0; j < c.keys; ++j) {
           s[j] = sum == 0 ? 0 : s[j] / sum;
           ds[j] = 0;
+          const double f = factors.empty() ? 1 : factors[row * c.keys + j];
           for (int64_t d = 0; d < c.value_dim; ++d) {
-            e.out[row * c.value_dim + d] += s[j] * v.value(b, kh, j, d);
-            ds[j] += g.value(b, h, i, d) * v.value(b, kh, j, d);
-            e.value[((b * c.kv_heads + kh) * c.keys + j) * c.value_dim + d] += s[j] * g.value(b, h, i, d);
+            e.out[row * c.value_dim + d] += s[j] * f * v.value(b, kh, j, d);
+            ds[j] += f * g.value(b, h, i, d) * v.value(b, kh, j, d);
+            e.value[((b * c.kv_heads + kh) * c.keys + j) * c.value_dim + d] += s[j] * f * g.value(b, h, i, d);
           }
           delta += s[j] * ds[j];
         }
@@ -212,10 +228,19 @@ void check(const Case& c) {
     mask = {mask_memory.get(), masks.data.dtype, masks.strides[0],
             masks.strides[1],  masks.strides[2], masks.strides[3]};
   const OnDevice logsumexp(Data(wide, c.batch * c.heads * c.queries, 0xEE));
-  cuda::attention_forward(shape, query, key, value, mask, result, logsumexp.get());
+  const OnDevice words(Data(DType::kInt64, 2));
+  const Generator gen(make_intrusive<PhiloxGeneratorImpl>(Device(DeviceType::kCUDA, 0), 7));
+  if (c.dropout > 0)
+    cuda::attention_dropout_forward(shape, query, key, value, mask, c.dropout, gen, result, logsumexp.get(),
+                                    static_cast<uint64_t*>(words.get()));
+  else
+    cuda::attention_forward(shape, query, key, value, mask, result, logsumexp.get());
+  const Data drawn = words.read();
+  const std::vector<double> factors =
+      c.dropout > 0 ? drop_factors(c, reinterpret_cast<const uint64_t*>(drawn.bytes.data())) : std::vector<double>();
   const Array before = out;
   out.set(result.memory.read());
-  const Expected e = reference(c, shape.scale, q, k, v, c.mask != Case::kNone ? &masks : nullptr, g);
+  const Expected e = reference(c, shape.scale, q, k, v, c.mask != Case::kNone ? &masks : nullptr, g, factors);
   const double tolerance = c.tolerance * (c.dtype == DType::kFloat64   ? 1e-13
                                           : c.dtype == DType::kFloat32 ? 3e-6
                                           : c.dtype == DType::kFloat16 ? 2e-3
@@ -234,8 +259,13 @@ void check(const Case& c) {
         dk = make_array(c.dtype, c.batch, c.kv_heads, c.keys, c.dim, c.layout, 8);
   Array dv = make_array(c.dtype, c.batch, c.kv_heads, c.keys, c.value_dim, c.layout, 9);
   const Uploaded grad_query(dq), grad_key(dk), grad_value(dv);
-  cuda::attention_backward(shape, query, key, value, mask, result, logsumexp.get(), grad, grad_query, grad_key,
-                           grad_value);
+  if (c.dropout > 0)
+    cuda::attention_dropout_backward(shape, query, key, value, mask, c.dropout,
+                                     static_cast<const uint64_t*>(words.get()), result, logsumexp.get(), grad,
+                                     grad_query, grad_key, grad_value);
+  else
+    cuda::attention_backward(shape, query, key, value, mask, result, logsumexp.get(), grad, grad_query, grad_key,
+                             grad_value);
   const Array dq_before = dq, dk_before = dk, dv_before = dv;
   dq.set(grad_query.memory.read());
   dk.set(grad_key.memory.read());
@@ -277,6 +307,26 @@ TEST_F(Attention, Sizes) {
       check({.dtype = t, .queries = 37, .keys = 65, .dim = 128, .value_dim = 96, .causal = causal});
       if (HasFailure()) return;
     }
+  }
+}
+
+TEST_F(Attention, Dropout) {
+  for (DType t : kTypes) {
+    for (bool causal : {false, true})
+      check({.dtype = t,
+             .batch = 2,
+             .heads = 2,
+             .kv_heads = 1,
+             .queries = 70,
+             .keys = 66,
+             .dim = 32,
+             .value_dim = 24,
+             .causal = causal,
+             .dropout = 0.3});
+    check({.dtype = t, .queries = 3, .keys = 700, .dim = 16, .value_dim = 16, .dropout = 0.5});
+    check({.dtype = t, .queries = 2, .keys = 37, .dim = 8, .value_dim = 8, .mask = Case::kBool, .dropout = 0.1});
+    check({.dtype = t, .queries = 5, .keys = 9, .dim = 300, .value_dim = 600, .causal = true, .dropout = 0.4});
+    if (HasFailure()) return;
   }
 }
 

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "nn/cuda/attention/attention.h"
+#include "tensor/cuda/random/random_stream.h"
 #include "tensor/cuda/support/mma.h"
 #include "tensor/cuda/support/types.h"
 
@@ -88,6 +89,20 @@ __device__ inline int64_t mask_offset(const cpu::AttentionMask& mask, int64_t ba
 template <class V>
 __device__ inline V masked(V score, V term) {
   return term == -static_cast<V>(kInfinity) ? term : score + term;
+}
+
+// The factors of the weights of four keys, 4 key_quad and the next ones.
+struct Factors {
+  float of[4];
+};
+__device__ inline Factors drop_factors(const Job& job, int64_t batch, int64_t head, int64_t query, int64_t key_quad) {
+  const uint64_t row = static_cast<uint64_t>((batch * job.shape.heads + head) * job.shape.queries + query);
+  const PhiloxWords w = philox_at(job.drop.words[0], row, job.drop.words[1] + static_cast<uint64_t>(key_quad));
+  const auto factor = [&](uint32_t x) { return unit_float(x) <= job.drop.kept ? job.drop.scale : 0.0f; };
+  return {{factor(w.x), factor(w.y), factor(w.z), factor(w.w)}};
+}
+__device__ inline float drop_factor(const Job& job, int64_t batch, int64_t head, int64_t query, int64_t key) {
+  return drop_factors(job, batch, head, query, key / 4).of[key & 3];
 }
 
 __device__ inline int lane_of_warp() { return static_cast<int>(threadIdx.x) & 31; }

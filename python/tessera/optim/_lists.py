@@ -5,7 +5,7 @@ there is one. So the formula of a parameter's step is the formula of all, and a 
 import tessera
 from tessera import Tensor
 
-__all__ = ["Together", "joined"]
+__all__ = ["Together", "joined", "of_numbers"]
 
 # Methods of Tensor -> operators of lists, with the same arguments: numbers, tensors of one element, other lists.
 _OPERATORS = {
@@ -129,6 +129,13 @@ def _each(function, args, kwargs):
         function(*(of(a, i) for a in args), **{name: of(a, i) for name, a in kwargs.items()}) for i in range(count)
     ]
     return Together(results)
+
+
+def of_numbers(function, number):
+    """The numbers that a function makes of one, which is a tensor; of a list's all at once."""
+    if not isinstance(number, Together):
+        return function(number)
+    return tuple(Together(list(row.unbind())) for row in function(tessera.stack(number.tensors)))
 
 
 def _number(value):

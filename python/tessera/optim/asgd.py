@@ -2,6 +2,7 @@
 
 import tessera
 
+from ._lists import of_numbers
 from ._single import SingleTensorOptimizer, zeros_like
 from .optimizer import (
     Optimizer,
@@ -65,9 +66,13 @@ class ASGD(SingleTensorOptimizer):
     @staticmethod
     def _update_there(p, grad, ax, state, group):
         """The same with all numbers on the parameter's device."""
-        eta, mu, lr, t = state["eta"], state["mu"], group["lr"], state["step"]
+        eta, mu, lr = state["eta"], state["mu"], group["lr"]
         p.mul_(1 - group["lambd"] * eta)
         subtract_scaled(p, grad, eta)
-        ax.copy_(tessera.where(mu == 1, p, ax + (p - ax) * mu))
-        eta.copy_(lr / (1 + group["lambd"] * lr * t) ** group["alpha"])
-        mu.copy_(1 / (t - group["t0"]).clamp(min=1))
+        ax.mul_(1 - mu).add_(p * mu)
+
+        def numbers(t):
+            return lr / (1 + group["lambd"] * lr * t) ** group["alpha"], 1 / (t - group["t0"]).clamp(min=1)
+
+        for old, new in zip((eta, mu), of_numbers(numbers, state["step"])):
+            old.copy_(new)

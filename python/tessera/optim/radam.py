@@ -1,7 +1,6 @@
 """RAdam, Adam with a rectified learning rate (Liu et al. 2019)."""
 
-import tessera
-
+from ._lists import of_numbers
 from ._single import SingleTensorOptimizer
 from .optimizer import Optimizer, as_real, count_of, constructor
 
@@ -24,17 +23,27 @@ class RAdam(SingleTensorOptimizer):
         p, grad, m, v = as_real(p, grad, state["exp_avg"], state["exp_avg_sq"])
         m.lerp_(grad, 1 - beta1)
         v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        correction2 = 1 - beta2**t
-        m_hat = m / (1 - beta1**t)
         rho_inf = 2 / (1 - beta2) - 1
-        rho = rho_inf - 2 * t * beta2**t / correction2
-        step = m_hat * group["lr"]
 
-        def rectified(rho):
-            rect = ((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)) ** 0.5
-            return step * (correction2**0.5 / (v.sqrt() + group["eps"])) * rect
+        def rho_of(t):
+            return rho_inf - 2 * t * beta2**t / (1 - beta2**t)
 
-        if isinstance(rho, (int, float)):
-            p.sub_(rectified(rho) if rho > 5.0 else step)
-        else:
-            p.sub_(tessera.where(rho > 5.0, rectified(rho.clamp(min=5.0)), step))
+        def rectification(rho):
+            return ((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)) ** 0.5
+
+        if isinstance(t, (int, float)):
+            step, rho = m / (1 - beta1**t) * group["lr"], rho_of(t)
+            if rho > 5.0:
+                step = step * ((1 - beta2**t) ** 0.5 / (v.sqrt() + group["eps"])) * rectification(rho)
+            p.sub_(step)
+            return
+
+        def numbers(t):
+            rho = rho_of(t)
+            plain = (rho <= 5.0).to(t.dtype)
+            rect = (1 - plain) * rectification(rho.clamp(min=5.0)) * (1 - beta2**t) ** 0.5
+            return rect, plain, group["lr"] / (1 - beta1**t)
+
+        # The one number or the other is 0: no branch, so nothing waits for the device.
+        rect, plain, rate = of_numbers(numbers, t)
+        p.sub_((v.sqrt() + group["eps"] + plain).reciprocal().mul(rect).add(plain) * m * rate)

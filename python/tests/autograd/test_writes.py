@@ -7,9 +7,11 @@ from tessera.autograd import grad, gradgradcheck
 
 
 def numbers(*shape):
-    return tessera.linspace(0.3, 1.7, max(1, tessera.Size(shape).numel()), dtype=tessera.float64).reshape(
-        shape
-    ).requires_grad_()
+    return (
+        tessera.linspace(0.3, 1.7, max(1, tessera.Size(shape).numel()), dtype=tessera.float64)
+        .reshape(shape)
+        .requires_grad_()
+    )
 
 
 def scaled(x, factor):

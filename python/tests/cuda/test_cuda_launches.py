@@ -171,6 +171,25 @@ def logits(device):
     return numbers(device, 6, 10) * 4
 
 
+def convolution(device, memory_format=torch.contiguous_format, **options):
+    layer = module(device, lambda: nn.Conv2d(6, 12, 3, padding=1, **options)).to(memory_format=memory_format)
+    x = numbers(device, 2, 6, 5, 7).to(memory_format=memory_format)
+
+    def call():
+        y = layer(x)
+        assert y.is_contiguous(memory_format=memory_format)
+        return y
+
+    return call
+
+
+def convolution_gradients(device):
+    layer = module(device, lambda: nn.Conv2d(6, 12, 3, padding=1)).to(memory_format=torch.channels_last)
+    x = numbers(device, 2, 6, 5, 7).to(memory_format=torch.channels_last).requires_grad_()
+    grad = numbers(device, 2, 12, 5, 7, seed=3).to(memory_format=torch.channels_last)
+    return lambda: torch.autograd.grad(layer(x), [x, *layer.parameters()], grad)
+
+
 # What it is -> (at most so many launches, function of a device that gives a call). A step of an optimizer with five
 # parameters has five clones more.
 CASES = {
@@ -193,6 +212,15 @@ CASES = {
         lambda d: gradients(lambda x: F.interpolate(x, size=(11, 5), mode="bilinear"), images(d)),
     ),
     "rms_norm": (1, lambda d: lambda: F.rms_norm(logits(d), (10,), weight=logits(d)[0])),
+    "rms_norm, gradients": (
+        5,
+        lambda d: gradients(lambda x, w: F.rms_norm(x, (10,), weight=w), logits(d), logits(d)[0].clone()),
+    ),
+    "cross_entropy, smoothed": (2, lambda d: lambda: F.cross_entropy(logits(d), classes(d, 6), label_smoothing=0.1)),
+    "cross_entropy, smoothed, gradients": (
+        5,
+        lambda d: gradients(lambda x: F.cross_entropy(x, classes(d, 6), label_smoothing=0.1), logits(d)),
+    ),
     "stack": (1, lambda d: joined(d, torch.stack)),
     "cat": (1, lambda d: joined(d, lambda parts: torch.cat(parts, 1))),
     "SGD": (6, optimizer(torch.optim.SGD, lr=0.1, momentum=0.9)),
@@ -205,6 +233,8 @@ CASES = {
     "Adadelta, capturable": (17, optimizer(torch.optim.Adadelta, capturable=True)),
     "Adamax, capturable": (24, optimizer(torch.optim.Adamax, capturable=True)),
     "RAdam": (11, optimizer(torch.optim.RAdam)),
+    "RAdam, capturable": (46, optimizer(torch.optim.RAdam, capturable=True)),
+    "ASGD, capturable": (29, optimizer(torch.optim.ASGD, capturable=True)),
     "ASGD": (8, optimizer(torch.optim.ASGD)),
     "clip_grad_norm_": (9, clipped),
     "binary_cross_entropy": (3, lambda d: lambda: F.binary_cross_entropy(numbers(d, 40), numbers(d, 40, seed=1))),
@@ -213,6 +243,11 @@ CASES = {
     "embedding_bag, max": (2, lambda d: bag(d, "max")),
     "one_hot": (2, lambda d: lambda: F.one_hot(classes(d, 6), 10)),
     "max_unpool": (3, unpooled),
+    "conv2d with a bias": (1, lambda d: convolution(d)),
+    "conv2d with a bias, channels last": (1, lambda d: convolution(d, torch.channels_last)),
+    "conv2d of one channel per group": (1, lambda d: convolution(d, groups=6)),
+    "conv2d of one channel per group, channels last": (1, lambda d: convolution(d, torch.channels_last, groups=6)),
+    "conv2d, channels last, gradients": (5, lambda d: convolution_gradients(d)),
     "max_pool, gradients": (3, lambda d: gradients(lambda x: F.max_pool2d(x, 3, 2, 1), images(d))),
     "_int_mm": (1, lambda d: lambda: torch._int_mm(octets(d, 70, 90), octets(d, 50, 90).t())),
     # Ten steps. All of a small layer's are one launch; where operators made them, an LSTM's 131 and 403.
@@ -290,6 +325,44 @@ def test_dropout(p):
     torch.testing.assert_close(y, x * kept / (1 - p))
     torch.testing.assert_close(grad, kept / (1 - p))
     assert abs(kept.mean().item() - (1 - p)) < 0.1
+
+
+@on_the_emulated_device
+def test_attention_with_dropout():
+    """No matrix of scores: memory grows with the rows alone; the gradient finds the same weights again."""
+    q, k, v = (numbers("cuda", 1, 2, 33, 8, seed=i) for i in range(3))
+    attend = lambda *x: F.scaled_dot_product_attention(*x, dropout_p=0.4)  # noqa: E731
+    assert launches(lambda: attend(q, k, v)) <= 2
+    # The weights as results for a value of ones' columns: what is dropped shows.
+    eye = torch.eye(33, device="cuda").expand(1, 2, 33, 33)
+    torch.manual_seed(5)
+    weights = attend(q, k, eye)
+    full = F.scaled_dot_product_attention(q, k, eye)
+    kept = weights != 0
+    torch.testing.assert_close(weights, torch.where(kept, full / 0.6, torch.zeros_like(full)))
+    assert 0.5 < kept.float().mean().item() < 0.7
+    # By hand with that mask.
+    inputs = [x.clone().requires_grad_() for x in (q, k, v)]
+    torch.manual_seed(5)
+    y = attend(*inputs)
+    grads = torch.autograd.grad(y, inputs, torch.ones_like(y))
+    again = [x.clone().requires_grad_() for x in (q, k, v)]
+    scores = (again[0] @ again[1].transpose(-2, -1) / 8**0.5).softmax(-1)
+    expected = (scores * kept / 0.6) @ again[2]
+    torch.testing.assert_close(y, expected)
+    for here, there in zip(grads, torch.autograd.grad(expected, again, torch.ones_like(expected))):
+        torch.testing.assert_close(here, there, rtol=1e-4, atol=1e-5)
+
+
+@on_the_emulated_device
+def test_second_derivatives_of_joined_operators():
+    x, w = numbers("cuda", 4, 6).double().requires_grad_(), numbers("cuda", 6, seed=1).double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, w: F.rms_norm(x, (6,), w), (x, w))
+    assert torch.autograd.gradgradcheck(lambda x, w: F.rms_norm(x, (6,), w), (x, w))
+    target = torch.tensor([1, 5, -100, 0], device="cuda")
+    loss = lambda x: F.cross_entropy(x, target, label_smoothing=0.2)  # noqa: E731
+    assert torch.autograd.gradcheck(loss, (x,))
+    assert torch.autograd.gradgradcheck(loss, (x,))
 
 
 @on_the_emulated_device

@@ -220,6 +220,10 @@ NORMS = {
         Given(input=F(2, 2, 3), normalized_shape=[2, 3], weight=F(2, 3)),
         Given(input=F(2, 3), normalized_shape=[3], eps=0.1),
     ],
+    "_rms_norm": [
+        Given(input=F(2, 2, 3), normalized_shape=[2, 3], weight=F(2, 3), eps=0.1),
+        Given(input=F(2, 3), normalized_shape=[3], weight=None, eps=0.1),
+    ],
     "group_norm": [
         Given(input=F(2, 4, 3), num_groups=2, weight=F(4), bias=F(4)),
         Given(input=F(1, 4, 2), num_groups=4),
@@ -286,6 +290,8 @@ LOSSES = {
     "nll_loss_nd": _nll(_CLASSES, 4) + _nll(_PIXELS, 3),
     "nll_loss_forward": _nll(_CLASSES, 4, ignore_index=3),
     "nll_loss2d_forward": _nll(_PIXELS, 3, ignore_index=2),
+    "_smoothed_nll_loss": _nll(_CLASSES, 4, ignore_index=3, smoothing=0.2)
+    + _nll(_PIXELS, 3, ignore_index=-100, smoothing=0.2),
     "nll_loss_backward": _nll_backward(_CLASSES, 4, (3,)),
     "nll_loss2d_backward": _nll_backward(_PIXELS, 3, (2, 1, 2)),
     "cross_entropy_loss": _nll(dict(self=F(3, 4), target=I(1, 3, 0)), 4, label_smoothing=0.1)
@@ -477,6 +483,10 @@ ATTENTION = {
         Given(**_HEADS),
         Given(**_HEADS, is_causal=True, scale=0.4),
         Given(**_HEADS, attn_mask=_bias(3, 4)),
+    ],
+    "_attention_dropout": [
+        Given(**_HEADS, attn_mask=mask, dropout_p=0.3, is_causal=causal, scale=None)
+        for mask, causal in ((None, False), (None, True), (_bias(3, 4), False))
     ],
     "_scaled_dot_product_flash_attention_for_cpu_backward": [
         Given(**_HEADS, grad_out=F(1, 2, 3, 2), out=_attention(0), logsumexp=_attention(1), dropout_p=0.0, is_causal=c)

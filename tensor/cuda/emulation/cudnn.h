@@ -15,16 +15,22 @@ enum cudnnStatus_t {
 };
 enum cudnnDataType_t { CUDNN_DATA_FLOAT = 0, CUDNN_DATA_DOUBLE = 1, CUDNN_DATA_HALF = 2, CUDNN_DATA_BFLOAT16 = 9 };
 enum cudnnMathType_t { CUDNN_DEFAULT_MATH = 0, CUDNN_TENSOR_OP_MATH = 1, CUDNN_FMA_MATH = 3 };
-enum cudnnTensorFormat_t { CUDNN_TENSOR_NCHW = 0 };
+enum cudnnTensorFormat_t { CUDNN_TENSOR_NCHW = 0, CUDNN_TENSOR_NHWC = 1 };
 enum cudnnConvolutionMode_t { CUDNN_CONVOLUTION = 0, CUDNN_CROSS_CORRELATION = 1 };
 enum cudnnDeterminism_t { CUDNN_NON_DETERMINISTIC = 0, CUDNN_DETERMINISTIC = 1 };
-enum cudnnConvolutionFwdAlgo_t : int {};
+enum cudnnConvolutionFwdAlgo_t : int {
+  CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM = 0,
+  CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM = 1
+};
+enum cudnnActivationMode_t { CUDNN_ACTIVATION_RELU = 1, CUDNN_ACTIVATION_IDENTITY = 5 };
+enum cudnnNanPropagation_t { CUDNN_NOT_PROPAGATE_NAN = 0, CUDNN_PROPAGATE_NAN = 1 };
 enum cudnnConvolutionBwdDataAlgo_t : int {};
 enum cudnnConvolutionBwdFilterAlgo_t : int {};
 using cudnnHandle_t = struct cudnnContext*;
 using cudnnTensorDescriptor_t = struct cudnnTensorStruct*;
 using cudnnFilterDescriptor_t = struct cudnnFilterStruct*;
 using cudnnConvolutionDescriptor_t = struct cudnnConvolutionStruct*;
+using cudnnActivationDescriptor_t = struct cudnnActivationStruct*;
 
 template <class Algorithm>
 struct cudnnAlgoPerf {
@@ -57,6 +63,10 @@ cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t, int,
 cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t, int);
 cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t, cudnnMathType_t);
 cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t);
+cudnnStatus_t cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t*);
+cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t, cudnnActivationMode_t, cudnnNanPropagation_t,
+                                           double);
+cudnnStatus_t cudnnDestroyActivationDescriptor(cudnnActivationDescriptor_t);
 
 // x: image or its gradient, w: filter or its gradient, y: result or its gradient. The forward functions take x, w, y;
 // those of the image's gradient w, y, x; those of the filter's gradient x, y, w.
@@ -75,6 +85,13 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t, const void* alpha, cudnnTen
                                       cudnnFilterDescriptor_t, const void* w, cudnnConvolutionDescriptor_t,
                                       cudnnConvolutionFwdAlgo_t, void*, size_t, const void* beta,
                                       cudnnTensorDescriptor_t, void* y);
+// y = activation(alpha1 conv(x, w) + alpha2 z + bias)
+cudnnStatus_t cudnnConvolutionBiasActivationForward(cudnnHandle_t, const void* alpha1, cudnnTensorDescriptor_t,
+                                                    const void* x, cudnnFilterDescriptor_t, const void* w,
+                                                    cudnnConvolutionDescriptor_t, cudnnConvolutionFwdAlgo_t, void*,
+                                                    size_t, const void* alpha2, cudnnTensorDescriptor_t, const void* z,
+                                                    cudnnTensorDescriptor_t, const void* bias,
+                                                    cudnnActivationDescriptor_t, cudnnTensorDescriptor_t, void* y);
 cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t, cudnnFilterDescriptor_t w,
                                                           cudnnTensorDescriptor_t y, cudnnConvolutionDescriptor_t,
                                                           cudnnTensorDescriptor_t x, int, int*,

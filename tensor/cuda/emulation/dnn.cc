@@ -14,6 +14,7 @@ constexpr int kMostDims = 5;
 struct Sizes {  // of a tensor or a filter
   cudnnDataType_t type;
   int rank, size[kMostDims];
+  bool first, last;  // where the channels lie; one channel, or one place, is both
   int64_t volume(int from) const {
     int64_t v = 1;
     for (int i = from; i < rank; ++i) v *= size[i];
@@ -32,13 +33,17 @@ Convolution* get(cudnnConvolutionDescriptor_t d) { return reinterpret_cast<Convo
 struct Problem {
   int batch, in_c, out_c, groups, in[3], out[3], kernel[3], padding[3], stride[3], dilation[3];
   int64_t in_plane, out_plane, taps;
+  bool channels_last;
 };
+// Channels first or last, of all three alike; float64 has them first.
 bool problem_of(const Sizes& x, const Sizes& w, const Convolution& c, const Sizes& y, Problem* p) {
   if (x.rank != w.rank || x.rank != y.rank || x.rank != c.rank + 2 || x.rank < 4 || x.type != w.type ||
       x.type != y.type)
     return false;
-  *p = {x.size[0], x.size[1], y.size[1], c.groups,    {1, 1, 1},   {1, 1, 1},  {1, 1, 1},
-        {0, 0, 0}, {1, 1, 1}, {1, 1, 1}, x.volume(2), y.volume(2), w.volume(2)};
+  const bool last = x.last && w.last && y.last;
+  if (last ? x.type == CUDNN_DATA_DOUBLE : !(x.first && w.first && y.first)) return false;
+  *p = {x.size[0], x.size[1], y.size[1], c.groups,    {1, 1, 1},   {1, 1, 1},   {1, 1, 1},
+        {0, 0, 0}, {1, 1, 1}, {1, 1, 1}, x.volume(2), y.volume(2), w.volume(2), last};
   if (y.size[0] != p->batch || w.size[0] != p->out_c || w.size[1] * c.groups != p->in_c || p->out_c % c.groups != 0)
     return false;
   for (int i = 0; i < c.rank; ++i) {
@@ -60,6 +65,9 @@ bool problem_of(const Sizes& x, const Sizes& w, const Convolution& c, const Size
 template <class F>
 void for_products(const Problem& p, F&& fn) {
   const int in_c = p.in_c / p.groups, out_c = p.out_c / p.groups;
+  const auto flat = [&](int64_t n, int64_t channels, int64_t c, int64_t places, int64_t place) {
+    return p.channels_last ? (n * places + place) * channels + c : (n * channels + c) * places + place;
+  };
   for (int64_t n = 0; n < p.batch; ++n)
     for (int64_t o = 0; o < p.out_c; ++o)
       for (int64_t at = 0; at < p.out_plane; ++at)
@@ -77,16 +85,17 @@ void for_products(const Problem& p, F&& fn) {
               rest_tap /= p.kernel[i];
             }
             if (inside)
-              fn((n * p.in_c + o / out_c * in_c + c) * p.in_plane + plane, (o * in_c + c) * p.taps + tap,
-                 (n * p.out_c + o) * p.out_plane + at);
+              fn(flat(n, p.in_c, o / out_c * in_c + c, p.in_plane, plane), flat(o, in_c, c, p.taps, tap),
+                 flat(n, p.out_c, o, p.out_plane, at));
           }
 }
 
 enum class Direction { kForward, kData, kFilter };
 
-// result = alpha (the sums) + beta result
+// result = alpha (the sums) + beta result; with a bias: + bias, beta is 0 then.
 template <class T, class S>
-void convolve(const Problem& p, Direction direction, const T* x, const T* w, const T* y, S alpha, S beta) {
+void convolve(const Problem& p, Direction direction, const T* x, const T* w, const T* y, const T* bias, S alpha,
+              S beta) {
   const int64_t x_size = p.batch * p.in_c * p.in_plane, w_size = int64_t{p.out_c} * (p.in_c / p.groups) * p.taps,
                 y_size = p.batch * p.out_c * p.out_plane;
   std::vector<S> sums(static_cast<size_t>(direction == Direction::kForward ? y_size
@@ -102,22 +111,27 @@ void convolve(const Problem& p, Direction direction, const T* x, const T* w, con
   });
   T* const to = const_cast<T*>(direction == Direction::kForward ? y : direction == Direction::kData ? x : w);
   for (size_t i = 0; i < sums.size(); ++i)
-    to[i] = static_cast<T>(beta == 0 ? alpha * sums[i] : alpha * sums[i] + beta * static_cast<S>(to[i]));
+    if (bias)
+      to[i] = static_cast<T>(alpha * sums[i] + static_cast<S>(bias[(p.channels_last ? i : i / p.out_plane) % p.out_c]));
+    else
+      to[i] = static_cast<T>(beta == 0 ? alpha * sums[i] : alpha * sums[i] + beta * static_cast<S>(to[i]));
 }
 
 template <class T, class S>
 cudnnStatus_t start(cudnnHandle_t h, const Problem& p, Direction direction, const void* x, const void* w, const void* y,
-                    const void* alpha, const void* beta) {
+                    const void* bias, const void* alpha, const void* beta) {
   const S a = *static_cast<const S*>(alpha), b = *static_cast<const S*>(beta);
   const cudaError_t e = run(stream_of(h), dim3(1), dim3(1), 0, false, [=] {
-    convolve<T, S>(p, direction, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(y), a, b);
+    convolve<T, S>(p, direction, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(y),
+                   static_cast<const T*>(bias), a, b);
   });
   return e == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
 cudnnStatus_t convolve_any(cudnnHandle_t h, Direction direction, cudnnTensorDescriptor_t xd, const void* x,
                            cudnnFilterDescriptor_t wd, const void* w, cudnnConvolutionDescriptor_t c,
-                           cudnnTensorDescriptor_t yd, const void* y, const void* alpha, const void* beta) {
+                           cudnnTensorDescriptor_t yd, const void* y, const void* bias, const void* alpha,
+                           const void* beta) {
   Problem p;
   if (!problem_of(*get(xd), *get(wd), *get(c), *get(yd), &p)) return CUDNN_STATUS_BAD_PARAM;
   const cudnnDataType_t type = get(xd)->type;
@@ -125,35 +139,60 @@ cudnnStatus_t convolve_any(cudnnHandle_t h, Direction direction, cudnnTensorDesc
     return CUDNN_STATUS_NOT_SUPPORTED;
   switch (type) {
     case CUDNN_DATA_HALF:
-      return start<Half, float>(h, p, direction, x, w, y, alpha, beta);
+      return start<Half, float>(h, p, direction, x, w, y, bias, alpha, beta);
     case CUDNN_DATA_BFLOAT16:
-      return start<BFloat16, float>(h, p, direction, x, w, y, alpha, beta);
+      return start<BFloat16, float>(h, p, direction, x, w, y, bias, alpha, beta);
     case CUDNN_DATA_FLOAT:
-      return start<float, float>(h, p, direction, x, w, y, alpha, beta);
+      return start<float, float>(h, p, direction, x, w, y, bias, alpha, beta);
     case CUDNN_DATA_DOUBLE:
-      return start<double, double>(h, p, direction, x, w, y, alpha, beta);
+      return start<double, double>(h, p, direction, x, w, y, bias, alpha, beta);
     default:
       return CUDNN_STATUS_NOT_SUPPORTED;
   }
 }
 
-cudnnStatus_t set_sizes(Sizes* s, cudnnDataType_t type, int rank, const int* size) {
+cudnnStatus_t set_sizes(Sizes* s, cudnnDataType_t type, int rank, const int* size, bool first, bool last) {
   if (rank > kMostDims) return CUDNN_STATUS_NOT_SUPPORTED;
+  s->first = first;
+  s->last = last;
   s->type = type;
   s->rank = rank;
   std::memcpy(s->size, size, static_cast<size_t>(rank) * sizeof(int));
   return CUDNN_STATUS_SUCCESS;
 }
 
+// Elements one behind the other.
+cudnnStatus_t set_tensor(cudnnTensorDescriptor_t d, cudnnDataType_t type, int rank, const int* size,
+                         const int* stride) {
+  const auto dense = [&](bool last) {
+    int n = last ? size[1] : 1;
+    bool same = !last || stride[1] == 1;
+    for (int i = rank - 1; i >= 0; --i) {
+      if (last && i == 1) continue;
+      same = same && stride[i] == n;
+      n *= size[i];
+    }
+    return same;
+  };
+  if (rank > kMostDims || rank < 4 || (!dense(false) && !dense(true))) return CUDNN_STATUS_NOT_SUPPORTED;
+  return set_sizes(get(d), type, rank, size, dense(false), dense(true));
+}
+
 constexpr size_t kWorkspace = 512;
 
-// The one algorithm of each direction.
+// The one algorithm of each direction. The forward one that adds a bias is for windows of neighbours.
 template <class Perf>
-cudnnStatus_t one_algorithm(int requested, int* returned, Perf* perf) {
+cudnnStatus_t one_algorithm(const Convolution& c, int requested, int* returned, Perf* perf) {
   *returned = requested > 0 ? 1 : 0;
   if (requested <= 0) return CUDNN_STATUS_BAD_PARAM;
   std::memset(static_cast<void*>(perf), 0, sizeof *perf);
   perf->status = CUDNN_STATUS_SUCCESS;
+  if constexpr (std::is_same_v<Perf, cudnnConvolutionFwdAlgoPerf_t>) {
+    bool neighbours = true;
+    for (int i = 0; i < c.rank; ++i) neighbours = neighbours && c.dilation[i] == 1;
+    perf->algo =
+        neighbours ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM;
+  }
   perf->memory = kWorkspace;
   perf->determinism = CUDNN_DETERMINISTIC;
   perf->mathType = CUDNN_DEFAULT_MATH;
@@ -202,7 +241,7 @@ cudnnStatus_t algorithms(cudnnHandle_t, A a, B b, cudnnConvolutionDescriptor_t c
   const Operands o = Order<Algorithm>::operands(a, nullptr, b, nullptr, d, nullptr);
   Problem p;
   if (!problem_of(*get(o.x), *get(o.w), *get(c), *get(o.y), &p)) return CUDNN_STATUS_BAD_PARAM;
-  return one_algorithm(requested, returned, perf);
+  return one_algorithm(*get(c), requested, returned, perf);
 }
 template <class A, class B, class D, class Algorithm>
 cudnnStatus_t measure(cudnnHandle_t h, A a, const void*, B b, const void*, cudnnConvolutionDescriptor_t c, D d, void*,
@@ -219,7 +258,28 @@ cudnnStatus_t convolution(cudnnHandle_t h, const void* alpha, A a, const void* a
                           cudnnConvolutionDescriptor_t c, Algorithm, void*, size_t, const void* beta, D d,
                           void* d_data) {
   const Operands o = Order<Algorithm>::operands(a, a_data, b, b_data, d, d_data);
-  return convolve_any(h, Order<Algorithm>::kDirection, o.x, o.x_data, o.w, o.w_data, c, o.y, o.y_data, alpha, beta);
+  return convolve_any(h, Order<Algorithm>::kDirection, o.x, o.x_data, o.w, o.w_data, c, o.y, o.y_data, nullptr, alpha,
+                      beta);
+}
+
+// As documented: without an activation by one algorithm alone, and the bias is a tensor of one number for each channel.
+cudnnStatus_t convolution_with_bias(cudnnHandle_t h, const void* alpha, cudnnTensorDescriptor_t xd, const void* x,
+                                    cudnnFilterDescriptor_t wd, const void* w, cudnnConvolutionDescriptor_t c,
+                                    cudnnConvolutionFwdAlgo_t algorithm, void*, size_t, const void* alpha2,
+                                    cudnnTensorDescriptor_t zd, const void*, cudnnTensorDescriptor_t bd,
+                                    const void* bias, cudnnActivationDescriptor_t activation,
+                                    cudnnTensorDescriptor_t yd, void* y) {
+  const Sizes &b = *get(bd), &result = *get(yd);
+  if (b.type != result.type || b.rank != result.rank || b.size[0] != 1 || b.size[1] != result.size[1] ||
+      b.volume(2) != 1 || get(zd)->rank != result.rank)
+    return CUDNN_STATUS_BAD_PARAM;
+  const bool nothing_more = result.type == CUDNN_DATA_DOUBLE ? *static_cast<const double*>(alpha2) == 0
+                                                             : *static_cast<const float*>(alpha2) == 0;
+  if (*reinterpret_cast<cudnnActivationMode_t*>(activation) != CUDNN_ACTIVATION_IDENTITY || !nothing_more ||
+      algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  const double zero = 0;  // of either type
+  return convolve_any(h, Direction::kForward, xd, x, wd, w, c, yd, y, bias, alpha, &zero);
 }
 
 cudnnStatus_t set_convolution(cudnnConvolutionDescriptor_t d, int rank, const int* padding, const int* stride,
@@ -248,13 +308,12 @@ Dnn dnn_functions() {
   f.create = make<LibraryHandle>;
   f.set_stream = set_stream;
   f.create_tensor = make<Sizes>;
-  f.set_tensor = [](cudnnTensorDescriptor_t d, cudnnDataType_t type, int rank, const int* size, const int*) {
-    return set_sizes(get(d), type, rank, size);
-  };
+  f.set_tensor = set_tensor;
   f.destroy_tensor = destroy<Sizes>;
   f.create_filter = make<Sizes>;
-  f.set_filter = [](cudnnFilterDescriptor_t d, cudnnDataType_t type, cudnnTensorFormat_t, int rank, const int* size) {
-    return set_sizes(get(d), type, rank, size);
+  f.set_filter = [](cudnnFilterDescriptor_t d, cudnnDataType_t type, cudnnTensorFormat_t format, int rank,
+                    const int* size) {
+    return set_sizes(get(d), type, rank, size, format == CUDNN_TENSOR_NCHW, format == CUDNN_TENSOR_NHWC);
   };
   f.destroy_filter = destroy<Sizes>;
   f.create_convolution = make<Convolution>;
@@ -265,6 +324,12 @@ Dnn dnn_functions() {
   };
   f.set_math_type = [](cudnnConvolutionDescriptor_t, cudnnMathType_t) { return CUDNN_STATUS_SUCCESS; };
   f.destroy_convolution = destroy<Convolution>;
+  f.create_activation = make<cudnnActivationMode_t>;
+  f.set_activation = [](cudnnActivationDescriptor_t d, cudnnActivationMode_t mode, cudnnNanPropagation_t, double) {
+    *reinterpret_cast<cudnnActivationMode_t*>(d) = mode;
+    return CUDNN_STATUS_SUCCESS;
+  };
+  f.destroy_activation = destroy<cudnnActivationMode_t>;
   f.forward_algorithms = algorithms;
   f.backward_data_algorithms = algorithms;
   f.backward_filter_algorithms = algorithms;
@@ -275,6 +340,7 @@ Dnn dnn_functions() {
   f.backward_data_workspace = workspace;
   f.backward_filter_workspace = workspace;
   f.forward = convolution;
+  f.forward_with_bias = convolution_with_bias;
   f.backward_data = convolution;
   f.backward_filter = convolution;
   return f;

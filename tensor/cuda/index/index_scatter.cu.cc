@@ -2,7 +2,8 @@
 // meet there in the order of the values, as if one after the other, so that results are the same on every run and on
 // every device. There are four ways:
 //   * each line of such values is a thread's (scatter_lines): many lines, or short ones, or values that cannot meet;
-//   * the places are sorted, and each run of equal ones is a thread's (scatter_runs);
+//   * the places are sorted, and each run of equal ones is a thread's (scatter_runs); long runs are brought together in
+//     two steps, segments first (segment_sums), in an order that the sorted places alone decide;
 //   * of assigned values the last is found by an integer maximum (AssignWinner);
 //   * integers are added by atomic functions.
 #include <algorithm>
@@ -18,8 +19,10 @@ namespace {
 
 using cpu::ScatterMode;
 
-constexpr int kAtOnce = 4;  // values of a line under way at a time
-constexpr int kOfRun = 8;   // and of a run of equal places
+constexpr int kAtOnce = 4;            // values of a line under way at a time
+constexpr int kOfRun = 8;             // and of a run of equal places
+constexpr int64_t kSegment = 256;     // sorted places, whose values meet in a step of their own if all are one place
+constexpr int64_t kFewPlaces = 8192;  // of fewer none is worth that step
 
 // ---- what happens at a place: Value read(p), void put(p, value)
 
@@ -228,39 +231,81 @@ struct Runs {
   __device__ int64_t place(int64_t j) const {
     return wide ? static_cast<int64_t>(static_cast<const uint64_t*>(keys)[j]) : static_cast<const uint32_t*>(keys)[j];
   }
+  // Whether the segment that begins at j, in a run of place `number` or behind it, is of that place alone.
+  __device__ bool is_whole(int64_t j, int64_t number) const {
+    return j + kSegment <= positions && place(j + kSegment - 1) == number;
+  }
 };
 
+// sum = sum and up to kOfRun values, which are under way together. Returns how many there were: the first ones that are
+// `mine`.
+template <class T, class Mine, class Value>
+__device__ inline int meet_some(const Meet<T>& op, Compute<T>& sum, Mine mine, Value value) {
+  Compute<T> v[kOfRun];
+  bool is_mine[kOfRun];
+#pragma unroll
+  for (int u = 0; u < kOfRun; ++u) {
+    is_mine[u] = mine(u);
+    if (is_mine[u]) v[u] = value(u);
+  }
+  int found = 0;
+#pragma unroll
+  for (int u = 0; u < kOfRun; ++u) {
+    if (!is_mine[u]) continue;
+    sum = op.meet(sum, v[u]);
+    ++found;
+  }
+  return found;
+}
+
+// The values of each segment that is one place, for all that belongs to a position.
 template <class T>
-__global__ void scatter_runs(Runs runs, Meet<T> op) {
+__global__ void segment_sums(Runs runs, Meet<T> op, Compute<T>* sums) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x, n = runs.positions / kSegment * runs.inner.numel;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) {
+    const int64_t segment = quotient(i, runs.inner.numel), first = segment * kSegment, number = runs.place(first);
+    if (number == runs.places || !runs.is_whole(first, number)) continue;
+    int64_t at[2];
+    runs.inner.offsets(i - segment * runs.inner.numel, at);
+    const auto value = [&](int64_t j) { return op.read(runs.src + runs.offsets[j] + at[1]); };
+    Compute<T> sum = value(first);
+    for (int64_t j = 1; j < kSegment;)
+      j += meet_some(
+          op, sum, [&](int u) { return j + u < kSegment; }, [&](int u) { return value(first + j + u); });
+    sums[i] = sum;
+  }
+}
+
+// sums: of segments, or null.
+template <class T>
+__global__ void scatter_runs(Runs runs, Meet<T> op, const Compute<T>* sums) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x, n = runs.positions * runs.inner.numel;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) {
     const int64_t first = quotient(i, runs.inner.numel), number = runs.place(first);
     if (number == runs.places || (first > 0 && runs.place(first - 1) == number)) continue;  // not the first of its run
+    const int64_t inner = i - first * runs.inner.numel;
     int64_t at[2];
-    runs.inner.offsets(i - first * runs.inner.numel, at);
+    runs.inner.offsets(inner, at);
     T* place = reinterpret_cast<T*>(runs.self + number * runs.unit + at[0]);
     Compute<T> sum = load(place);
-    int64_t count = 0;
+    int64_t j = first;
     for (bool more = true; more;) {
-      Compute<T> v[kOfRun];
-      bool mine[kOfRun];
-#pragma unroll
-      for (int u = 0; u < kOfRun; ++u) {
-        const int64_t j = first + count + u;
-        mine[u] = j < runs.positions && runs.place(j) == number;
-        if (mine[u]) v[u] = op.read(runs.src + runs.offsets[j] + at[1]);
+      if (sums && j % kSegment == 0) {
+        const int found = meet_some(
+            op, sum, [&](int u) { return runs.is_whole(j + u * kSegment, number); },
+            [&](int u) { return sums[(j / kSegment + u) * runs.inner.numel + inner]; });
+        j += found * kSegment;
+        if (found == kOfRun) continue;
       }
-      more = mine[kOfRun - 1];
-      int64_t found = 0;
-#pragma unroll
-      for (int u = 0; u < kOfRun; ++u) {
-        if (!mine[u]) continue;
-        sum = op.meet(sum, v[u]);
-        ++found;
-      }
-      count += found;
+      const int64_t next = sums ? (j / kSegment + 1) * kSegment : runs.positions,
+                    end = next < runs.positions ? next : runs.positions;
+      const int found = meet_some(
+          op, sum, [&](int u) { return j + u < end && runs.place(j + u) == number; },
+          [&](int u) { return op.read(runs.src + runs.offsets[j + u] + at[1]); });
+      j += found;
+      more = found == kOfRun || (j == end && j < runs.positions);
     }
-    store(place, op.mode == ScatterMode::kMean ? op.mean(sum, count) : sum);
+    store(place, op.mode == ScatterMode::kMean ? op.mean(sum, j - first) : sum);
   }
 }
 
@@ -464,7 +509,12 @@ void meet(const Scatter& s) {
   TESSERA_CHECK(s.sortable,
                 "scatter with reduce='mean' into a tensor with negative strides is not supported on CUDA devices");
   by_runs(s, s.inner.walk_of(0, 1, false), [&](const Runs& runs) {
-    launch(scatter_runs<T>, blocks_for(runs.positions * runs.inner.numel), dim3(kThreads), runs, op);
+    const int64_t segments = runs.positions < kFewPlaces ? 0 : runs.positions / kSegment,
+                  n = segments * runs.inner.numel;
+    const Buffer sums(static_cast<size_t>(n) * sizeof(Compute<T>));
+    if (n > 0) launch(segment_sums<T>, blocks_for(n), dim3(kThreads), runs, op, sums.template as<Compute<T>>());
+    launch(scatter_runs<T>, blocks_for(runs.positions * runs.inner.numel), dim3(kThreads), runs, op,
+           n > 0 ? sums.template as<Compute<T>>() : nullptr);
   });
 }
 

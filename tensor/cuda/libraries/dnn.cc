@@ -34,10 +34,14 @@ Library<Dnn> load() {
     get(f.set_groups, "cudnnSetConvolutionGroupCount");
     get(f.set_math_type, "cudnnSetConvolutionMathType");
     get(f.destroy_convolution, "cudnnDestroyConvolutionDescriptor");
+    get(f.create_activation, "cudnnCreateActivationDescriptor");
+    get(f.set_activation, "cudnnSetActivationDescriptor");
+    get(f.destroy_activation, "cudnnDestroyActivationDescriptor");
     get(f.forward_algorithms, "cudnnGetConvolutionForwardAlgorithm_v7");
     get(f.forward_workspace, "cudnnGetConvolutionForwardWorkspaceSize");
     get(f.measure_forward, "cudnnFindConvolutionForwardAlgorithmEx");
     get(f.forward, "cudnnConvolutionForward");
+    get(f.forward_with_bias, "cudnnConvolutionBiasActivationForward");
     get(f.backward_data_algorithms, "cudnnGetConvolutionBackwardDataAlgorithm_v7");
     get(f.backward_data_workspace, "cudnnGetConvolutionBackwardDataWorkspaceSize");
     get(f.measure_backward_data, "cudnnFindConvolutionBackwardDataAlgorithmEx");

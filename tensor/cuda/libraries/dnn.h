@@ -28,10 +28,14 @@ struct Dnn {
   decltype(&cudnnSetConvolutionGroupCount) set_groups;
   decltype(&cudnnSetConvolutionMathType) set_math_type;
   decltype(&cudnnDestroyConvolutionDescriptor) destroy_convolution;
+  decltype(&cudnnCreateActivationDescriptor) create_activation;
+  decltype(&cudnnSetActivationDescriptor) set_activation;
+  decltype(&cudnnDestroyActivationDescriptor) destroy_activation;
   decltype(&cudnnGetConvolutionForwardAlgorithm_v7) forward_algorithms;
   decltype(&cudnnGetConvolutionForwardWorkspaceSize) forward_workspace;
   decltype(&cudnnFindConvolutionForwardAlgorithmEx) measure_forward;
   decltype(&cudnnConvolutionForward) forward;
+  decltype(&cudnnConvolutionBiasActivationForward) forward_with_bias;
   decltype(&cudnnGetConvolutionBackwardDataAlgorithm_v7) backward_data_algorithms;
   decltype(&cudnnGetConvolutionBackwardDataWorkspaceSize) backward_data_workspace;
   decltype(&cudnnFindConvolutionBackwardDataAlgorithmEx) measure_backward_data;

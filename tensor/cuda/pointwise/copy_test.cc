@@ -83,6 +83,18 @@ TEST_F(Copy, EveryPairOfDtypes) {
   }
 }
 
+// Integers to floats side by side: lengths and addresses with and without whole vectors; bytes of bool that are neither
+// 0 nor 1.
+TEST_F(Copy, DenseIntegersToFloats) {
+  for (const DType from : {DType::kBool, DType::kUInt8, DType::kInt32, DType::kInt64}) {
+    std::vector<uint8_t> data = random_elements(from == DType::kBool ? DType::kUInt8 : from, 3001, 7, 0, 250);
+    for (const DType to : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16})
+      for (const int64_t n : {1, 5, 2999})
+        for (const int64_t offset : {0, 1})
+          compare({n}, to, {item_size(to)}, n, from, {item_size(from)}, data, false, false, offset * item_size(from));
+  }
+}
+
 // Infinities, nan, zeros, numbers that round, overflow and underflow.
 TEST_F(Copy, EdgesOfFloats) {
   std::vector<double> numbers = {0.0,   -0.0,  INFINITY, -INFINITY, NAN,   1e300,  -1e300, 65504,

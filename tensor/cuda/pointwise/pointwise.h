@@ -420,6 +420,9 @@ void set_pointwise_ops(std::span<const PointwiseOp* const> own, std::span<const 
 void launch_pointwise(const PointwiseKernelInfo& kernel, std::span<const int64_t> shape, const Operand& out,
                       std::span<const Operand> ins, const DType* wanted, const KernelParam* params, int num_params);
 
+// n > 0 elements side by side, of integers that are common to floats. False for other dtypes: nothing is done then.
+bool convert_dense(DType to, DType from, int64_t n, void* dst, const void* src);
+
 using PointwiseTable = std::span<const PointwiseEntry>;
 // The kernels of another library's ops. Before the first call of an engine; a table is added once.
 void add_pointwise_table(PointwiseTable table);

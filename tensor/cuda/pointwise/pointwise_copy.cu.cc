@@ -179,6 +179,11 @@ void copy_strided(std::span<const int64_t> shape, const Operand& dst, const Oper
   if (same_bits(dst.dtype, src.dtype)) return copy_bits(shape, dst, src);
   if (is_float_or_half(dst.dtype) && is_float_or_half(src.dtype))
     return run(PointwiseKernelInfo::of<Copy, float>(), shape, dst, src, DType::kFloat32);
+  const Walk<2> w = make_walk<2>(shape, {dst.strides, src.strides}, false);
+  if (w.numel == 0) return;
+  if (is_dense(w, 0, item_size(dst.dtype)) && is_dense(w, 1, item_size(src.dtype)) &&
+      convert_dense(dst.dtype, src.dtype, w.numel, dst.data, src.data))
+    return;
   run(kernel_of_size<Copy>(item_size(dst.dtype)), shape, dst, src, dst.dtype);
 }
 
