@@ -47,8 +47,8 @@ INFER_OPS = set(
 )
 TRAIN_OPS = INFER_OPS | set(
     """
-    _conj _fused_adam_ _smoothed_nll_loss _log_softmax _log_softmax_backward_data _masked_fill _to_copy _view_as_real_physical any arange
-    argsort as_strided
+    _conj _fused_adam_ _log_softmax _log_softmax_backward_data _masked_fill _smoothed_nll_loss _to_copy
+    _view_as_real_physical any arange argsort as_strided
     as_strided_backward as_strided_gather conj conj_physical contiguous cross_entropy_loss detach div_Scalar div_Tensor
     eq_Scalar eq_Tensor exp
     expand_as gather ger index_add index_add_ index_select isnan log_softmax_int logical_not masked_fill_Scalar

@@ -25,7 +25,7 @@ class ConfigModule(types.ModuleType):
         if other is not None:
             setattr(*other, value)
             return
-        if name not in self.__dict__["_settings"] and not name.startswith("__"):  # the import system writes __spec__
+        if name not in self.__dict__["_settings"]:
             raise AttributeError(f"{self.__name__}.{name} does not exist")
         super().__setattr__(name, value)
 
