@@ -76,22 +76,15 @@ def _registered(group):
     raise ValueError(f"the group {group!r} is not registered: it was destroyed, or new_group() did not make it")
 
 
-# Calls that name a rank of the group, which has none for who is not in it.
-_ROOTED = (
-    "broadcast reduce scatter send isend broadcast_object_list scatter_object_list gather_object send_object_list "
-    "recv_object_list"
-).split()
-
-
 def member(group, name):
     """The group, if this process is in it; else None, with a warning.
 
-    Raises: ValueError before there is a group, for one that was destroyed, and where a rank of the group is named by
-    who is not in it."""
+    Raises: ValueError before there is a group, for one that was destroyed, and for a send to somebody in a group that the
+    sender is not in."""
     group = _registered(group)
     if not _rank_not_in_group(group):
         return group
-    if name in _ROOTED:
+    if name == "send":
         raise ValueError(f"Invalid process group specified: rank {get_rank()} called {name} of one that it is not in")
     warnings.warn(f"rank {get_rank()} called {name} of a group that it is not in; nothing was done", stacklevel=3)
     return None

@@ -56,7 +56,9 @@ def test_helpers():
             assert c10d._canonicalize_group_rank(half, 1) == 0
         else:
             with pytest.raises(ValueError, match="Invalid process group"):
-                dist.broadcast(values[0], 1, group=half)
+                dist.send(values[0], 1, group=half)
+            assert dist.broadcast(values[0], 1, group=half) is None
+            assert dist.isend(values[0], 1, group=half) is None
         with pytest.raises(ValueError, match="one dtype"):
             c10d._ensure_all_tensors_same_dtype(values, values[0])
         future = dist.all_reduce_coalesced([tessera.ones(1)], async_op=True)
