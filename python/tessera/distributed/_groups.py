@@ -79,8 +79,8 @@ def _registered(group):
 def member(group, name):
     """The group, if this process is in it; else None, with a warning.
 
-    Raises: ValueError before there is a group, for one that was destroyed, and for a send to somebody in a group that the
-    sender is not in."""
+    Raises: ValueError before there is a group, for one that was destroyed, and for a send in a group that the sender is
+    not in."""
     group = _registered(group)
     if not _rank_not_in_group(group):
         return group
