@@ -91,9 +91,7 @@ void backward(Job job, const void* logsumexp, const AttentionOperand& grad_out, 
   attention::rows_backward(job);
 }
 
-attention::Drop drop_of(double p, const uint64_t* words) {
-  return {words, static_cast<float>(1 - p), static_cast<float>(1 / (1 - p))};
-}
+attention::Drop drop_of(double p, const uint64_t* words) { return {words, static_cast<float>(1 - p), 1 / (1 - p)}; }
 
 }  // namespace
 

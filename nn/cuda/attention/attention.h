@@ -13,7 +13,8 @@ namespace tessera::cuda::attention {
 // stream and four keys a step. Null words: none are.
 struct Drop {
   const uint64_t* words;
-  float kept, scale;  // probability, and what kept weights are multiplied by
+  float kept;    // probability
+  double scale;  // what kept weights are multiplied by
 };
 
 // All that a kernel must know.

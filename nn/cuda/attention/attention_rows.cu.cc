@@ -22,6 +22,13 @@ __device__ V warp_sum(V v) {
   return v;
 }
 
+// What a weight is multiplied by, with the precision of V.
+template <class V>
+__device__ V weight_factor(const Job& job, int64_t batch, int64_t head, int64_t query, int64_t key) {
+  if (!job.drop.words) return V(1);
+  return drop_factor(job, batch, head, query, key) != 0 ? static_cast<V>(job.drop.scale) : V(0);
+}
+
 __device__ inline int64_t warp_of_grid() { return int64_t{blockIdx.x} * kWarps + threadIdx.x / 32; }
 
 // A row of queries or keys, and a part of the columns.
@@ -114,7 +121,7 @@ __global__ void __launch_bounds__(32 * kWarps) forward_rows_kernel(const Job job
       if (u >= n) continue;
       const V p = std::exp(s[u] - base);
       sum += p;
-      const V f = job.drop.words ? static_cast<V>(drop_factor(job, r.batch, r.head, r.position, key + u)) : V(1);
+      const V f = weight_factor<V>(job, r.batch, r.head, r.position, key + u);
       add_row(acc, p * f, values + (key + u) * job.value.position_stride, columns, lane);
     }
   }
@@ -190,7 +197,7 @@ __device__ Weight<Compute<T>> weight_of(const Job& job, int64_t batch, int64_t h
                                              key * job.mask.key_stride));
   const V logsumexp = static_cast<const V*>(job.logsumexp)[index], delta = static_cast<const V*>(job.delta)[index];
   const V p = logsumexp == minus_infinity<V>() ? V(0) : std::exp(s - logsumexp);
-  const V f = job.drop.words ? static_cast<V>(drop_factor(job, batch, head, query, key)) : V(1);
+  const V f = weight_factor<V>(job, batch, head, query, key);
   return {p * f, p * (f * dot(g, v, job.shape.value_dim, lane) - delta)};
 }
 

@@ -98,7 +98,9 @@ struct Factors {
 __device__ inline Factors drop_factors(const Job& job, int64_t batch, int64_t head, int64_t query, int64_t key_quad) {
   const uint64_t row = static_cast<uint64_t>((batch * job.shape.heads + head) * job.shape.queries + query);
   const PhiloxWords w = philox_at(job.drop.words[0], row, job.drop.words[1] + static_cast<uint64_t>(key_quad));
-  const auto factor = [&](uint32_t x) { return unit_float(x) <= job.drop.kept ? job.drop.scale : 0.0f; };
+  const auto factor = [&](uint32_t x) {
+    return unit_float(x) <= job.drop.kept ? static_cast<float>(job.drop.scale) : 0.0f;
+  };
   return {{factor(w.x), factor(w.y), factor(w.z), factor(w.w)}};
 }
 __device__ inline float drop_factor(const Job& job, int64_t batch, int64_t head, int64_t query, int64_t key) {

@@ -212,7 +212,10 @@ TEST_F(IndexTest, LongRuns) {
       Array self = values(t, {kPlaces, 2}, false), src = make(t, {kCount, 2}, true, rng),
             x = index({kCount, 2}, kPlaces, false);
       fill(src, [&](size_t i) -> double {
-        return mode == ScatterMode::kMultiply ? (i % 3 ? 1 : -1) : i % 3 ? 0 : i % 2 ? 1 : -1;
+        return mode == ScatterMode::kMultiply ? (i % 3 ? 1 : -1)
+               : i % 3                        ? 0
+               : i / 6 % 2                    ? 1
+                                              : -1;  // alternating in each column
       });
       fill(self, [&](size_t i) -> double { return static_cast<double>(i % 7); });
       fill(x, [&](size_t) -> double { return rng() % 10 ? 2 : static_cast<double>(rng() % kPlaces); });
