@@ -208,6 +208,16 @@ __global__ void weight_kernel(Depthwise g, Parts parts, const T* dy, const T* x,
     for (int t = 0; t < taps; ++t) sums_of_parts[(blockIdx.z * g.outputs + output) * s.taps + first + t] = sums[t][id];
 }
 
+// The sums of the parts, each of n numbers, in their order.
+template <class T, class A>
+void join_parts(const A* sums, int64_t count, int64_t n, T* to) {
+  for_each(n, [=] __device__(int64_t i) {
+    A sum = sums[i];
+    for (int64_t p = 1; p < count; ++p) sum += sums[p * n + i];
+    store(to + i, sum);
+  });
+}
+
 }  // namespace
 
 void depthwise_forward(DType dtype, const ConvGeometry& geometry, const void* x, const void* w, const void* bias,
@@ -241,13 +251,7 @@ void depthwise_backward_weight(DType dtype, const ConvGeometry& geometry, const 
     launch_blocks(weight_kernel<T>, parts.blocks, dim3(kThreads), 0, g, parts, static_cast<const T*>(dy),
                   static_cast<const T*>(x), sums);
     if (direct) return;
-    const int64_t count = parts.count;
-    T* const to = static_cast<T*>(dw);
-    for_each(n, [=] __device__(int64_t i) {
-      A sum = sums[i];
-      for (int64_t p = 1; p < count; ++p) sum += sums[p * n + i];
-      store(to + i, sum);
-    });
+    join_parts(sums, parts.count, n, static_cast<T*>(dw));
   });
 }
 
