@@ -189,7 +189,6 @@ ONLY_RAISE = {
     "tessera.fx.proxy.TracerBase.to_bool": "documented; tracers of one's own know better",
     "tessera.jit._frontend.ScriptFunction.get_debug_state": "there is no executor that keeps a state",
     "tessera.jit._modules.ScriptModule.get_debug_state": "there is no executor that keeps a state",
-    "tessera.jit._modules.ScriptModule.__init__": "documented: modules are made by script(), trace() and load()",
     "tessera.autograd.function.NestedIOFunction.backward_extended": ABSTRACT,
     "tessera.autograd.function.NestedIOFunction.forward_extended": ABSTRACT,
     "tessera.autograd.function._DelayedError.backward": "the error that once_differentiable delays",

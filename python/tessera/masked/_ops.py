@@ -81,9 +81,8 @@ def _strided(mask):
     return mask if mask.layout is tessera.strided else mask.to_dense()
 
 
-def _input_mask(input, *args, mask=None, **kwargs):
-    """The mask as a bool tensor of the input's shape; all True without one. Other arguments of the operations are taken
-    and have no say.
+def _input_mask(input, *, mask=None):
+    """The mask as a bool tensor of the input's shape; all True without one.
 
     Raises: IndexError for a mask of more dimensions, RuntimeError for one that does not broadcast, ValueError for an
     input that is not a tensor of a known layout.
