@@ -41,19 +41,39 @@ Tensor scores_tangent(const Tensor& q_t, const Tensor& k_t, const Tensor& q, con
              factor);
 }
 
-}  // namespace
+// What the weights are multiplied by: m / (1 - dropout_p), where the mask m has what is kept.
+Tensor kept_factors(const Tensor& query, const Tensor& key, const Tensor& words, double dropout_p, DType dtype) {
+  return mul(to(kernels::attention_dropout_kept(query, key, words, dropout_p), dtype), Scalar(1 / (1 - dropout_p)));
+}
 
-Tensor attention_tangent(const Tensor& query_t, const Tensor& key_t, const Tensor& value_t, const Tensor& query,
+// The tangent of the result with weights that are multiplied by `kept` (undefined: by 1).
+Tensor tangent_of_result(const Tensor& query_t, const Tensor& key_t, const Tensor& value_t, const Tensor& query,
                          const Tensor& key, const Tensor& value, bool is_causal, const Tensor& attn_mask,
-                         std::optional<double> scale) {
+                         std::optional<double> scale, const Tensor& kept) {
   const Arithmetic a(query);
   const Tensor q = a.plain(query), k = a.shared(key);
   const Scalar factor(kernels::attention_scale(query, scale));
   const Tensor p = kernels::attention_weights(q, k, attn_mask, is_causal, factor);
   const Tensor u = scores_tangent(a.plain(query_t), a.shared(key_t), q, k, factor);
-  Tensor result = value_t.defined() ? matmul(p, a.shared(value_t)) : Tensor();
-  if (u.defined()) result = plus(result, matmul(p * (u - row_sum(p * u)), a.shared(value)));
+  const auto left = [&](const Tensor& weights) { return kept.defined() ? weights * kept : weights; };
+  Tensor result = value_t.defined() ? matmul(left(p), a.shared(value_t)) : Tensor();
+  if (u.defined()) result = plus(result, matmul(left(p * (u - row_sum(p * u))), a.shared(value)));
   return to(result, query.dtype());
+}
+
+}  // namespace
+
+Tensor attention_tangent(const Tensor& query_t, const Tensor& key_t, const Tensor& value_t, const Tensor& query,
+                         const Tensor& key, const Tensor& value, bool is_causal, const Tensor& attn_mask,
+                         std::optional<double> scale) {
+  return tangent_of_result(query_t, key_t, value_t, query, key, value, is_causal, attn_mask, scale, Tensor());
+}
+
+Tensor attention_dropout_tangent(const Tensor& query_t, const Tensor& key_t, const Tensor& value_t, const Tensor& query,
+                                 const Tensor& key, const Tensor& value, const Tensor& attn_mask, const Tensor& words,
+                                 double dropout_p, bool is_causal, std::optional<double> scale) {
+  const Tensor kept = kept_factors(query, key, words, dropout_p, kernels::attention_dtype(query.dtype()));
+  return tangent_of_result(query_t, key_t, value_t, query, key, value, is_causal, attn_mask, scale, kept);
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> attention_double_backward(
@@ -100,8 +120,7 @@ std::tuple<Tensor, Tensor, Tensor> attention_dropout_backward(const Tensor& grad
   const Tensor q = in.plain(query), k = in.shared(key), v = in.shared(value), g = in.plain(grad_out);
   const Scalar factor(kernels::attention_scale(query, scale));
   const Tensor p = kernels::attention_weights(q, k, attn_mask, is_causal, factor);
-  const Tensor m =
-      mul(to(kernels::attention_dropout_kept(query, key, words, dropout_p), p.dtype()), Scalar(1 / (1 - dropout_p)));
+  const Tensor m = kept_factors(query, key, words, dropout_p, p.dtype());
   const Tensor dp = matmul(g, transposed(v)) * m, ds = mul(p * (dp - row_sum(dp * p)), factor);
   return {to(matmul(ds, k), query.dtype()), to(gathered(matmul(transposed(ds), q), key), key.dtype()),
           to(gathered(matmul(transposed(p * m), g), value), value.dtype())};

@@ -19,6 +19,11 @@ Tensor attention_tangent(const Tensor& query_t, const Tensor& key_t, const Tenso
                          const Tensor& key, const Tensor& value, bool is_causal, const Tensor& attn_mask,
                          std::optional<double> scale);
 
+// The same of _attention_dropout, whose second and third results tell what was kept.
+Tensor attention_dropout_tangent(const Tensor& query_t, const Tensor& key_t, const Tensor& value_t, const Tensor& query,
+                                 const Tensor& key, const Tensor& value, const Tensor& attn_mask, const Tensor& words,
+                                 double dropout_p, bool is_causal, std::optional<double> scale);
+
 // Of _attention_dropout: without the matrix of scores where no graph is made.
 std::tuple<Tensor, Tensor, Tensor> attention_dropout_backward(const Tensor& grad_out, const Tensor& query,
                                                               const Tensor& key, const Tensor& value,
