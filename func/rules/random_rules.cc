@@ -150,7 +150,20 @@ void dropout_rule(const BatchCall& c) {
   decompose(c, args);
 }
 
+// Its numbers depend on where a row is in the batch: one call after the other, each with numbers of its own.
+void attention_dropout_rule(const BatchCall& c) {
+  check_allowed(c);
+  if (c.randomness == Randomness::kSame) {
+    TESSERA_CHECK(!any_batched(c), "vmap: ", c.op.name,
+                  " of a tensor that is being vmapped over can't draw the same numbers for the whole batch; use "
+                  "randomness='different'");
+    return call_plain(c, copy_args(c));
+  }
+  run_loop(c);
+}
+
 constexpr WrittenRule kRules[] = {
+    {"_attention_dropout", Family::kRandom, attention_dropout_rule},
     {"_standard_gamma_grad", Family::kFront},
     {"native_dropout_backward", Family::kDecompose},
     {"native_dropout", Family::kRandom, native_dropout_rule},

@@ -323,6 +323,7 @@ FITTING = {
     "nll_loss": [_CLASSES],
     "nll_loss_nd": [_CLASSES, _PIXELS],
     "nll_loss_forward": [_CLASSES],
+    "_smoothed_nll_loss": [Given(**{**_CLASSES.arguments, "smoothing": 0.2})],
     "nll_loss2d": [_PIXELS],
     "nll_loss2d_forward": [_PIXELS],
     "nll_loss_backward": [
