@@ -152,6 +152,9 @@ def _rebuild_qtensor(storage, storage_offset, size, stride, quantizer_params, re
 
 
 def _rebuild_wrapper_subclass(cls, dtype, size, stride, storage_offset, layout, device, requires_grad):
+    """A tensor of a class that handles operators itself; what it wraps is in its attributes, which come later."""
+    if not (isinstance(cls, type) and issubclass(cls, tessera.Tensor)):
+        raise TypeError(f"_rebuild_wrapper_subclass: expected a class of tensors, but got {cls!r}")
     return tessera.Tensor._make_wrapper_subclass(
         cls,
         size,
@@ -291,22 +294,6 @@ def _reduce_quantized(tensor):
         params,
         tensor.requires_grad,
         OrderedDict(),
-    )
-
-
-def _rebuild_wrapper_subclass(cls, dtype, size, stride, storage_offset, layout, device, requires_grad):
-    """A tensor of a class that handles operators itself; what it wraps is in its attributes, which come later."""
-    if not (isinstance(cls, type) and issubclass(cls, tessera.Tensor)):
-        raise TypeError(f"_rebuild_wrapper_subclass: expected a class of tensors, but got {cls!r}")
-    return tessera.Tensor._make_wrapper_subclass(
-        cls,
-        size,
-        strides=stride,
-        dtype=dtype,
-        storage_offset=storage_offset,
-        layout=layout,
-        device=device,
-        requires_grad=requires_grad,
     )
 
 

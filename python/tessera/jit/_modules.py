@@ -387,7 +387,7 @@ class ScriptMethod:
         return self._owner._c
 
 
-class _Maker(type(Module)):
+class _Maker(type(Module)):  # type: ignore[misc]
     """Of classes of ScriptModules: what a program's own class makes is compiled when it is made."""
 
     def __call__(cls, *args, **kwargs):

@@ -114,7 +114,7 @@ def test_types_of_programs():
 
     kind = _C.TensorType.get()
     assert isinstance(kind, tessera.TensorType) and not isinstance(kind, _C.ListType)
-    assert str(_C.ListType(_C.IntType.get())) == "int[]" and _C.OptionalType(kind).kind() == "OptionalType"
+    assert str(_C.ListType(_C.IntType.get())) == "List[int]" and _C.OptionalType(kind).kind() == "OptionalType"
 
 
 def test_questions_about_the_process(monkeypatch, capfd):
