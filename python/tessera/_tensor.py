@@ -2,7 +2,6 @@
 not define itself.
 """
 
-import functools
 import math
 import warnings
 
@@ -166,8 +165,12 @@ def __deepcopy__(self, memo):
 
 def _is_wrapper(tensor):
     """Whether the class handles operators itself, without memory of the tensor's own."""
-    handles = type(tensor).__torch_dispatch__ is not _C._disabled_torch_dispatch_impl
-    return handles and tensor.untyped_storage().nbytes() == 0
+    return _takes_operators(type(tensor)) and tensor.untyped_storage().nbytes() == 0
+
+
+def _takes_operators(cls):
+    """Whether a class of tensors has a `__torch_dispatch__` that operators are given to."""
+    return cls.__torch_dispatch__ is not _C._disabled_torch_dispatch_impl
 
 
 def _copy_data(tensor, memo):
@@ -572,25 +575,6 @@ _INSTEAD = (share_memory_,)  # of the extension's
 _PLAIN = (__hash__, reinforce, *map(removed, ("eig", "lstsq", "solve", "symeig")))  # never overridden
 
 
-def _convert(value, cls):
-    """Results of a subclass's calls belong to the subclass."""
-    if isinstance(value, tessera.Tensor):
-        return value if isinstance(value, cls) else value.as_subclass(cls)
-    if isinstance(value, (tuple, list)):
-        return type(value)([_convert(v, cls) for v in value])
-    return value
-
-
-@functools.lru_cache(None)
-def _keep_type():
-    """Attributes whose value keeps its own type."""
-    return {
-        getattr(tessera.Tensor, name).__get__
-        for name in ("_base", "grad", "_grad")
-        if hasattr(getattr(tessera.Tensor, name, None), "__get__")
-    }
-
-
 def __rpow__(self, other):
     """other ** self; `self` may be a number where `other` is a tensor."""
     return tessera.pow(other, self)
@@ -616,8 +600,7 @@ def __init_subclass__(cls, **kwargs):
     """A class that takes operators over and says nothing about functions gets none of their calls: what its
     `__torch_dispatch__` returns stays as it is."""
     super(tessera.Tensor, cls).__init_subclass__(**kwargs)
-    takes_operators = cls.__torch_dispatch__ is not _C._disabled_torch_dispatch_impl
-    if takes_operators and getattr(cls.__torch_function__, "__func__", None) is __torch_function__:
+    if _takes_operators(cls) and getattr(cls.__torch_function__, "__func__", None) is __torch_function__:
         cls.__torch_function__ = _C._disabled_torch_function_impl
 
 

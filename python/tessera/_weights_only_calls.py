@@ -132,10 +132,9 @@ def check_attributes(cls, names):
 
 
 def _wraps(cls):
-    """Whether a class of tensors, which the program has allowed, handles operators itself: then the members that it
-    keeps may have names of operators (`t`, `values`), whose methods it hides by its own wish."""
-    handled = getattr(cls, "__torch_dispatch__", None)
-    return handled is not None and handled is not tessera._C._disabled_torch_dispatch_impl
+    """Whether objects of a class, which the program has allowed, are tensors that handle operators: then the members
+    that they keep may have names of operators (`t`, `values`), whose methods they hide by their own wish."""
+    return issubclass(cls, tessera.Tensor) and tessera._tensor._takes_operators(cls)
 
 
 _DESCRIPTORS = (property, classmethod, staticmethod, types.GetSetDescriptorType)

@@ -384,7 +384,7 @@ class FakeTensorMode(_C._FakeModeBase, TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if any(t.__torch_dispatch__ is not _C._disabled_torch_dispatch_impl for t in types if t is not FakeTensor):
+        if any(tessera._tensor._takes_operators(t) for t in types if t is not FakeTensor):
             return NotImplemented  # first of all what wraps fake tensors has to unwrap them
         native, self._native = self._native, True
         try:

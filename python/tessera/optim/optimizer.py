@@ -597,7 +597,7 @@ def fused_ready(lr, params, grads):
     """
     if isinstance(lr, Tensor) or not params or params[0].device.type not in _FUSED_DEVICES:
         return False
-    if any(type(p).__torch_dispatch__ is not tessera._C._disabled_torch_dispatch_impl for p in params):
+    if any(tessera._tensor._takes_operators(type(p)) for p in params):
         return False  # a class that handles operators itself sees one parameter after the other
     return tessera._C._lists_fit(list(params), list(grads))
 
