@@ -72,6 +72,17 @@ __device__ inline int64_t input_place(const Sliding& s, int dim, int o, int k) {
   return i < s.in[dim] ? i : -1;
 }
 
+// Adds to the sums of V channels what one tap of the window weighs there: place (d, h, c) of an image of `extent`,
+// where neighbours lie `step` apart. A negative coordinate is outside.
+template <int V, class T>
+__device__ inline void add_tap(const T* image, int64_t step, const int* extent, int64_t d, int64_t h, int64_t c,
+                               const T* weights, int64_t taps, Compute<T>* sum) {
+  if (d < 0 || h < 0 || c < 0) return;
+  Compute<T> v[V];
+  load_elements<V>(image + ((d * extent[1] + h) * extent[2] + c) * step, v);
+  for (int k = 0; k < V; ++k) sum[k] += v[k] * load(weights + k * taps);
+}
+
 // Thread: V channels of one place of the result.
 template <class T, int V, bool kSquare>
 __global__ void forward_kernel(Depthwise g, const T* x, const T* w, const T* bias, T* y) {
@@ -84,12 +95,8 @@ __global__ void forward_kernel(Depthwise g, const T* x, const T* w, const T* bia
     const T* const weights = w + o.channel * s.taps;
     A sum[V] = {};
     for_taps<kSquare>(s, [&](int tap, int kd, int kh, int kw) {
-      const int64_t d = input_place(s, 0, o.at[0], kd), h = input_place(s, 1, o.at[1], kh),
-                    c = input_place(s, 2, o.at[2], kw);
-      if (d < 0 || h < 0 || c < 0) return;
-      A v[V];
-      load_elements<V>(from + ((d * s.in[1] + h) * s.in[2] + c) * g.x.place, v);
-      for (int k = 0; k < V; ++k) sum[k] += v[k] * load(weights + k * s.taps + tap);
+      add_tap<V>(from, g.x.place, s.in, input_place(s, 0, o.at[0], kd), input_place(s, 1, o.at[1], kh),
+                 input_place(s, 2, o.at[2], kw), weights + tap, s.taps, sum);
     });
     if (bias)
       for (int k = 0; k < V; ++k) sum[k] += load(bias + o.channel + k);
@@ -111,12 +118,8 @@ __global__ void input_kernel(Depthwise g, const T* dy, const T* w, T* dx) {
       const T* const from = dy + p.image * g.y.image + output * g.y.channel;
       const T* const weights = w + output * s.taps;
       for_taps<kSquare>(s, [&](int tap, int kd, int kh, int kw) {
-        const int64_t d = position_of(s, 0, p.at[0], kd), h = position_of(s, 1, p.at[1], kh),
-                      c = position_of(s, 2, p.at[2], kw);
-        if (d < 0 || h < 0 || c < 0) return;
-        A v[V];
-        load_elements<V>(from + ((d * s.out[1] + h) * s.out[2] + c) * g.y.place, v);
-        for (int k = 0; k < V; ++k) sum[k] += v[k] * load(weights + k * s.taps + tap);
+        add_tap<V>(from, g.y.place, s.out, position_of(s, 0, p.at[0], kd), position_of(s, 1, p.at[1], kh),
+                   position_of(s, 2, p.at[2], kw), weights + tap, s.taps, sum);
       });
     }
     store_elements<V>(dx + i * V, sum);

@@ -52,6 +52,17 @@ __device__ inline void write_loss(const Sums& s, bool mean, T* out, T* total_wei
   store(total_weight, static_cast<A>(s.weights));
 }
 
+// What a block ends with: one that is alone writes the loss, one of several leaves its sums in `partial`.
+template <class T>
+__device__ inline void finish_block(Sums s, Sums* partial, bool mean, T* out, T* total_weight) {
+  s = block_reduce(s, AddSums());
+  if (threadIdx.x != 0) return;
+  if (partial)
+    partial[blockIdx.x] = s;
+  else
+    write_loss(s, mean, out, total_weight);
+}
+
 constexpr int kLossThreads = 256;
 constexpr int64_t kTargetsOfBlock = 2048;
 
@@ -69,12 +80,7 @@ __global__ void loss_kernel(Targets targets, const T* x, const T* weight, bool m
     s.loss -= static_cast<double>(w) * static_cast<double>(load(x + targets.offset(i, t)));
     s.weights += static_cast<double>(w);
   }
-  s = block_reduce(s, AddSums());
-  if (threadIdx.x != 0) return;
-  if (partial)
-    partial[blockIdx.x] = s;
-  else
-    write_loss(s, mean, out, total_weight);
+  finish_block(s, partial, mean, out, total_weight);
 }
 
 template <class T>
@@ -146,12 +152,7 @@ __global__ void smoothed_loss_kernel(Smoothed<T> s, int64_t n, const T* x, bool 
     if (share != 0) sums.loss -= share * static_cast<double>(load(x + i));
     sums.weights += of_target;
   }
-  sums = block_reduce(sums, AddSums());
-  if (threadIdx.x != 0) return;
-  if (partial)
-    partial[blockIdx.x] = sums;
-  else
-    write_loss(sums, mean, out, total_weight);
+  finish_block(sums, partial, mean, out, total_weight);
 }
 
 // A block for each target.
