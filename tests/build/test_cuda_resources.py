@@ -34,7 +34,8 @@ NAMED_BESIDE = 2**10
 def cuobjdump():
     home = re.search(r"^NVCC = '(.*)/bin/nvcc'", definitions(), re.MULTILINE)
     places = [f"{home[1]}/bin/cuobjdump"] if home else []
-    places += glob.glob(f"{sys.prefix}/lib/python*/site-packages/nvidia/cu*/bin/cuobjdump")
+    for environment in (sys.prefix, ROOT / ".venv"):  # the tools are in the latter
+        places += glob.glob(f"{environment}/lib/python*/site-packages/nvidia/cu*/bin/cuobjdump")
     found = [p for p in [*places, shutil.which("cuobjdump")] if p and pathlib.Path(p).exists()]
     if not found:
         pytest.skip("no cuobjdump: neither in the CUDA toolkit nor as the package nvidia-cuda-cuobjdump (tools/setup)")
@@ -58,7 +59,9 @@ def library():
         pytest.skip("no CUDA toolkit (nvcc): the library for devices is not built")
     cuobjdump()  # skips before anything is built
     bazel("build", "--noshow_progress", "//python:_cuda")
-    (found,) = glob.glob(f"{bazel('info', 'bazel-bin')}/python/_cuda.*.so")
+    built = glob.glob(f"{bazel('info', 'bazel-bin')}/python/_cuda.*.so")  # of each Python; kernels are the same
+    assert built
+    found = max(built, key=lambda path: pathlib.Path(path).stat().st_mtime)
     return found
 
 
