@@ -7,21 +7,36 @@
 
 namespace tessera::autograd::formulas {
 
-std::vector<Tensor> cat_tensors_backward(const Tensor& grad, TensorList tensors, int64_t dim) {
-  std::vector<Tensor> r(tensors.size());
-  if (!grad.defined()) return r;
-  const int64_t d = wrap_dim(dim, grad.dim());
-  int64_t at = 0;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const Tensor& t = tensors[i];
-    const bool skipped = t.dim() == 1 && t.sizes()[0] == 0 && grad.dim() != 1;
-    if (skipped) {
-      r[i] = zeros({0}, t.dtype(), std::nullopt, t.device());
-      continue;
+std::vector<SymInt> parts_of(TensorList tensors) {
+  std::vector<SymInt> r;
+  for (const Tensor& t : tensors) {
+    for (const int64_t n : {t.dim(), static_cast<int64_t>(t.dtype()), static_cast<int64_t>(t.device().type),
+                            static_cast<int64_t>(t.device().index)})
+      r.push_back(SymInt(n));
+    for (const SymInt& n : t.sym_sizes()) r.push_back(n);
+  }
+  return r;
+}
+
+std::vector<Tensor> cat_tensors_backward(const Tensor& grad, SymIntList parts, int64_t dim) {
+  std::vector<Tensor> r;
+  SymInt at = 0;
+  for (size_t i = 0; i < parts.size();) {
+    const auto number = [&](size_t k) { return parts[i + k].guard_int(); };
+    const int64_t rank = number(0);
+    const DType dtype = static_cast<DType>(number(1));
+    const Device device(static_cast<DeviceType>(number(2)), static_cast<int>(number(3)));
+    const size_t sizes = i + 4;
+    i = sizes + static_cast<size_t>(rank);
+    if (!grad.defined()) {
+      r.emplace_back();
+    } else if (rank == 1 && grad.dim() != 1) {  // an empty one, which counts for nothing
+      r.push_back(zeros({0}, dtype, std::nullopt, device));
+    } else {
+      const SymInt n = parts[sizes + static_cast<size_t>(wrap_dim(dim, grad.dim()))];
+      r.push_back(gradient_as(narrow(grad, dim, at, n), dtype, device));
+      at = at + n;
     }
-    const int64_t n = t.sizes()[d];
-    r[i] = gradient_as(narrow(grad, d, at, n), t.dtype(), t.device());
-    at += n;
   }
   return r;
 }

@@ -7,7 +7,10 @@
 
 namespace tessera::autograd::formulas {
 
-std::vector<Tensor> cat_tensors_backward(const Tensor& grad, TensorList tensors, int64_t dim);
+// What a formula needs to know of a list of tensors without keeping them: `tensors.parts()`. Of each its rank, dtype,
+// device's type and index, and sizes.
+std::vector<SymInt> parts_of(TensorList tensors);
+std::vector<Tensor> cat_tensors_backward(const Tensor& grad, SymIntList parts, int64_t dim);
 Tensor gather_backward(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& index);
 Tensor index_select_backward(const Tensor& grad, IntList sizes, int64_t dim, const Tensor& index);
 // The gradient of a source whose slices were written (or added) at index along dim.

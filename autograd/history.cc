@@ -142,6 +142,15 @@ void move_retain_hooks(const Tensor& self, Node* old, const IntrusivePtr<Node>& 
   std::erase_if(from, [&](const auto& e) { return e.output_nr == old_nr; });
 }
 
+namespace {
+// The history of a view, made from its base's as it is now.
+void view_anew(const Tensor& self) {
+  AutogradMeta& m = self.impl()->materialize_autograd_meta();
+  m.view_version.store(self.version() - 1, std::memory_order_relaxed);
+  grad_fn(self);
+}
+}  // namespace
+
 void rebase_history(const Tensor& self, const IntrusivePtr<Node>& node) {
   if (!self.is_view()) {
     const IntrusivePtr<Node> old = grad_fn(self);
@@ -157,9 +166,13 @@ void rebase_history(const Tensor& self, const IntrusivePtr<Node>& node) {
   const uint32_t nr = slices->add_output(base);
   set_gradient_edge(base, {slices, nr});
   // The views' own histories follow from the base's when they are next asked for.
-  AutogradMeta& m = self.impl()->materialize_autograd_meta();
-  m.view_version.store(self.version() - 1, std::memory_order_relaxed);
-  grad_fn(self);
+  view_anew(self);
+}
+void reshape_history(const Tensor& self, const IntrusivePtr<Node>& node) {
+  if (self.is_view() && self.view_base().requires_grad())
+    view_anew(self);
+  else
+    rebase_history(self, node);
 }
 void rebase_history(TensorList self, const IntrusivePtr<Node>& node) {
   for (const Tensor& t : self) rebase_history(t, node);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "autograd/variable.h"
+#include "autograd/view.h"
 #include "tensor/core/transforms.h"
 #include "tensor/ops/api.h"
 
@@ -70,8 +71,7 @@ bool same_layout(const Tensor& a, const Tensor& b) {
 Tensor view_of_tangent(const Tensor& base, const Tensor& tangent, const Tensor& t) {
   if (const AutogradMeta* m = t.impl()->autograd_meta(); m && m->view_fn)
     return static_cast<ViewFn&>(*m->view_fn).replay(tangent);
-  return tessera::as_strided(tangent, to_vector(t.sizes()), to_vector(t.strides()),
-                             t.storage_offset() - base.storage_offset() + tangent.storage_offset());
+  return ViewGeometry(t, base).of(tangent);
 }
 
 // The slot of t, or after making it that of the view of its base's tangent.

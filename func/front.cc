@@ -26,11 +26,17 @@ void call_again(const OpHeader& op, const Value* args, Value* rets) { op.info->a
 
 // Makes a view again, from its base, by the operators that made it.
 struct ViewOfCall final : public autograd::ViewFn {
-  explicit ViewOfCall(ViewCall c) : call(std::move(c)) {}
+  ViewOfCall(ViewCall c, const Tensor& of) : call(std::move(c)), shape(of.impl()->shape()), offset(of.storage_offset()) {}
   ViewCall call;
-  IntrusivePtr<RefCounted> before;  // how the tensor that is viewed came from the base, if it is a view itself
+  Shape shape;  // of the tensor that was viewed
+  int64_t offset;
+  IntrusivePtr<RefCounted> before;  // how it came from the base, if it is a view itself
   Tensor replay(const Tensor& base) override {
-    return call.again(before ? static_cast<ViewFn&>(*before).replay(base) : base);
+    if (before) return call.again(static_cast<ViewFn&>(*before).replay(base));
+    // The base may have got another shape since (transpose_).
+    const bool same =
+        std::ranges::equal(base.sizes(), shape.sizes()) && std::ranges::equal(base.strides(), shape.strides());
+    return call.again(same ? base : as_strided(base, to_vector(shape.sizes()), to_vector(shape.strides()), offset));
   }
 };
 
@@ -41,11 +47,12 @@ void mark_view(const Tensor& view, const Tensor& of, const OpHeader& op, const V
   TensorImpl* impl = view.impl();
   const IntrusivePtr<TensorImpl> base = of.is_view() ? of.impl()->view_base() : of.impl_ptr();
   impl->set_own_version(base->own_version());
-  if (!of.is_floating_point() && !of.is_complex()) return;
+  const bool differentiable = *op.info->gradients() != 0;  // detach() and other dtypes are no views for autograd
+  if (!differentiable || (!of.is_floating_point() && !of.is_complex())) return;
   impl->set_view_base(base, is_list                     ? ViewCreation::kMultiOutput
                             : thread_state.grad_enabled ? of.impl()->view_creation()
                                                         : ViewCreation::kNoGrad);
-  auto replay = make_intrusive<ViewOfCall>(ViewCall(op, args, n, num_rets));
+  auto replay = make_intrusive<ViewOfCall>(ViewCall(op, args, n, num_rets), of);
   replay->call.output = output;
   replay->call.is_list = is_list;
   if (of.is_view() && of.impl()->autograd_meta()) replay->before = of.impl()->autograd_meta()->view_fn;
@@ -54,6 +61,15 @@ void mark_view(const Tensor& view, const Tensor& of, const OpHeader& op, const V
 }
 
 namespace {
+
+// A view that has become another one in place, by what `op` makes views of (t.transpose_()).
+void extend_view(const Tensor& t, const OpHeader& op, const Value* args, size_t n) {
+  AutogradMeta* m = t.is_view() ? t.impl()->autograd_meta() : nullptr;
+  if (!m || !m->view_fn) return;
+  auto replay = make_intrusive<ViewOfCall>(ViewCall(op, args, n, 1), t);
+  replay->before = m->view_fn;
+  m->view_fn = replay;
+}
 
 // --- grad and jvp: the level's own part is done, or there is none; outside of the level everything is a value ---
 
@@ -78,12 +94,18 @@ void run_below(const OpHeader& op, const Value* args, size_t n, Value* rets, siz
   if (op.mutable_args) {
     // What was written is the argument itself, with a new version.
     bool first = true;
+    const OpHeader* twin = plan_of(op).functional;
+    const bool reshapes = twin && twin->flags & kIsView;
     for (size_t i = 0; i < n; ++i) {
       if (!(op.mutable_args >> i & 1)) continue;
       any_tensor(args + i, 1, [&](const Tensor& t) {
         if (WrapperImpl* w = wrapper_at(t, id)) {
           w->refresh();
-          w->bump_version();
+          if (&op == &op::detach_)
+            autograd::detach_(t);
+          else
+            w->bump_version();
+          if (reshapes) extend_view(t, *twin, args, n);
         }
         return false;
       });

@@ -119,6 +119,10 @@ Tensor put_back(const ViewCall& view, const Tensor& whole, const Tensor& part) {
     return copies ? permute_copy(part, order) : permute(part, order);
   }
   if (name == "view_as_real") return copies ? view_as_complex_copy(part) : view_as_complex(contiguous(part));
+  if (name == "_view_as_real_physical") {  // of the numbers in memory, whatever a lazy conjugate makes of them
+    const Tensor stored = view_as_complex(contiguous(part));
+    return whole.is_conj() ? conj(stored) : stored;
+  }
   if (name == "view_as_complex") return copies ? view_as_real_copy(part) : view_as_real(part);
   if (name == "_conj") return conj(part);
   if (name == "_neg_view") return neg(part);
@@ -139,8 +143,12 @@ void write(WrapperImpl& w, const Tensor& value) {
   Tensor whole = value;
   for (size_t k = a.steps.size(); k-- > 0;) whole = put_back(a.steps[k], path[k], whole);
   a.memory->base = whole;
-  w.set_number(++a.memory->generation);
-  w.set_value(value, -1);
+  ++a.memory->generation;
+  // A lazy conjugate stays one: its value is made anew from the memory when it is asked for.
+  if (value.is_conj() == w.is_conj() && value.is_neg() == w.is_neg()) {
+    w.set_number(a.memory->generation);
+    w.set_value(value, -1);
+  }
   w.bump_version();
 }
 

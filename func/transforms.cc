@@ -84,6 +84,13 @@ bool derivative_outside() {
 }
 }  // namespace
 
+bool settle_histories(TensorList outputs, int64_t level) {
+  for (const Tensor& t : outputs)
+    if (wrapper_at(t, level) && t.requires_grad()) autograd::grad_fn(t);
+  const Level* l = find_level(level);
+  return l && l->history_outside;
+}
+
 std::vector<Tensor> pull_back(TensorList outputs, TensorList cotangents, TensorList inputs, bool retain_graph,
                               bool history) {
   std::vector<autograd::Edge> roots, targets;

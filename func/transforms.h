@@ -19,6 +19,10 @@ namespace tessera::func {
 
 // --- what the transforms are made of; the binding uses the same ---
 
+// The last step inside of a level of grad: outputs that are views of what was written since get the history of the write
+// (it is made by running view operators on tensors of the level). True if one of the level's values has a history
+// outside of it.
+bool settle_histories(TensorList outputs, int64_t level);
 // The size of dimension `dim` (negative: from the end). ValueError "... dim out of range".
 int64_t batch_size_of(const Tensor& t, int64_t dim);
 // The tensor as the level sees it: without dimension `dim`.
@@ -87,7 +91,7 @@ auto grad_and_value(F f) {
     const Tensor x = watched(first, level.id());
     const Tensor out = f(x, rest...);
     check_scalar_output(out);
-    const bool history = find_level(level.id())->history_outside;
+    const bool history = settle_histories({&out, 1}, level.id());
     const int64_t id = level.id();
     level.close();
     const Tensor value = outside_of(out, id);
@@ -107,6 +111,7 @@ std::pair<Tensor, std::function<Tensor(const Tensor&)>> vjp(F f, const Tensor& x
   const Tensor watch = watched(x, level.id());
   const Tensor out = f(watch);
   const int64_t id = level.id();
+  settle_histories({&out, 1}, id);
   level.close();
   auto pull = [out, watch, x](const Tensor& cotangent) {
     const Tensor g = pull_back({&out, 1}, {&cotangent, 1}, {&watch, 1}, true, true)[0];

@@ -157,8 +157,13 @@ void run_pointwise(const BatchCall& c) {
     parts[i] = part(c, i);
     rank = std::max(rank, parts[i].rank());
   }
-  for (size_t i = 0; i < args.size(); ++i)
-    if (parts[i].defined()) args[i] = Value::of(in_front_padded(parts[i], rank));
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (!parts[i].defined()) continue;
+    TESSERA_CHECK(!(c.op.mutable_args >> i & 1) || parts[i].rank() == rank, "output with shape ",
+                  shape_string(c.args[i].tensor().sizes()), " doesn't match the broadcast shape of '", c.op.name,
+                  "', which has ", rank, " dimensions");
+    args[i] = Value::of(in_front_padded(parts[i], rank));
+  }
   demote_numbers(c, parts, args);
   call_outside(c, args, c.rets);
   if (!return_written(c)) wrap_results(c);

@@ -127,6 +127,7 @@ void find_relatives(const OpHeader& op, Plan& p) {
   };
   static constexpr Pair kUnlike[] = {{"aten::bernoulli_.float", "aten::bernoulli.p"},
                                      {"aten::normal_", "aten::normal_functional"},
+                                     {"aten::transpose_", "aten::transpose.int"},
                                      {"aten::_batch_norm", "aten::_native_batch_norm_legit_functional"}};
   for (const Pair& pair : kUnlike)
     if (const FindOperator find = g_find.load(); find && p.schema.qualified_name() == pair.written)

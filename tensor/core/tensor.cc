@@ -184,12 +184,15 @@ IntrusivePtr<TensorImpl> start_view(const Tensor& t, DType dtype) {
   v->set_own_version(src.own_version());
   v->set_inference(src.is_inference());
   const auto& base = src.view_base();
-  const bool tracked = !src.is_inference() && !inference_mode_enabled();
-  if (tracked) v->set_key(autograd_key(src.device().type), true);
-  if (tracked)
-    v->set_view_base(base ? base : t.impl_ptr(), grad_mode_enabled()
-                                                     ? (base ? src.view_creation() : ViewCreation::kDefault)
-                                                     : ViewCreation::kNoGrad);
+  if (src.is_inference()) return v;
+  v->set_key(autograd_key(src.device().type), true);
+  const bool inference = inference_mode_enabled();
+  v->set_view_base(base ? base : t.impl_ptr(), inference             ? ViewCreation::kInferenceMode
+                                               : !grad_mode_enabled() ? ViewCreation::kNoGrad
+                                               : base                 ? src.view_creation()
+                                                                      : ViewCreation::kDefault);
+  // Recorded by nobody, but a tensor of the kind that it is a view of.
+  if (inference && src.requires_grad() && (is_complex(dtype) || is_floating_point(dtype))) v->set_requires_grad(true);
   return v;
 }
 }  // namespace

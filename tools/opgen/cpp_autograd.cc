@@ -267,7 +267,8 @@ std::string derivative_kernel(const OpForm& f) {
   text += save_inputs(f, s);
   if (inplace) {
     absl::StrAppend(&text, "  {\n    autograd::AutogradGuard guard_;\n    ", redispatch(f), ";\n  }\n");
-    for (const std::string& w : written(f)) absl::StrAppend(&text, "  autograd::rebase_history(", w, ", node_);\n");
+    const char* renewed = e.is_inplace_view() ? "reshape_history" : "rebase_history";
+    for (const std::string& w : written(f)) absl::StrAppend(&text, "  autograd::", renewed, "(", w, ", node_);\n");
     return absl::StrCat(text, save_outputs(f, s), return_written(f));
   }
   const std::string ret = *cpp_return_type(f.schema);

@@ -94,7 +94,7 @@ class ForwardKernel {
   // too.
   std::string gather() const {
     std::string text = "  forward::Scope fw_;\n";
-    const bool view = e_.forward == ForwardRule::kView || is_inplace_view();
+    const bool view = e_.forward == ForwardRule::kView || e_.is_inplace_view();
     std::vector<std::string> asked;
     for (int arg : inputs_) {
       const std::string name = arg_cpp(e_, arg);
@@ -115,10 +115,6 @@ class ForwardKernel {
     return text;
   }
 
-  bool is_inplace_view() const {
-    const auto& tags = e_.op.tags();
-    return std::find(tags.begin(), tags.end(), "inplace_view") != tags.end();
-  }
 
   size_t results() const { return f_.form == Form::kInplace ? written_.size() : f_.schema.returns.size(); }
   std::string result(size_t i) const {
@@ -165,7 +161,7 @@ class ForwardKernel {
         absl::StrAppend(&text, "  const Tensor original_", w, " = forward::original(", w, ");\n");
     absl::StrAppend(&text, "  ", sums(), before, "  ", redispatch(), ";\n", after);
     for (size_t i = 0; i < results(); ++i)
-      absl::StrAppend(&text, "  fw_.", is_inplace_view() ? "replace" : "write", "(", written_[i], ", ", sum(i), ");\n");
+      absl::StrAppend(&text, "  fw_.", e_.is_inplace_view() ? "replace" : "write", "(", written_[i], ", ", sum(i), ");\n");
     return text + return_written();
   }
 

@@ -163,6 +163,16 @@ class Analyser {
                 a.name + "_size"},
                number);
           replace(tokens, n, n.end, a.name + "_size_");
+        } else if (n.method == "parts") {
+          save({Saved::Kind::kDatum,
+                index,
+                a.name + "_parts",
+                "std::vector<SymInt>",
+                absl::StrCat("autograd::formulas::parts_of(", cpp, ")"),
+                {},
+                a.name + "_parts"},
+               number);
+          replace(tokens, n, n.end, a.name + "_parts_");
         } else {
           save({Saved::Kind::kTensorList, index, a.name, "std::vector<autograd::SavedVariable>", cpp, {}, a.name},
                number);

@@ -1,6 +1,7 @@
 // What opgen knows about the tables after reading and checking them; the generators only read this.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
@@ -98,6 +99,10 @@ struct Entry {
   bool has_derivatives() const { return !derivatives.empty(); }
   ForwardRule forward = ForwardRule::kElementwise;
   const OpForm* find(Form f) const;
+  // Tagged inplace_view: gives its tensor another shape, and writes to none.
+  bool is_inplace_view() const {
+    return std::find(op.tags().begin(), op.tags().end(), "inplace_view") != op.tags().end();
+  }
   // Lines of fields, for messages.
   std::map<std::string, int> field_lines;
   int line_of(const std::string& field) const;

@@ -62,14 +62,6 @@ PyObject* py_pop(PyObject*, PyObject* id) {
     return none();
   });
 }
-// True if values of this level have a history outside of it.
-PyObject* py_history_outside(PyObject*, PyObject* id) {
-  return guarded([&] {
-    const Level* l = func::find_level(integer(id));
-    return to_python(l && l->history_outside);
-  });
-}
-
 PyObject* py_add_batch_dim(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return guarded([&] {
     need(n == 3, "_add_batch_dim", "(tensor, dim, level)");
@@ -108,6 +100,12 @@ std::vector<Tensor> tensors(const char* function, PyObject* sequence) {
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i)
     r.push_back(tensor(function, PySequence_Fast_GET_ITEM(sequence, i)));
   return r;
+}
+PyObject* py_settle(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    need(n == 2, "_settle", "(outputs, level)");
+    return to_python(func::settle_histories(tensors("_settle", args[0]), integer(args[1])));
+  });
 }
 PyObject* py_pull_back(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return guarded([&] {
@@ -494,7 +492,8 @@ std::vector<PyMethodDef> func_functions() {
       {"_push_grad", py_push_grad, METH_NOARGS, "Begins a level; its number."},
       {"_push_jvp", py_push_jvp, METH_NOARGS, "Begins a level; its number."},
       {"_pop", py_pop, METH_O, "Ends the innermost level, which must have this number."},
-      {"_history_outside", py_history_outside, METH_O, "Whether values of the level have a history outside of it."},
+      {"_settle", fast(py_settle), METH_FASTCALL,
+       "(outputs, level): their histories, complete; whether values of the level have one outside of it."},
       {"_add_batch_dim", fast(py_add_batch_dim), METH_FASTCALL,
        "(tensor, dim, level): the tensor as the level sees it."},
       {"_remove_batch_dim", fast(py_remove_batch_dim), METH_FASTCALL,

@@ -47,7 +47,7 @@ def _grad_and_value(func, argnums, has_aux, args, kwargs):
         if has_aux:
             output, aux = split_aux(output, "grad_and_value")
         _check_scalar(output)
-        history = _levels._history_outside(level)
+        history = _levels._settle((output,), level)
     finally:
         _levels._pop(level)
     found = _levels._pull_back((output,), None, watched, False, history)
@@ -139,7 +139,7 @@ def vjp_at(func, primals, has_aux, positions=None):
         require_tensors(outputs, "vjp(f, *primals): Expected f(*primals) to return only tensors")
         if not outputs:
             raise RuntimeError("vjp(f, *primals): Expected f(*primals) to return at least one tensor")
-        history = _levels._history_outside(level)
+        history = _levels._settle(outputs, level)
     finally:
         _levels._pop(level)
     return outside(result, level), Pullback(tuple(outputs), out_spec, watched, in_spec, history), aux
