@@ -142,7 +142,7 @@ void write(WrapperImpl& w, const Tensor& value) {
   for (size_t k = 0; k + 1 < a.steps.size(); ++k) path.push_back(a.steps[k].again(path.back()));
   Tensor whole = value;
   for (size_t k = a.steps.size(); k-- > 0;) whole = put_back(a.steps[k], path[k], whole);
-  a.memory->base = whole;
+  a.memory->base = whole.is_conj() && !path[0].is_conj() ? resolve_conj(whole) : whole;
   ++a.memory->generation;
   // A lazy conjugate stays one: its value is made anew from the memory when it is asked for.
   if (value.is_conj() == w.is_conj() && value.is_neg() == w.is_neg()) {
