@@ -31,9 +31,11 @@ struct ViewOfCall final : public autograd::ViewFn {
   Shape shape;  // of the tensor that was viewed
   int64_t offset;
   IntrusivePtr<RefCounted> before;  // how it came from the base, if it is a view itself
+  size_t reshapes = 0;  // of a functional tensor, in place, until then
   Tensor replay(const Tensor& base) override {
     if (before) return call.again(static_cast<ViewFn&>(*before).replay(base));
-    // The base may have got another shape since (transpose_).
+    // The base may have got another shape since (transpose_). The strides of functional tensors say nothing.
+    if (wrapper_at(base, kAtKey)) return call.again(before_reshapes(base, reshapes));
     const bool same =
         std::ranges::equal(base.sizes(), shape.sizes()) && std::ranges::equal(base.strides(), shape.strides());
     return call.again(same ? base : as_strided(base, to_vector(shape.sizes()), to_vector(shape.strides()), offset));
@@ -55,14 +57,12 @@ void mark_view(const Tensor& view, const Tensor& of, const OpHeader& op, const V
   auto replay = make_intrusive<ViewOfCall>(ViewCall(op, args, n, num_rets), of);
   replay->call.output = output;
   replay->call.is_list = is_list;
+  if (wrapper_at(of, kAtKey)) replay->reshapes = functional_state(of).views;
   if (of.is_view() && of.impl()->autograd_meta()) replay->before = of.impl()->autograd_meta()->view_fn;
   impl->materialize_autograd_meta().view_fn = replay;
   impl->update_autograd_key();
 }
 
-namespace {
-
-// A view that has become another one in place, by what `op` makes views of (t.transpose_()).
 void extend_view(const Tensor& t, const OpHeader& op, const Value* args, size_t n) {
   AutogradMeta* m = t.is_view() ? t.impl()->autograd_meta() : nullptr;
   if (!m || !m->view_fn) return;
@@ -70,6 +70,8 @@ void extend_view(const Tensor& t, const OpHeader& op, const Value* args, size_t 
   replay->before = m->view_fn;
   m->view_fn = replay;
 }
+
+namespace {
 
 // --- grad and jvp: the level's own part is done, or there is none; outside of the level everything is a value ---
 

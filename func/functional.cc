@@ -107,8 +107,6 @@ Tensor put_back(const ViewCall& view, const Tensor& whole, const Tensor& part) {
   if (name == "select") return select_scatter(whole, part, a[1].integer(), a[2].integer());
   if (name == "slice") return slice_scatter(whole, part, a[1].integer(), size(a[2]), size(a[3]), a[4].integer());
   if (name == "diagonal") return diagonal_scatter(whole, part, a[1].integer(), a[2].integer(), a[3].integer());
-  if (name == "as_strided")
-    return as_strided_scatter(whole, part, to_vector(a[1].int_list()), to_vector(a[2].int_list()), size(a[3]));
   if (name == "transpose") {
     const int64_t first = a[1].integer(), second = a[2].integer();
     return copies ? transpose_copy(part, first, second) : transpose(part, first, second);
@@ -131,7 +129,7 @@ Tensor put_back(const ViewCall& view, const Tensor& whole, const Tensor& part) {
   TESSERA_CHECK(name != "expand" || part.numel() == whole.numel(),
                 "unsupported operation: more than one element of the written-to tensor refers to a single memory "
                 "location. Please clone() the tensor before performing the operation.");
-  if (name == "unfold" || part.numel() != whole.numel()) return scattered(view, whole, part, copies);
+  if (name == "unfold" || name == "as_strided" || part.numel() != whole.numel()) return scattered(view, whole, part, copies);
   return shaped(part, to_vector(whole.sizes()), copies);
 }
 
@@ -247,6 +245,7 @@ void reshape_in_place(const OpHeader& view, const Value* args, size_t n, const s
   w.set_part(std::move(changed));
   w.set_value(Tensor(result.tensor()), -1);
   w.bump_version();
+  if (w.level() == kAtKey) extend_view(args[0].tensor(), view, args, n);  // for autograd above
 }
 
 void run_write(const OpHeader& op, const Plan& plan, const Value* args, size_t n, const std::vector<Value>& values,
@@ -404,6 +403,18 @@ Functional functional_state(const Tensor& t) {
   TESSERA_CHECK(w, "expected a functional tensor (of _to_functional_tensor)");
   const Alias& a = alias_of(*w);
   return {a.memory->generation, a.steps.size()};
+}
+Tensor before_reshapes(const Tensor& t, size_t count) {
+  const Alias& a = alias_of(*wrapper_at(t, kAtKey));
+  if (a.steps.size() <= count) return t;
+  std::vector<Tensor> path{a.memory->base};
+  {
+    const Below below(kAtKey);
+    for (size_t k = 0; k + 1 < a.steps.size(); ++k) path.push_back(a.steps[k].again(path.back()));
+  }
+  Tensor r = t;
+  for (size_t k = a.steps.size(); k-- > count;) r = put_back(a.steps[k], path[k], r);
+  return r;
 }
 void replace_functional(const Tensor& t, const Tensor& value) {
   WrapperImpl* w = wrapper_at(t, kAtKey);

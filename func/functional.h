@@ -36,6 +36,9 @@ struct Functional {
   size_t views;
 };
 Functional functional_state(const Tensor& t);
+// A functional tensor in the shape that it had when only `count` views lay between it and its memory, by operators on
+// the tensor itself.
+Tensor before_reshapes(const Tensor& t, size_t count);
 // Writes `value` to it, and so to what shares its memory.
 void replace_functional(const Tensor& t, const Tensor& value);
 // From now on this thread's operators without tensors, too, make functional ones. Returns whether it was so.

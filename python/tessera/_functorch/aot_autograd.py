@@ -114,13 +114,13 @@ class _Compiled:
         if by_values:
             self._trace = functools.partial(make_fx, tracing_mode="fake", _allow_non_fake_inputs=True)
         try:
-            self._compile(fn, args, compilers, partition, decompositions)
+            self._compile(fn, args, compilers, partition, decompositions, by_values)
         except RuntimeError:
             if not by_values:
                 raise
             self.run = lambda args: list(fn(*args))
 
-    def _compile(self, fn, args, compilers, partition, decompositions):
+    def _compile(self, fn, args, compilers, partition, decompositions, by_values):
         forward, backward, inference = compilers
         needs_grad = tessera.is_grad_enabled() and any(_differentiable(a) for a in args)
         with _same_random_numbers():
@@ -133,16 +133,17 @@ class _Compiled:
                 return
             self.count = len(results)
             if writes.any:
-                fn = _without_writes(fn, written)
+                self._trace = functools.partial(_trace_without_writes, self._trace)
+                fn = _on_copies(fn, written)
                 results = [*results, *(copies[i].detach() for i in written)]
             if needs_grad and any(_differentiable(r) for r in results):
-                if self._trace is not make_fx:
+                if by_values:
                     raise RuntimeError("gradients save numbers, not what they are made of")
                 run = self._compile_joint(fn, args, results, forward, backward, partition, decompositions)
             else:
                 with tessera.no_grad():
                     copies = _fresh([a.detach() if isinstance(a, tessera.Tensor) else a for a in args])
-                    graph = _functional(self._trace(lambda *a: list(fn(*a)), decompositions)(*copies))
+                    graph = self._trace(lambda *a: list(fn(*a)), decompositions)(*copies)
                 run = functools.partial(self._infer, inference(graph, list(args)))
         self.run = functools.partial(self._write_back, run, written) if written else run
 
@@ -169,7 +170,7 @@ class _Compiled:
         _name_inputs(joint.graph, len(args))
         flat = pytree.tree_leaves(joint.graph.output_node().args[0], is_leaf=lambda n: n is None)
         joint.graph.output_node().args = (flat,)
-        joint = _functional(joint)
+        joint.recompile()
         front, back = partition(joint, (copies, tangents), num_fwd_outputs=len(results))
         compiled_front = forward(front, list(args))
         saved_values = [n.meta.get("val") for n in back.graph.nodes if n.op == "placeholder"]
@@ -211,34 +212,33 @@ def _separate(args, copies, results, written):
     )
 
 
-def _without_writes(fn, written):
-    """The function with operators that write nothing; the new values of arguments are results behind the others."""
-    pure = tessera.func.functionalize(fn)
+def _on_copies(fn, written):
+    """The function on copies of the arguments that it writes to, whose new values are results behind the others."""
 
     def run(*args):
-        held = list(args)
-        for i in written:
-            held[i] = args[i].clone()
-        return [*pure(*held), *(held[i] for i in written)]
+        held = [a.clone() if i in written else a for i, a in enumerate(args)]
+        return [*fn(*held), *(held[i].detach() for i in written)]
 
     return run
 
 
-def _functional(module):
-    """Takes the writes to copies of arguments out of a graph: what was written stands for them."""
-    graph, copy_ = module.graph, tessera.ops.aten.copy_.default
-    for node in list(graph.nodes):
-        if node.target is copy_ and node.args[0].op == "call_function" and node.args[0].target is _CLONE:
-            node.replace_all_uses_with(node.args[1])
-            graph.erase_node(node)
-    graph.eliminate_dead_code(
-        lambda n: n.is_impure() or getattr(getattr(n.target, "_schema", None), "is_mutable", False)
-    )
-    module.recompile()
-    return module
+def _writes(operator):
+    return getattr(getattr(operator, "_schema", None), "is_mutable", False)
 
 
-_CLONE = tessera.ops.aten.clone.default
+def _trace_without_writes(trace, fn, decompositions):
+    """As `trace`, with operators that write nothing. Below autograd: what is written under no_grad has no gradient."""
+    from tessera._subclasses.functional_tensor import functionalized
+
+    traced = trace(functionalized(fn), decompositions)
+
+    def run(*args):
+        module = traced(*args)
+        module.graph.eliminate_dead_code(lambda n: n.is_impure() or _writes(n.target))
+        module.recompile()
+        return module
+
+    return run
 
 
 def _flat_joint(joint, count):
