@@ -7,6 +7,7 @@ import tessera
 from tessera.fx.experimental.proxy_tensor import make_fx
 from tessera.utils import _pytree as pytree
 
+from .aliases import Aliases, memory_of
 from .compilers import nop
 from .partitioners import default_partition
 
@@ -65,11 +66,6 @@ class _Writes(tessera.utils._python_dispatch.TorchDispatchMode):
         # Versions also tell of operators whose schemas do not say what they write (batch norm's statistics).
         self.inputs = [i for i, t in self.tensors.items() if t._version != self.versions[i]]
         self.any = self.any or bool(self.inputs)
-
-
-def _memory(t):
-    """What tells tensors of the same memory from others while they are alive."""
-    return t.untyped_storage()._cdata if t.layout is tessera.strided else id(t)
 
 
 def _tensors(tree):
@@ -131,6 +127,12 @@ class _Compiled:
             if not _separate(args, copies, results, written):
                 self.run = lambda args: list(fn(*args))
                 return
+            aliases = Aliases(args, copies, results)
+            if not aliases.possible:
+                self.run = lambda args: list(fn(*args))
+                return
+            if aliases:
+                fn, results = _without_aliases(fn, aliases), aliases.of_graph(results)
             self.count = len(results)
             if writes.any:
                 self._trace = functools.partial(_trace_without_writes, self._trace)
@@ -145,7 +147,9 @@ class _Compiled:
                     copies = _fresh([a.detach() if isinstance(a, tessera.Tensor) else a for a in args])
                     graph = self._trace(lambda *a: list(fn(*a)), decompositions)(*copies)
                 run = functools.partial(self._infer, inference(graph, list(args)))
-        self.run = functools.partial(self._write_back, run, written) if written else run
+        if written:
+            run = functools.partial(self._write_back, run, written)
+        self.run = (lambda args: aliases.complete(args, run(args))) if aliases else run
 
     def _write_back(self, run, written, args):
         """The results; what the function writes to its arguments is written to them."""
@@ -203,13 +207,17 @@ def _separate(args, copies, results, written):
     """Whether what a function writes to its arguments can be written to them afterwards."""
     if not written:
         return True
-    places = [_memory(a) for a in _tensors(list(args))]
-    touched = {_memory(copies[i]) for i in written}
+    places = [memory_of(a) for a in _tensors(list(args))]
+    touched = {memory_of(copies[i]) for i in written}
     return (
         len(set(places)) == len(places)
         and not any(copies[i].requires_grad for i in written)
-        and not any(_memory(r) in touched for r in _tensors(list(results)))
+        and not any(memory_of(r) in touched for r in _tensors(list(results)))
     )
+
+
+def _without_aliases(fn, aliases):
+    return lambda *args: aliases.of_graph(fn(*args))
 
 
 def _on_copies(fn, written):
