@@ -69,9 +69,10 @@ void regenerate_view_history(const Tensor& t, const Tensor& base) {
     const Tensor fresh = m.view_fn ? static_cast<ViewFn&>(*m.view_fn).replay(base) : geometry.of(base);
     // (Not gradient_edge(): a view that nothing was recorded of would be renewed in turn.)
     AutogradMeta* made = fresh.impl()->autograd_meta();
-    set_gradient_edge(t, made && made->grad_fn
-                             ? Edge{IntrusivePtr<Node>::share(static_cast<Node*>(made->grad_fn.get())), fresh.output_nr()}
-                             : Edge{});
+    set_gradient_edge(t,
+                      made && made->grad_fn
+                          ? Edge{IntrusivePtr<Node>::share(static_cast<Node*>(made->grad_fn.get())), fresh.output_nr()}
+                          : Edge{});
     return;
   }
   auto node = make_intrusive<AsStridedBackward>();

@@ -26,12 +26,13 @@ void call_again(const OpHeader& op, const Value* args, Value* rets) { op.info->a
 
 // Makes a view again, from its base, by the operators that made it.
 struct ViewOfCall final : public autograd::ViewFn {
-  ViewOfCall(ViewCall c, const Tensor& of) : call(std::move(c)), shape(of.impl()->shape()), offset(of.storage_offset()) {}
+  ViewOfCall(ViewCall c, const Tensor& of)
+      : call(std::move(c)), shape(of.impl()->shape()), offset(of.storage_offset()) {}
   ViewCall call;
   Shape shape;  // of the tensor that was viewed
   int64_t offset;
   IntrusivePtr<RefCounted> before;  // how it came from the base, if it is a view itself
-  size_t reshapes = 0;  // of a functional tensor, in place, until then
+  size_t reshapes = 0;              // of a functional tensor, in place, until then
   Tensor replay(const Tensor& base) override {
     if (before) return call.again(static_cast<ViewFn&>(*before).replay(base));
     // The base may have got another shape since (transpose_). The strides of functional tensors say nothing.

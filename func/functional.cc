@@ -129,7 +129,8 @@ Tensor put_back(const ViewCall& view, const Tensor& whole, const Tensor& part) {
   TESSERA_CHECK(name != "expand" || part.numel() == whole.numel(),
                 "unsupported operation: more than one element of the written-to tensor refers to a single memory "
                 "location. Please clone() the tensor before performing the operation.");
-  if (name == "unfold" || name == "as_strided" || part.numel() != whole.numel()) return scattered(view, whole, part, copies);
+  if (name == "unfold" || name == "as_strided" || part.numel() != whole.numel())
+    return scattered(view, whole, part, copies);
   return shaped(part, to_vector(whole.sizes()), copies);
 }
 

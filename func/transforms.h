@@ -19,8 +19,8 @@ namespace tessera::func {
 
 // --- what the transforms are made of; the binding uses the same ---
 
-// The last step inside of a level of grad: outputs that are views of what was written since get the history of the write
-// (it is made by running view operators on tensors of the level). True if one of the level's values has a history
+// The last step inside of a level of grad: outputs that are views of what was written since get the history of the
+// write (it is made by running view operators on tensors of the level). True if one of the level's values has a history
 // outside of it.
 bool settle_histories(TensorList outputs, int64_t level);
 // The size of dimension `dim` (negative: from the end). ValueError "... dim out of range".

@@ -187,7 +187,7 @@ IntrusivePtr<TensorImpl> start_view(const Tensor& t, DType dtype) {
   if (src.is_inference()) return v;
   v->set_key(autograd_key(src.device().type), true);
   const bool inference = inference_mode_enabled();
-  v->set_view_base(base ? base : t.impl_ptr(), inference             ? ViewCreation::kInferenceMode
+  v->set_view_base(base ? base : t.impl_ptr(), inference              ? ViewCreation::kInferenceMode
                                                : !grad_mode_enabled() ? ViewCreation::kNoGrad
                                                : base                 ? src.view_creation()
                                                                       : ViewCreation::kDefault);

@@ -115,7 +115,6 @@ class ForwardKernel {
     return text;
   }
 
-
   size_t results() const { return f_.form == Form::kInplace ? written_.size() : f_.schema.returns.size(); }
   std::string result(size_t i) const {
     if (f_.form == Form::kInplace) return written_[i];
@@ -161,7 +160,8 @@ class ForwardKernel {
         absl::StrAppend(&text, "  const Tensor original_", w, " = forward::original(", w, ");\n");
     absl::StrAppend(&text, "  ", sums(), before, "  ", redispatch(), ";\n", after);
     for (size_t i = 0; i < results(); ++i)
-      absl::StrAppend(&text, "  fw_.", e_.is_inplace_view() ? "replace" : "write", "(", written_[i], ", ", sum(i), ");\n");
+      absl::StrAppend(&text, "  fw_.", e_.is_inplace_view() ? "replace" : "write", "(", written_[i], ", ", sum(i),
+                      ");\n");
     return text + return_written();
   }
 

@@ -83,7 +83,9 @@ def make_program(seed):
             total = total + (t.resolve_neg() * weights).sum()
         return total
 
-    run.detaches = any(table is VIEWS and list(VIEWS)[int(which * len(VIEWS))] == "detach" for table, which, _, _ in steps)
+    run.detaches = any(
+        table is VIEWS and list(VIEWS)[int(which * len(VIEWS))] == "detach" for table, which, _, _ in steps
+    )
     return x, run
 
 
@@ -142,4 +144,3 @@ def test_gradients_agree_with_differences(block):
         )
         compared += 1
     assert compared > 15
-
