@@ -120,6 +120,22 @@ def test_subprocesses_and_distribution(tmp_path):
     assert result.stdout.splitlines() == ["2.11.0 True None", "False False 2.11.0", "torch.int8"], result.stderr
 
 
+def test_numpy_is_there_for_what_looks_for_it(tmp_path):
+    """pytest's approx reads tensors by the NumPy that it finds in sys.modules, where PyTorch has put it."""
+    checks = (
+        "\nassert torch.tensor(1.0) == pytest.approx(1.0 + 1e-9) and not torch.tensor(1.0) == pytest.approx(1.1)"
+        "\nassert pytest.approx(torch.tensor(2.0)) == 2.0"
+        "\nprint('equal')"
+    )
+    prog = script(tmp_path, "import torch, pytest" + checks)
+    assert run(prog).stdout == "equal\n"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, {prog!r}], check=True)"
+    assert run("-c", child).stdout == "equal\n"
+    prog = script(tmp_path, "import pytest, torch" + checks)  # pytest comes first, in the child before the alias
+    assert run("-c", child).stdout == "equal\n"
+    assert run("-c", "import sys, torch; print('numpy' in sys.modules)").stdout == "False\n"
+
+
 def test_missing_submodules_raise_import_error():
     code = """
 try:

@@ -3,21 +3,26 @@
     python tests/programs/runner.py [NAME ...]           # with the interpreter that has the packages
     python tests/programs/runner.py --record PYTHON    # writes the curves anew with an interpreter that has PyTorch
     python tests/programs/runner.py --beside PYTHON    # runs both, alternating, and tells the better of two runs each
+    python tests/programs/runner.py --pinned --jobs 2 --junitxml FILE   # those of continuous integration
 
 A recipe is a file of a folder of `recipes/` (models, training, methods); `curves/NAME.json` has what PyTorch yielded,
 its seconds and its peak of memory.
 """
 
 import argparse
+import ast
+import concurrent.futures
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree as ElementTree
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIMIT = 600.0  # seconds for one program
+PINNED = HERE.parents[1] / "tools" / "requirements" / "programs.txt"
 TOLERANCE = 1e-3  # relative
 # Seconds without and with the start of the process and its imports, and the peak of memory in MiB.
 MEASURES = ("time", "whole", "peak")
@@ -32,6 +37,31 @@ def path_of(name):
     """The file of a recipe."""
     (path,) = (HERE / "recipes").glob(f"*/{name}.py")
     return str(path)
+
+
+def packages_of(name):
+    """The packages that a recipe names, with their versions."""
+    for node in ast.parse(pathlib.Path(path_of(name)).read_text()).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "PACKAGES":
+            return {one.lower().replace("_", "-"): version for one, version in ast.literal_eval(node.value).items()}
+    raise SystemExit(f"{name}: no PACKAGES")
+
+
+def pinned(lines):
+    """The recipes all of whose packages stand in a requirements file, in the versions of their curves."""
+    stated = [line.split("#")[0].strip().partition("==") for line in lines]
+    versions = {one.lower().replace("_", "-"): version for one, _, version in stated if one}
+    found = []
+    for name in names():
+        packages = packages_of(name)
+        if packages.keys() <= versions.keys():
+            other = [
+                f"{one} {versions[one]}, not {wanted}" for one, wanted in packages.items() if versions[one] != wanted
+            ]
+            if other:
+                raise SystemExit(f"{name}: its curve is of other versions: {', '.join(other)}")
+            found.append(name)
+    return found
 
 
 def curve_of(name):
@@ -97,28 +127,53 @@ def row(name, beside=None):
     return wrong is None, f"| {name} | {len(found['out'])} | {wrong or 'equal'} | {' | '.join(there)} |"
 
 
+def record(name, python):
+    """Writes a curve by an interpreter that has PyTorch."""
+    found, error = run(name, [python])
+    if found is None:
+        raise SystemExit(f"{name}: {error}")
+    (HERE / "curves" / f"{name}.json").write_text(json.dumps(found) + "\n")
+
+
+def write_junit(path, cases):
+    """Writes (name, (good, line), seconds) of recipes as pytest writes its tests."""
+    suite = ElementTree.Element("testsuite", name="programs", tests=str(len(cases)))
+    for name, (good, line), seconds in cases:
+        case = ElementTree.SubElement(suite, "testcase", classname="programs", name=name, time=f"{seconds:.1f}")
+        if not good:
+            ElementTree.SubElement(case, "failure", message=line)
+    ElementTree.ElementTree(suite).write(path)
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--pinned", action="store_true", help=f"those whose packages stand in {PINNED.name}")
     parser.add_argument("--record", metavar="PYTHON", help="an interpreter that has PyTorch and the packages")
     parser.add_argument("--beside", metavar="PYTHON", help="an interpreter that has PyTorch and the packages")
+    parser.add_argument("--jobs", type=int, default=1, help="how many to run side by side")
+    parser.add_argument("--junitxml", metavar="FILE", help="write the results as pytest does")
     options = parser.parse_args()
-    chosen = options.names or names()
+    chosen = options.names or (pinned(PINNED.read_text().splitlines()) if options.pinned else names())
     if options.record:
         for name in chosen:
-            found, error = run(name, [options.record])
-            if found is None:
-                raise SystemExit(f"{name}: {error}")
-            (HERE / "curves" / f"{name}.json").write_text(json.dumps(found) + "\n")
+            record(name, options.record)
         return 0
+
+    def timed(name):
+        start = time.perf_counter()
+        return name, row(name, options.beside), time.perf_counter() - start
+
     print("| recipe | outputs | result | PyTorch's s, ours of it | with start and imports | its MiB, ours of it |")
     print("|---|---|---|---|---|---|")
-    good = True
-    for name in chosen:
-        ok, line = row(name, options.beside)
-        good = good and ok
-        print(line, flush=True)
-    return 0 if good else 1
+    cases = []
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for case in pool.map(timed, chosen):
+            cases.append(case)
+            print(case[1][1], flush=True)
+    if options.junitxml:
+        write_junit(options.junitxml, cases)
+    return 0 if cases and all(good for _, (good, _), _ in cases) else 1
 
 
 if __name__ == "__main__":

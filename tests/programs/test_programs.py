@@ -1,7 +1,11 @@
-"""The runner of other people's programs. (The programs themselves need packages that tests do not install.)"""
+"""The runner of other people's programs. (tools/test runs those of `pinned` in an environment with their packages.)"""
 
+import json
 import subprocess
 import sys
+import xml.etree.ElementTree as ElementTree
+
+import pytest
 
 from programs import extensions, runner, scripts
 
@@ -39,6 +43,38 @@ def test_a_program_runs_and_is_compared(tmp_path, monkeypatch):
     curve.write_text('{"out": [1.0, 2.0, 3.0], "time": 1, "peak": 1}')
     good, line = runner.row("line")
     assert not good and "instead of 1.0" in line
+
+
+def test_continuous_integration_runs_the_recipes_whose_packages_are_pinned():
+    found = runner.pinned(runner.PINNED.read_text().splitlines())
+    assert len(found) >= 20 and {"einops_all", "x_transformer", "gpytorch_gp", "torchdiffeq_ode"} <= set(found)
+    lines = ["# all of them", "pytorch-crf==0.7.2", "Entmax==1.3  # losses", "", "torchcde==0.2.5", "higher==0.2.1"]
+    assert runner.pinned(lines) == ["crf_and_entmax", "higher_maml"]
+    assert runner.pinned(lines[:-2]) == []
+    with pytest.raises(SystemExit, match="higher_maml: its curve is of other versions: higher 0.2.2, not 0.2.1"):
+        runner.pinned(["higher==0.2.2"])
+    assert all(runner.packages_of(name) for name in runner.names())
+
+
+def test_results_are_written_as_the_report_reads_them(tmp_path, monkeypatch, capsys):
+    """Two recipes side by side, of which one fails: a case each, in order, and an exit code."""
+    (tmp_path / "recipes" / "models").mkdir(parents=True)
+    (tmp_path / "curves").mkdir()
+    (tmp_path / "recipe.py").write_text((runner.HERE / "recipe.py").read_text())
+    for name, wanted in (("a", 3.0), ("b", 4.0)):
+        (tmp_path / "recipes" / "models" / f"{name}.py").write_text(
+            "from recipe import run, torch\nrun(iter([float(torch.ones(3).sum())]))\n"
+        )
+        (tmp_path / "curves" / f"{name}.json").write_text(json.dumps({"out": [wanted], "time": 1, "peak": 1}))
+    monkeypatch.setattr(runner, "HERE", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["runner.py", "--jobs", "2", "--junitxml", str(tmp_path / "found.xml")])
+    assert runner.main() == 1
+    cases = ElementTree.parse(tmp_path / "found.xml").getroot().findall("testcase")
+    assert [(case.get("name"), case.find("failure") is not None) for case in cases] == [("a", False), ("b", True)]
+    assert "3.0 instead of 4.0" in cases[1].find("failure").get("message")
+    assert capsys.readouterr().out.splitlines()[2].startswith("| a | 1 | equal |")
+    monkeypatch.setattr(sys, "argv", ["runner.py", "a"])
+    assert runner.main() == 0
 
 
 def test_extensions_of_others_are_found_and_their_tests_counted(tmp_path, monkeypatch):

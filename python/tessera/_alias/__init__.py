@@ -16,6 +16,9 @@ import os
 import sys
 
 _OUTSIDE, _INSIDE = "torch", "tessera"
+# Modules that look into sys.modules for the NumPy that `import torch` has brought (pytest's approx, of tensors). It is
+# imported before them, and not for programs that have no use for it.
+_WANT_NUMPY = {"pytest", "_pytest.python_api"}
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 
 
@@ -71,6 +74,8 @@ class _AliasFinder:
     @staticmethod
     def find_spec(fullname, path=None, target=None):
         if fullname != _OUTSIDE and not fullname.startswith(_OUTSIDE + "."):
+            if fullname in _WANT_NUMPY:
+                _bring_numpy()
             return None
         real_name = _inside(fullname)
         try:
@@ -93,6 +98,11 @@ class _AliasFinder:
         return spec
 
 
+def _bring_numpy():
+    if importlib.util.find_spec("numpy") is not None:
+        importlib.import_module("numpy")
+
+
 def installed():
     """True if `torch` means this package here."""
     return _AliasFinder in sys.meta_path
@@ -105,6 +115,8 @@ def install():
     package = importlib.import_module(_INSIDE)
     if not installed():
         sys.meta_path.insert(0, _AliasFinder)
+        if _WANT_NUMPY & sys.modules.keys():
+            _bring_numpy()
         _become_torch(package)
         _extend_environment()
     sys.modules[_OUTSIDE] = package

@@ -8,7 +8,7 @@ ends it: Python does that, and another graph begins behind it.
     _tracer       one capture: values that come in, nodes, what the program writes
     _sources      where values come from, and the guards on them
     _emit, _breaks, _resume       the function of a piece; the end of a graph; Python's continuation from the middle
-    eval_frame    torch.compile
+    eval_frame, _running          torch.compile
 """
 
 from tessera._lazy import attach as _attach
@@ -20,7 +20,7 @@ __all__ = [
     "reset", "run", "skip_frame", "substitute_in_graph",
 ]  # fmt: skip
 
-_frame = ("OptimizedModule", "disable", "optimize", "optimize_assert", "reset")
+_frame = ("disable", "optimize", "optimize_assert", "reset")
 _marks = (
     "allow_in_graph", "assume_constant_result", "disallow_in_graph", "forbid_in_graph", "graph_break", "is_compiling",
     "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic", "nonstrict_trace", "run", "skip_frame",
@@ -29,7 +29,8 @@ _marks = (
 __getattr__, __dir__ = _attach(
     __name__,
     {
-        **{name: "eval_frame" for name in _frame},
+        "OptimizedModule": "eval_frame",
+        **{name: "_running" for name in _frame},
         **{name: "decorators" for name in _marks},
         "explain": "_explain",
         "export": "_export",

@@ -34,6 +34,6 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
         return functools.partial(
             compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
         )
-    from tessera._dynamo.eval_frame import compile_with
+    from tessera._dynamo._running import compile_with
 
     return compile_with(model, fullgraph, dynamic, backend, mode, options, disable)

@@ -1,6 +1,6 @@
 """explain: what the capture makes of a function."""
 
-from . import _logs, eval_frame
+from . import _logs, _running
 from .backends.debugging import eager
 
 __all__ = ["ExplainOutput", "explain"]
@@ -65,7 +65,7 @@ def explain(f, *extra_args, **extra_kwargs):
 
         _logs._listeners.append(listen)
         try:
-            eval_frame.optimize(eager)(eval_frame.innermost_fn(f))(*args, **kwargs)
+            _running.optimize(eager)(_running.innermost_fn(f))(*args, **kwargs)
         finally:
             _logs._listeners.remove(listen)
         return ExplainOutput(graphs, breaks, guards)

@@ -8,7 +8,7 @@ from tessera.fx._code import _PyTreeCodeGen, _PyTreeInfo
 from tessera.fx.experimental.proxy_tensor import make_fx
 from tessera.utils import _pytree as pytree
 
-from . import _points, eval_frame, exc
+from . import _points, _running, exc
 from .backends.debugging import eager
 
 __all__ = ["ExportResult", "check", "export"]
@@ -110,7 +110,7 @@ def check(module, args, kwargs):
 def _capture(kind, f, args, kwargs):
     """(point of that class, Entry) of a call."""
     target = f._call_impl if isinstance(f, tessera.nn.Module) else f
-    found = eval_frame._target(target)
+    found = _running._target(target)
     if found is None:
         raise exc.Unsupported(f"{f!r} is not written in Python")
     function, front = found
@@ -122,7 +122,7 @@ def _capture(kind, f, args, kwargs):
 
 def _whole(f, args, kwargs, aten_graph, decompositions):
     """(GraphModule, guards) of a call."""
-    f = f._orig_mod if isinstance(f, eval_frame.OptimizedModule) else eval_frame.innermost_fn(f)
+    f = f._orig_mod if isinstance(f, _running.OptimizedModule) else _running.innermost_fn(f)
     point, entry = _capture(_Whole, f, args, kwargs)
     module = _called_like(f, point, args, kwargs)
     if aten_graph:

@@ -5,8 +5,9 @@ import functools
 import tessera
 from tessera.compiler import allow_in_graph, assume_constant_result, is_compiling, substitute_in_graph
 
-from . import _builtins, _registry, eval_frame
-from .eval_frame import disable
+from . import _builtins, _registry
+from ._running import disable
+from .eval_frame import innermost_fn
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "disable", "disallow_in_graph", "forbid_in_graph", "graph_break",
@@ -71,7 +72,7 @@ def run(fn=None):
     """Runs what was compiled for a function before, and compiles nothing new."""
     if fn is None:
         return run
-    fn = eval_frame.innermost_fn(fn)
+    fn = innermost_fn(fn)
 
     @functools.wraps(fn)
     def wrapped(*args, **kwargs):

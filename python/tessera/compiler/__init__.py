@@ -155,9 +155,9 @@ def disable(fn=None, recursive=True, *, reason=None):
 
     Returns: a function that calls `fn`; classes and modules themselves. Raises: TypeError for what cannot be called.
     """
-    from tessera._dynamo import eval_frame
+    from tessera._dynamo import _running
 
-    return eval_frame.disable(fn, recursive, reason=reason)
+    return _running.disable(fn, recursive, reason=reason)
 
 
 def nested_compile_region(fn=None, options=None):

@@ -1,6 +1,9 @@
 """torch.compile's arguments and errors, torch.compiler, and the names of torch._dynamo that libraries use."""
 
+import os
 import pickle
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -403,3 +406,16 @@ def test_what_makes_a_function_compile_again():
         ):
             with pytest.raises(_dynamo.exc.RecompileError, match=reason):
                 f(x)
+
+
+def test_the_class_of_compiled_modules_is_there_without_the_capture():
+    """Libraries ask isinstance(model, OptimizedModule) in programs that compile nothing."""
+    code = (
+        "import sys, tessera\n"
+        "from tessera._dynamo.eval_frame import OptimizedModule as compiled\n"
+        "assert not isinstance(tessera.nn.Linear(2, 2), compiled) and 'tessera._dynamo._calls' not in sys.modules\n"
+        "assert isinstance(tessera.compile(tessera.nn.Linear(2, 2)), compiled)\n"
+        "assert tessera._dynamo.eval_frame.optimize is tessera._dynamo.optimize\n"
+        "assert not hasattr(tessera._dynamo.eval_frame, 'nothing')\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)))

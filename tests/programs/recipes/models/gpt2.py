@@ -4,7 +4,7 @@ from recipe import run, torch, train
 from transformers import GPT2Config, GPT2LMHeadModel
 
 
-PACKAGES = {"transformers": "5.23.0"}
+PACKAGES = {"transformers": "5.24.0"}
 
 m = GPT2LMHeadModel(GPT2Config(vocab_size=200, n_positions=64, n_embd=64, n_layer=2, n_head=4))
 

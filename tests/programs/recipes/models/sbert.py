@@ -6,7 +6,7 @@ from transformers import BertConfig, BertModel, BertTokenizer
 from sentence_transformers import SentenceTransformer, models, losses, util
 
 
-PACKAGES = {"sentence-transformers": "6.2.0", "transformers": "5.23.0"}
+PACKAGES = {"sentence-transformers": "6.2.0", "transformers": "5.24.0"}
 
 with tempfile.TemporaryDirectory() as d:
     open(d + "/vocab.txt", "w").write(

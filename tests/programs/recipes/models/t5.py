@@ -4,7 +4,7 @@ from recipe import run, torch, train
 from transformers import T5Config, T5ForConditionalGeneration
 
 
-PACKAGES = {"transformers": "5.23.0"}
+PACKAGES = {"transformers": "5.24.0"}
 
 m = T5ForConditionalGeneration(
     T5Config(vocab_size=200, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, decoder_start_token_id=0)

@@ -3,7 +3,7 @@
 from recipe import run, torch, train
 import timm
 
-PACKAGES = {"timm": "1.0.31", "torchvision": "0.29.2"}
+PACKAGES = {"timm": "1.0.31", "torchvision": "0.26.0"}
 
 
 def it():

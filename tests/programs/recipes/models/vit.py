@@ -4,7 +4,7 @@ from recipe import run, torch, train
 from transformers import ViTConfig, ViTForImageClassification
 
 
-PACKAGES = {"transformers": "5.23.0"}
+PACKAGES = {"transformers": "5.24.0"}
 
 m = ViTForImageClassification(
     ViTConfig(

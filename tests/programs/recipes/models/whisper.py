@@ -3,7 +3,7 @@
 from recipe import run, torch, train
 from transformers import WhisperConfig, WhisperForConditionalGeneration
 
-PACKAGES = {"transformers": "5.23.0"}
+PACKAGES = {"transformers": "5.24.0"}
 
 m = WhisperForConditionalGeneration(
     WhisperConfig(

@@ -5,7 +5,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from peft import LoraConfig, get_peft_model
 
 
-PACKAGES = {"peft": "0.21.2", "transformers": "5.23.0"}
+PACKAGES = {"peft": "0.21.2", "transformers": "5.24.0"}
 
 m = GPT2LMHeadModel(GPT2Config(vocab_size=200, n_positions=64, n_embd=64, n_layer=2, n_head=4))
 m = get_peft_model(m, LoraConfig(r=4, lora_alpha=8, target_modules=["c_attn"], fan_in_fan_out=True))

@@ -5,7 +5,7 @@ from tensordict import TensorDict, tensorclass
 from tensordict.nn import TensorDictModule as TM, TensorDictSequential as TS
 
 
-PACKAGES = {"tensordict": "0.15.3"}
+PACKAGES = {"tensordict": "0.14.3"}
 
 
 def it():

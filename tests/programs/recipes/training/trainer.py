@@ -5,7 +5,7 @@ import tempfile
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
 
-PACKAGES = {"transformers": "5.23.0", "accelerate": "1.15.0"}
+PACKAGES = {"transformers": "5.24.0", "accelerate": "1.15.0"}
 
 m = BertForSequenceClassification(
     BertConfig(
