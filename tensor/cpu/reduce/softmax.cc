@@ -1,9 +1,12 @@
 // softmax and log_softmax, forward and backward, over dense lines in Highway.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "tensor/core/error.h"
+#include "tensor/cpu/pointwise/pointwise.h"
+#include "tensor/cpu/pointwise/pointwise_ops.h"
 #include "tensor/cpu/reduce/lines.h"
 #include "tensor/cpu/reduce/reduce.h"
 #include "tensor/cpu/support/scratch.h"
@@ -374,6 +377,32 @@ void run_softmax(bool log, std::span<const int64_t> shape, int dim, const Operan
   const auto kernel = TESSERA_SIMD(Softmax);
   const bool stream = !shape.empty() && streams(shape, dim, t, 2, out);
   run_lines(shape, dim, operands, [&](const Lines& lines) { kernel(t == DType::kFloat64, log, stream, lines, n); });
+}
+
+void run_masked_softmax(bool log, std::span<const int64_t> shape, int dim, const Operand& out, const Operand& in,
+                        const Operand& mask) {
+  const DType t = arithmetic_dtype(log ? "log_softmax" : "softmax", in.dtype);
+  const int64_t n = shape.empty() ? 1 : shape[dim], size = item_size(t);
+  if (n == 0) return;
+  constexpr int64_t kFilled = 16384;  // elements that are brought to cache with -inf in the place of others
+  constexpr int64_t kNowhere[2] = {};
+  const double fill = -std::numeric_limits<double>::infinity();
+  const LineOperand operands[3] = {{out, t, n, true}, {mask, DType::kBool, n, false}, {in, t, n, false}};
+  const auto kernel = TESSERA_SIMD(Softmax);
+  const bool stream = !shape.empty() && streams(shape, dim, t, 2, out);
+  const auto lines_done = [&](const Lines& lines) {
+    const internal::Scratch filled(static_cast<size_t>(lines.rows * n * size));
+    const int64_t block[2] = {lines.rows, n}, dense[2] = {n * size, size}, x[2] = {lines.row_stride[2], size},
+                  m[2] = {lines.row_stride[1], 1};
+    const Operand to{filled.as<char>(), t, dense};
+    const Operand ins[3] = {{lines.data[1], DType::kBool, m},
+                            {lines.data[2], t, x},
+                            {const_cast<double*>(&fill), DType::kFloat64, kNowhere}};
+    run_pointwise(pw::where, t, block, {&to, 1}, ins, nullptr);
+    kernel(t == DType::kFloat64, log, stream,
+           {lines.rows, {lines.data[0], filled.as<char>()}, {lines.row_stride[0], n * size}}, n);
+  };
+  run_lines(shape, dim, operands, lines_done, std::clamp<int64_t>(kFilled / n, 1, 256));
 }
 
 void run_softmax_backward(bool log, std::span<const int64_t> shape, int dim, const Operand& grad_in,
