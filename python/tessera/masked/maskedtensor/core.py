@@ -135,7 +135,12 @@ class _Data(tessera.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        return grad if isinstance(grad, MaskedTensor) else MaskedTensor._plain(grad, ctx.mask)
+        if not isinstance(grad, MaskedTensor):
+            return MaskedTensor._plain(grad, ctx.mask)
+        mask = grad._masked_mask
+        if mask.layout is not tessera.strided or ctx.mask.layout is not tessera.strided:
+            return grad
+        return MaskedTensor._plain(grad._masked_data, mask if mask is ctx.mask else mask & ctx.mask)
 
 
 class _Reduce(tessera.autograd.Function):
@@ -302,6 +307,8 @@ class MaskedTensor(Masked):
                 return _where(args[1], args[0], args[2])
             if name == "where" and not isinstance(args[0], MaskedTensor):
                 return _where(*args, **kwargs)
+            if name in ("is_contiguous", "contiguous") and args[0].layout is not tessera.strided:
+                raise ValueError("MaskedTensors with sparse data do not have is_contiguous; ask to_dense() for it")
             if name in _NUMBERS and isinstance(args[0], MaskedTensor):
                 return func(_number(args[0]))
             if name in ("to_dense", "to_sparse", "to_sparse_coo", "to_sparse_csr") and isinstance(
