@@ -36,15 +36,19 @@ OutputSpec reduced_spec(const Tensor& self, const Tensor& mask, IntList dim, boo
 }
 
 void check_device(const Tensor& self) {
-  TESSERA_CHECK_NOT_IMPLEMENTED(self.device().is_cpu(), "reductions under a mask are of tensors on the CPU, got one on ",
-                                self.device(), "; fill a copy with where()");
+  TESSERA_CHECK_NOT_IMPLEMENTED(self.device().is_cpu(),
+                                "reductions under a mask are of tensors on the CPU, got one on ", self.device().str(),
+                                "; fill a copy with where()");
 }
 
 // A reduction of all dimensions `dim` of self and mask, which the engine sees with one shape.
 class Masked {
  public:
   Masked(const Tensor& self, const Tensor& mask, IntList dim, bool keepdim)
-      : sizes_(broadcast_shapes({&self, &mask})), in_(self, sizes_), mask_(mask, sizes_), keepdim_(keepdim),
+      : sizes_(broadcast_shapes({&self, &mask})),
+        in_(self, sizes_),
+        mask_(mask, sizes_),
+        keepdim_(keepdim),
         reduced_(reduce_mask(expand(self, sizes_), dim)) {
     check_device(self);
   }
@@ -112,13 +116,13 @@ void _masked_sum_kernel(const Tensor& self, const Tensor& mask, IntList dim, boo
   copy__kernel(out, div(total, sum(each, dim, keepdim)), false);
 }
 
-OutputSpec _masked_reduce_meta(const Tensor& self, const Tensor& mask, std::string_view kind, IntList dim,
-                               bool keepdim, double) {
+OutputSpec _masked_reduce_meta(const Tensor& self, const Tensor& mask, std::string_view kind, IntList dim, bool keepdim,
+                               double) {
   const bool any_number = kind == "amax" || kind == "amin" || kind == "prod";
   TESSERA_CHECK(any_number || kind == "norm" || kind == "logsumexp" || kind == "var",
                 "_masked_reduce(): expected amax, amin, prod, norm, logsumexp or var, got ", kind);
-  TESSERA_CHECK(any_number || self.is_floating_point(), "_masked_reduce(): ", kind,
-                " is of floating dtypes, got ", type_name_of(self.dtype()));
+  TESSERA_CHECK(any_number || self.is_floating_point(), "_masked_reduce(): ", kind, " is of floating dtypes, got ",
+                type_name_of(self.dtype()));
   TESSERA_CHECK(kind != "prod" || dim.size() <= 1, "_masked_reduce(): a product is along one dimension, got ",
                 dim.size());
   return reduced_spec(self, mask, dim, keepdim, kind == "prod" ? sum_dtype(self.dtype()) : self.dtype());

@@ -176,9 +176,7 @@ Names Call::permuted() const {
   return r;
 }
 
-Names batch(const Names& x, const Names& y) {
-  return unify(slice(x, 0, x.size() - 2), slice(y, 0, y.size() - 2));
-}
+Names batch(const Names& x, const Names& y) { return unify(slice(x, 0, x.size() - 2), slice(y, 0, y.size() - 2)); }
 
 // A batch dimension of `x` must not have the name of the dimension that the other tensor contracts.
 void check_batch(const Names& x, const std::string& contracted) {

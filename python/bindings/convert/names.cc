@@ -12,9 +12,10 @@ namespace {
 named::Names names_from_python(PyObject* o) {
   if (o == Py_None) return {};
   if (!PyTuple_Check(o) && !PyList_Check(o))
-    throw TypeError(str_cat("names: an invalid combination of arguments, expected a tuple or list of strings and None, "
-                            "not ",
-                            Py_TYPE(o)->tp_name));
+    throw TypeError(
+        str_cat("names: an invalid combination of arguments, expected a tuple or list of strings and None, "
+                "not ",
+                Py_TYPE(o)->tp_name));
   named::Names names;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) {
     PyObject* e = PySequence_Fast_GET_ITEM(o, i);
@@ -95,8 +96,9 @@ void keep_names(const Tensor& from, const Tensor& to) {
 void give_names(const Tensor& t, PyObject* names, bool refine) {
   named::Names list = names_from_python(names);
   const auto own = named::names_of(t);
-  TESSERA_CHECK(!refine || own.empty() || std::ranges::equal(own, list), "Name mismatch: names= differs from the names ",
-                "of ", named::describe(t), ". Rename the tensor, or leave names= out.");
+  TESSERA_CHECK(!refine || own.empty() || std::ranges::equal(own, list),
+                "Name mismatch: names= differs from the names ", "of ", named::describe(t),
+                ". Rename the tensor, or leave names= out.");
   if (!list.empty()) warn_once();
   named::set_names(t, std::move(list));
 }

@@ -196,8 +196,7 @@ const char* Engine::bring(char* block, Place src, std::span<const int64_t> shape
     } else {
       copy_strided(shape, to, from);
     }
-    if (leaves_)
-      copy_strided(shape, Operand{block + kScratch * item_size(r_.load), DType::kBool, dense_mask}, mask);
+    if (leaves_) copy_strided(shape, Operand{block + kScratch * item_size(r_.load), DType::kBool, dense_mask}, mask);
   }
   if (r_.prepare) r_.prepare(n, block, r_.param);
   return block;
@@ -291,9 +290,9 @@ void Engine::short_rows(char* block, Place in, int64_t rows, int64_t row_stride,
   mask_strides[0] = mask_stride;
   for (int64_t r = 0; r < rows; r += batch) {
     shape[0] = std::min(batch, rows - r);
-    const char* x = bring(block, in.at(r * row_stride, r * mask_stride),
-                          {shape, static_cast<size_t>(reduced_.rank + 1)}, strides, mask_strides,
-                          shape[0] * num_reduced_);
+    const char* x =
+        bring(block, in.at(r * row_stride, r * mask_stride), {shape, static_cast<size_t>(reduced_.rank + 1)}, strides,
+              mask_strides, shape[0] * num_reduced_);
     if (leaves_)
       left_rows(block, shape[0], num_reduced_, acc + r * acc_);
     else
@@ -540,8 +539,7 @@ template <class R, bool kRoot>
 void finish_var(int64_t n, const void* acc, int64_t, double correction, void* const* results) {
   for (int64_t i = 0; i < n; ++i) {
     const VarState& s = static_cast<const VarState*>(acc)[i];
-    const double var =
-        s.n == 0 ? std::numeric_limits<double>::quiet_NaN() : s.m2 / std::max(0.0, s.n - correction);
+    const double var = s.n == 0 ? std::numeric_limits<double>::quiet_NaN() : s.m2 / std::max(0.0, s.n - correction);
     static_cast<R*>(results[0])[i] = static_cast<R>(kRoot ? std::sqrt(var) : var);
     static_cast<R*>(results[1])[i] = static_cast<R>(s.n == 0 ? std::numeric_limits<double>::quiet_NaN() : s.mean);
   }
@@ -719,8 +717,7 @@ Reduction reduction_of(ReduceKind kind, DType compute, DType in, const KernelPar
     const bool same = compute == DType::kInt64;
     if (in == DType::kInt32 && (same || compute == DType::kInt32))
       r.kernel = find_reduce_kernel(RowOp::kSum, DType::kInt32), r.load = DType::kInt32;
-    if (in == DType::kBool && same)
-      r.kernel = find_reduce_kernel(RowOp::kCount, DType::kBool), r.load = DType::kBool;
+    if (in == DType::kBool && same) r.kernel = find_reduce_kernel(RowOp::kCount, DType::kBool), r.load = DType::kBool;
   }
   TESSERA_CHECK_NOT_IMPLEMENTED(r.kernel != nullptr, '"', name_of_kind(kind), "\" not implemented for '",
                                 type_name_of(compute), "'");
@@ -743,8 +740,8 @@ void run_masked_reduce(ReduceKind kind, DType compute, std::span<const int64_t> 
 void run_masked_var(DType compute, std::span<const int64_t> shape, uint64_t reduce_mask, double correction,
                     const Operand& out, const Operand& in, const Operand& mask) {
   const DType block = block_dtype(compute, true);
-  const Reduction r = {find_reduce_kernel(RowOp::kVar, block), block, nullptr, finish_var<double, false>,
-                       DType::kFloat64, correction};
+  const Reduction r = {
+      find_reduce_kernel(RowOp::kVar, block), block, nullptr, finish_var<double, false>, DType::kFloat64, correction};
   const Operand outs[2] = {out, {nullptr, DType::kFloat64, kNowhere}};
   const Under under{mask, nullptr, {}};
   Engine(r, shape, reduce_mask, outs, in, &under).run();
