@@ -16,15 +16,20 @@
 namespace tessera::kernels {
 namespace {
 
-void check_mask(const Tensor& mask) {
+// `t` over these sizes.
+Tensor over(const Tensor& t, IntList sizes) { return std::ranges::equal(t.sizes(), sizes) ? t : expand(t, sizes); }
+
+void check_mask(const Tensor& self, const Tensor& mask) {
+  TESSERA_CHECK_NOT_IMPLEMENTED(!self.is_complex(), "reductions under a mask are of real numbers, got ",
+                                type_name_of(self.dtype()), "; fill a copy with where()");
   TESSERA_CHECK_TYPE(mask.dtype() == DType::kBool, "expected a mask of dtype bool, got ", type_name_of(mask.dtype()),
                      "; convert it with mask.bool()");
 }
 
 OutputSpec reduced_spec(const Tensor& self, const Tensor& mask, IntList dim, bool keepdim, DType dtype) {
-  check_mask(mask);
+  check_mask(self, mask);
   const IntVector sizes = broadcast_shapes({&self, &mask});
-  const uint64_t reduced = reduce_mask(expand(self, sizes), dim);
+  const uint64_t reduced = reduce_mask(over(self, sizes), dim);
   IntVector kept;
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (!(reduced >> d & 1))
@@ -49,7 +54,7 @@ class Masked {
         in_(self, sizes_),
         mask_(mask, sizes_),
         keepdim_(keepdim),
-        reduced_(reduce_mask(expand(self, sizes_), dim)) {
+        reduced_(reduce_mask(over(self, sizes_), dim)) {
     check_device(self);
   }
 
@@ -154,7 +159,7 @@ void _masked_reduce_kernel(const Tensor& self, const Tensor& mask, std::string_v
 }
 
 OutputSpec _softmax_under_meta(const Tensor& self, const Tensor& mask, int64_t dim, bool) {
-  check_mask(mask);
+  check_mask(self, mask);
   const IntVector sizes = broadcast_shapes({&self, &mask});
   wrap_dim(dim, static_cast<int64_t>(sizes.size()));
   return OutputSpec(sizes, {}, self.dtype(), self.device());
@@ -169,7 +174,10 @@ void _softmax_under_kernel(const Tensor& self, const Tensor& mask, int64_t dim, 
 }
 
 OutputSpec _div_under_meta(const Tensor& self, const Tensor& other, const Tensor& mask) {
-  check_mask(mask);
+  check_mask(self, mask);
+  TESSERA_CHECK(self.is_floating_point() && self.dtype() == other.dtype(),
+                "_div_under(): expected floats of one dtype, got ", type_name_of(self.dtype()), " and ",
+                type_name_of(other.dtype()));
   return OutputSpec(broadcast_shapes({&self, &other, &mask}), {}, self.dtype(), self.device());
 }
 

@@ -11,7 +11,8 @@ from tessera._lazy import require
 from tessera.masked.maskedtensor._base import is_masked_tensor
 
 _any_overload = tessera.any
-_WIDE = frozenset((tessera.uint16, tessera.uint32, tessera.uint64))  # reductions know less of them
+_FLOATS = frozenset((tessera.float16, tessera.bfloat16, tessera.float32, tessera.float64))
+_NUMBERS = _FLOATS | frozenset((tessera.bool, tessera.uint8, tessera.int8, tessera.int16, tessera.int32, tessera.int64))
 _REDUCTIONS = frozenset("sum prod amax amin argmax argmin mean median norm var std logsumexp".split())
 
 
@@ -175,11 +176,10 @@ def _in_one_pass(name, values, mask, dims):
     """Whether a reduction engine reads values and mask together: dense real numbers on the CPU."""
     return (
         mask is not None
-        and values.device.type in ("cpu", "meta")
-        and not values.dtype.is_complex
-        and values.dtype not in _WIDE
-        and (values.dtype.is_floating_point or name in ("sum", "prod", "amax", "amin"))
-        and (values.dim() == 0 or (len(dims) > 0 and all(values.shape[d] for d in dims)))
+        and values.dtype in (_NUMBERS if name in ("sum", "prod", "amax", "amin") else _FLOATS)
+        and (values.is_cpu or values.is_meta)
+        and (len(dims) > 0 or values.dim() == 0)
+        and values.numel() > 0
     )
 
 

@@ -213,6 +213,39 @@ int64_t gather_front(T* x, const uint8_t* mask, int64_t n) {
   return kept;
 }
 
+// Sums over columns of the elements that count: deviations from the first of each column, and their squares.
+struct Deviations {
+  explicit Deviations(int64_t cols)
+      : memory(4 * cols), n(memory.get()), pivot(n + cols), sum(n + 2 * cols), squares(n + 3 * cols) {
+    std::fill_n(n, 4 * cols, 0.0);
+  }
+  // In vectors of the baseline's width, which the compiler makes at this level alone.
+  template <class T>
+  [[gnu::optimize("O3"), gnu::noinline]] void add(int64_t rows, int64_t cols, const T* x, const uint8_t* mask) {
+    double* __restrict counts = n, * __restrict first = pivot, * __restrict total = sum, * __restrict square = squares;
+    for (int64_t r = 0; r < rows; ++r, x += cols, mask += cols) {
+      for (int64_t c = 0; c < cols; ++c) {
+        const double v = static_cast<double>(x[c]), one = static_cast<double>(mask[c] != 0);
+        const double from = counts[c] == 0 ? v : first[c], d = mask[c] != 0 ? v - from : 0.0;
+        first[c] = from;
+        counts[c] += one;
+        total[c] += d;
+        square[c] += d * d;
+      }
+    }
+  }
+  void state(int64_t cols, VarState* acc) const {
+    for (int64_t c = 0; c < cols; ++c) {
+      if (n[c] == 0) continue;
+      const double shift = sum[c] / n[c];
+      acc[c] = {n[c], pivot[c] + shift, std::max(0.0, squares[c] - sum[c] * shift)};
+      if (squares[c] != squares[c]) acc[c].m2 = squares[c];
+    }
+  }
+  const internal::ScratchArray<double> memory;
+  double *n, *pivot, *sum, *squares;
+};
+
 // Rows of n elements that were brought with their mask: those that count alone.
 void Engine::left_rows(char* block, int64_t rows, int64_t n, char* acc) {
   const char* const mask = block + kScratch * item_size(r_.load);
@@ -389,6 +422,7 @@ void Engine::column_run(const char* src, int64_t rows, int64_t cols, int64_t row
 void Engine::column_piece(char* block, Place in, int64_t cols, int64_t r_begin, int64_t r_end, char* acc) {
   r_.kernel->init(cols, acc);
   const int64_t row_stride = reduced_.inner_stride(0), mask_stride = reduced_.inner_stride(1);
+  Deviations deviations(leaves_ ? cols : 0);
   for_each_run(reduced_, r_begin, r_end, [&](const int64_t(&offset)[2], int64_t rows) {
     const Place at = in.at(offset[0], offset[1]);
     if (direct_) {
@@ -400,10 +434,19 @@ void Engine::column_piece(char* block, Place in, int64_t cols, int64_t r_begin, 
       const int64_t m = std::min(tile, rows - i);
       const int64_t shape[2] = {m, cols}, strides[2] = {row_stride, kept_.inner_stride(0)},
                     mask_strides[2] = {mask_stride, kept_.inner_stride(3)};
-      column_run(bring(block, at.at(i * row_stride, i * mask_stride), shape, strides, mask_strides, m * cols), m, cols,
-                 cols * block_size_, acc);
+      const char* x = bring(block, at.at(i * row_stride, i * mask_stride), shape, strides, mask_strides, m * cols);
+      if (!leaves_) {
+        column_run(x, m, cols, cols * block_size_, acc);
+        continue;
+      }
+      const auto* mask = reinterpret_cast<const uint8_t*>(x + kScratch * block_size_);
+      if (block_size_ == 8)
+        deviations.add(m, cols, reinterpret_cast<const double*>(x), mask);
+      else
+        deviations.add(m, cols, reinterpret_cast<const float*>(x), mask);
     }
   });
+  if (leaves_) deviations.state(cols, reinterpret_cast<VarState*>(acc));
 }
 
 void Engine::run_columns() {
@@ -471,7 +514,7 @@ void Engine::run() {
   }
   // A stride of 0 counts as far away: broadcast dimensions are no runs of memory.
   auto reach = [](int64_t s) { return s == 0 ? INT64_MAX : std::abs(s); };
-  const bool columns = !leaves_ && kept_.rank > 0 && reduced_.rank > 0 && kept_.inner_size() > 1 &&
+  const bool columns = kept_.rank > 0 && reduced_.rank > 0 && kept_.inner_size() > 1 &&
                        reach(kept_.inner_stride(0)) < reach(reduced_.inner_stride(0));
   if (columns) {
     run_columns();
