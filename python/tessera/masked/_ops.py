@@ -17,11 +17,11 @@ _REDUCTIONS = frozenset("sum prod amax amin argmax argmin mean median norm var s
 
 
 def _canonical_dim(dim, ndim):
-    """The dimensions that `dim` (None: all) means, in ascending order.
+    """The dimensions that `dim` (None or empty: all) means, in ascending order.
 
     Raises: IndexError for one out of range, RuntimeError for one given twice.
     """
-    if dim is None:
+    if dim is None or (not isinstance(dim, int) and len(dim) == 0):
         return tuple(range(ndim))
     room = max(ndim, 1)
     dims = []

@@ -8,6 +8,7 @@
 #include "tensor/cpu/reduce/reduce.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <complex>
 #include <cstring>
@@ -219,16 +220,17 @@ struct Deviations {
       : memory(4 * cols), n(memory.get()), pivot(n + cols), sum(n + 2 * cols), squares(n + 3 * cols) {
     std::fill_n(n, 4 * cols, 0.0);
   }
-  // In vectors of the baseline's width, which the compiler makes at this level alone.
   template <class T>
-  [[gnu::optimize("O3"), gnu::noinline]] void add(int64_t rows, int64_t cols, const T* x, const uint8_t* mask) {
+  void add(int64_t rows, int64_t cols, const T* x, const uint8_t* mask) {
     double* __restrict counts = n, * __restrict first = pivot, * __restrict total = sum, * __restrict square = squares;
     for (int64_t r = 0; r < rows; ++r, x += cols, mask += cols) {
       for (int64_t c = 0; c < cols; ++c) {
-        const double v = static_cast<double>(x[c]), one = static_cast<double>(mask[c] != 0);
-        const double from = counts[c] == 0 ? v : first[c], d = mask[c] != 0 ? v - from : 0.0;
+        // Without branches on the mask, which nobody foresees.
+        const uint64_t counting = uint64_t{0} - (mask[c] != 0);
+        const double v = static_cast<double>(x[c]), from = counts[c] == 0 ? v : first[c];
+        const double d = std::bit_cast<double>(std::bit_cast<uint64_t>(v - from) & counting);
         first[c] = from;
-        counts[c] += one;
+        counts[c] += static_cast<double>(static_cast<int>(counting & 1));
         total[c] += d;
         square[c] += d * d;
       }
