@@ -221,7 +221,7 @@ struct Deviations {
     std::fill_n(n, 4 * cols, 0.0);
   }
   template <class T>
-  void add(int64_t rows, int64_t cols, const T* x, const uint8_t* mask) {
+  [[gnu::optimize("O3"), gnu::noinline]] void add(int64_t rows, int64_t cols, const T* x, const uint8_t* mask) {
     double* __restrict counts = n, * __restrict first = pivot, * __restrict total = sum, * __restrict square = squares;
     for (int64_t r = 0; r < rows; ++r, x += cols, mask += cols) {
       for (int64_t c = 0; c < cols; ++c) {
@@ -455,7 +455,7 @@ void Engine::run_columns() {
   const int64_t all_cols = kept_.inner_size();
   direct_ = direct_ && kept_.inner_stride(0) == in_size_;
   // Narrower blocks where there are few, so that threads find work: by size only.
-  const int64_t cols = std::min(all_cols, kColumns);
+  const int64_t cols = std::min(all_cols, leaves_ ? kColumns / 4 : kColumns);
   const int64_t col_blocks = (all_cols + cols - 1) / cols;
   const int64_t outer = num_kept_ / all_cols;
   // A single block of columns is halved, if it is worth two tasks.
