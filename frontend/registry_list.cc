@@ -8,6 +8,7 @@
 #include "optim/optim_ops_registry.h"
 #include "fft/fft_registry.h"
 #include "linalg/linalg_registry.h"
+#include "masked/masked_registry.h"
 #include "func/copies/copies_registry.h"
 #include "quantization/quantization_registry.h"
 #include "signal/signal_registry.h"
@@ -24,7 +25,7 @@ OpInfoList all_registered_ops() {
     for (OpInfoList library :
          {registry_ops(), registry_nn_ops(), registry_optim_ops(), registry_special(), registry_sparse(),
           registry_fft(), registry_linalg(), registry_signal(), registry_copies(), registry_foreach(),
-          registry_distribution_ops(), registry_amp_ops(), registry_quantization()})
+          registry_distribution_ops(), registry_amp_ops(), registry_quantization(), registry_masked()})
       list->insert(list->end(), library.begin(), library.end());
     return list;
   }();

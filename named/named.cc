@@ -79,6 +79,7 @@ class Call {
     }
   }
 
+  bool names_differ() const { return full_names(tensors_[0]) != full_names(tensors_[1]); }
   bool is_out(size_t i) const { return (op_.flags & kIsOut) && op_.mutable_args >> i & 1; }
   bool any_named() const {
     bool any = std::ranges::any_of(tensors_, &has_names);
@@ -92,7 +93,7 @@ class Call {
       if (is_out(i) && args_[i].is_tensor() && args_[i].tensor().defined() && has_names(args_[i].tensor()))
         TESSERA_CHECK(full_names(args_[i].tensor()) == names, op_.name, ": the names of the result, ", quoted(names),
                       ", differ from the names of out=, ", quoted(names_of(args_[i].tensor())),
-                      ". Give an out= tensor without names, or rename it.");
+                      " (Name mismatch). Give an out= tensor without names, or rename it.");
   }
 
  private:
@@ -175,13 +176,24 @@ Names Call::permuted() const {
   return r;
 }
 
+Names batch(const Names& x, const Names& y) { return unify(slice(x, 0, x.size() - 2), slice(y, 0, y.size() - 2)); }
+
+// A batch dimension of `x` must not have the name of the dimension that the other tensor contracts.
+void check_batch(const Names& x, const std::string& contracted) {
+  TESSERA_CHECK(contracted.empty() || std::find(x.begin(), x.end() - 2, contracted) == x.end() - 2,
+                "Misaligned dims when multiplying matrices: the batch dimension '", contracted, "' of ", quoted(x),
+                " is misaligned with the dimension of that name which the other tensor contracts.");
+}
+
 // Of a @ b: the contracted dimensions are not looked at.
 Names Call::product(const Tensor& a, const Tensor& b) const {
   const Names x = full_names(a), y = full_names(b);
   if (x.empty() || y.empty()) return {};
   Names r;
   if (x.size() > 1 && y.size() > 1) {
-    r = unify(slice(x, 0, x.size() - 2), slice(y, 0, y.size() - 2));
+    check_batch(x, y[y.size() - 2]);
+    check_batch(y, x.back());
+    r = batch(x, y);
     r.push_back(x[x.size() - 2]);
     r.push_back(y.back());
   } else if (y.size() == 1) {
@@ -247,6 +259,14 @@ Names Call::result_names(Rule rule) const {
     case Rule::kVector:
     case Rule::kMatmul:
       return product(tensors_.at(0), tensors_.at(1));
+    case Rule::kDistances: {
+      const Names x = full_names(tensors_.at(0)), y = full_names(tensors_.at(1));
+      if (x.size() < 2 || y.size() < 2) return {};
+      Names r = batch(x, y);
+      r.push_back(x[x.size() - 2]);
+      r.push_back(y[y.size() - 2]);
+      return r;
+    }
     case Rule::kFusedMatrix:
     case Rule::kFusedVector:
       return unify(product(tensors_.at(1), tensors_.at(2)), full_names(tensors_[0]));
@@ -255,6 +275,13 @@ Names Call::result_names(Rule rule) const {
     case Rule::kSameShape: {
       const Value* size = argument("size");
       const Value* other = argument("the_template");
+      if (other) {
+        const Names wanted = full_names(other->tensor());
+        TESSERA_CHECK(!has_names(tensors_[0]) || full_names(tensors_[0]) == wanted, op_.name, ": the names ",
+                      quoted(full_names(tensors_[0])), " are not the same as the computed output names ",
+                      quoted(wanted), ". Drop them with `tensor = tensor.rename(None)` first.");
+        if (!has_names(tensors_[0])) return wanted;
+      }
       const bool same = size    ? std::ranges::equal(size->int_list(), tensors_[0].sizes())
                         : other ? std::ranges::equal(other->tensor().sizes(), tensors_[0].sizes())
                                 : false;
@@ -308,8 +335,12 @@ void named_fallback(void*, const OpHeader& op, DispatchKeySet keys, const Value*
   TESSERA_CHECK(!any || plan.rule != Rule::kRefuse, op.name, op.overload[0] ? "." : "", op.overload,
                 " is not yet supported with named tensors. Please drop names via `tensor = tensor.rename(None)`, call "
                 "the op with an unnamed tensor, and set names on the result of the operation.");
+  if (plan.rule == Rule::kEqual && call.names_differ()) {
+    rets[0] = Value::of(false);
+    return;
+  }
   Names names;
-  if (any && plan.rule != Rule::kPass) {
+  if (any && plan.rule != Rule::kPass && plan.rule != Rule::kEqual) {
     names = call.result_names(plan.rule);
     check_unique(names, "Cannot make a tensor");
     call.check_outs(names);
@@ -318,7 +349,7 @@ void named_fallback(void*, const OpHeader& op, DispatchKeySet keys, const Value*
     const ExcludeKeys nameless{DispatchKeySet(DispatchKey::kNamed)};
     op.info->adapter->call(op, &below, args, rets);
   }
-  if (!any || plan.rule == Rule::kPass) return;
+  if (!any || plan.rule == Rule::kPass || plan.rule == Rule::kEqual) return;
   for (size_t i = 0; i < num_rets; ++i) {
     if (rets[i].is_tensor()) name_result(rets[i].tensor(), names, plan.rule);
     if (rets[i].is_tensor_list())

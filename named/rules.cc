@@ -29,10 +29,10 @@ constexpr Row kRows[] = {
      "empty_like zeros_like ones_like full_like rand_like randn_like randint_like "
      "fill zero nan_to_num polygamma special_polygamma round normal uniform random exponential cauchy log_normal "
      "geometric threshold relu relu6 selu celu elu gelu silu mish hardtanh hardsigmoid hardswish leaky_relu "
-     "softplus log_sigmoid masked_scatter"},
+     "softplus log_sigmoid masked_scatter max_pool2d_with_indices max_pool3d_with_indices"},
     {Rule::kUnify, "copy masked_fill where clamp addcmul addcdiv lerp atan2 fmod remainder"},
     {Rule::kUnifyDrop, "masked_select dist"},
-    {Rule::kDrop, "new_empty new_zeros new_ones new_full new_empty_strided nonzero"},
+    {Rule::kDrop, "new_empty new_zeros new_ones new_full new_empty_strided nonzero as_strided"},
     {Rule::kReduce,
      "sum nansum mean nanmean prod logsumexp std std_mean var var_mean median nanmedian mode kthvalue max min amax "
      "amin aminmax argmax argmin all any norm count_nonzero linalg_vector_norm"},
@@ -47,6 +47,7 @@ constexpr Row kRows[] = {
     {Rule::kVector, "mv"},
     {Rule::kDrop, "dot vdot inner"},
     {Rule::kMatmul, "matmul"},
+    {Rule::kDistances, "cdist _cdist_forward"},
     {Rule::kFusedMatrix, "addmm baddbmm"},
     {Rule::kFusedVector, "addmv"},
     {Rule::kConcat, "cat concat concatenate"},
@@ -89,6 +90,7 @@ Rule rule_of(const OpHeader& op) {
   int tensors = 0, results = 0;
   for (const SchemaArgument& a : schema.arguments) tensors += a.type.has_tensor();
   for (const SchemaArgument& r : schema.returns) results += r.type.has_tensor();
+  if (name == "equal") return Rule::kEqual;
   if (results == 0 && !op.mutable_args) return Rule::kPass;
   if (decomposes(op)) return Rule::kDecompose;
   return (op.flags & kIsInplace) && tensors == 1 ? Rule::kKeep : Rule::kRefuse;

@@ -23,10 +23,12 @@ enum class Rule : uint8_t {
   kMatrix,     // (self[-2], other[-1]), batch dimensions in front matched
   kVector,     // self[:-1]
   kMatmul,     // one of the two above, or of the vectors' products
+  kDistances,  // (self[-2], other[-2]), batch dimensions in front matched
   kFusedMatrix,
   kFusedVector,  // the same of the second and third tensor, matched with the first
   kConcat,       // matched place by place
   kSameShape,    // may not change sizes
+  kEqual,        // false where names differ
   kPass,         // no tensor results
   kDecompose,    // made of other operators, which have rules
   kRefuse,

@@ -149,13 +149,17 @@ Tensor add_any(const Tensor& a, const Tensor& b, const Scalar& alpha, const char
   const Tensor y = cast(in_layout(scaled, a.layout(), has_blocks(a.layout()) ? IntList(blocks) : IntList()), d);
   if (!is_coo(a))
     return same_pattern(x, y) ? with_values(x, add(members(x).values, members(y).values)) : added_compressed(x, y);
-  TESSERA_CHECK(members(x).sparse_dim == members(y).sparse_dim, name, ": expected 'self' and 'other' to have the same ",
-                "number of sparse dimensions, but got ", members(x).sparse_dim, " and ", members(y).sparse_dim);
+  TESSERA_CHECK(members(x).sparse_dim == members(y).sparse_dim || nnz_of(x) == 0 || nnz_of(y) == 0, name,
+                ": expected 'self' and 'other' to have same density, but 'self' has ", members(x).sparse_dim,
+                " sparse dimensions while 'other' has ", members(y).sparse_dim, " sparse dimensions");
   const Tensor r = coo_sum(x, y);
   return r.is_same(a) || r.is_same(b) ? copied(r) : r;
 }
 
 Tensor multiply_any(const Tensor& a, const Tensor& b) {
+  // A number that is sparse is no pattern.
+  if (is_sparse(b) && b.dim() == 0 && a.dim() != 0) return multiply_any(a, dense_of(b));
+  if (is_sparse(a) && a.dim() == 0 && b.dim() != 0 && is_sparse(b)) return multiply_any(dense_of(a), b);
   if (is_sparse(a) && is_sparse(b)) {
     const auto blocks = blocks_of(a);
     const Tensor y = in_layout(b, a.layout(), has_blocks(a.layout()) ? IntList(blocks) : IntList());

@@ -224,6 +224,8 @@ Tensor coo_unchecked(const Tensor& indices, const Tensor& values, SymIntList siz
 Tensor coo_checked(const Tensor& indices, const Tensor& values, SymIntList size, std::optional<DType> dtype,
                    std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
                    std::optional<bool> is_coalesced) {
+  if (values.dim() == 0)
+    return coo_checked(indices, unsqueeze(values, 0), size, dtype, layout, device, pin, is_coalesced);
   if (g_check) validate_coo(indices, values, size.ints(), is_coalesced, std::nullopt);
   return coo_unchecked(indices, values, size, dtype, layout, device, pin, is_coalesced);
 }
@@ -231,7 +233,7 @@ Tensor coo_inferred(const Tensor& indices, const Tensor& values, std::optional<D
                     std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
                     std::optional<bool> is_coalesced) {
   TESSERA_CHECK(indices.dim() == 2, "indices must be sparse_dim x nnz, but got: ", shape_string(indices.sizes()));
-  TESSERA_CHECK(values.dim() > 0, "values must have a dimension for the specified elements, but got a 0-dim tensor");
+  if (values.dim() == 0) return coo_inferred(indices, unsqueeze(values, 0), dtype, layout, device, pin, is_coalesced);
   const Tensor n = numbers(indices);
   IntVector size;
   const int64_t nnz = n.size(1);

@@ -48,7 +48,8 @@ struct Call {
 using Handler = Tensor (*)(const Call&);
 
 enum : uint8_t {
-  kCoalesces = 1,  // not linear: values of equal indices are added first
+  kCoalesces = 1,    // not linear: values of equal indices are added first
+  kMayCoalesce = 2,  // also those of the tensor that is written
 };
 
 struct Rule {
@@ -90,8 +91,9 @@ Tensor on_values(const Call& c) {
   Tensor self = c.tensor(0);
   if (!is_sparse(self)) throw_not_served(c.op, first_sparse(c.args, c.n));
   if (is_coo(self) && (c.rule.flags & kCoalesces)) {
-    TESSERA_CHECK(!c.inplace() || members(self).coalesced, c.name,
-                  "_: in-place on uncoalesced tensors is not supported yet! Use coalesce() first");
+    TESSERA_CHECK(!c.inplace() || members(self).coalesced || (c.rule.flags & kMayCoalesce), c.name,
+                  "_ requires coalesced input: in-place on uncoalesced tensors is not supported yet! Use coalesce() "
+                  "first");
     self = coalesced(self);
   }
   std::vector<Value> args(c.args, c.args + c.n);
@@ -106,7 +108,7 @@ Tensor on_values(const Call& c) {
   }
   Value result;
   c.op.info->adapter->call(c.op, nullptr, args.data(), &result);
-  return c.inplace() ? c.tensor(0) : with_values(self, result.tensor());
+  return c.inplace() ? self : with_values(self, result.tensor());
 }
 
 // threshold_backward: the gradient and what it depends on, at the same elements.
@@ -182,7 +184,7 @@ Tensor divided(const Call& c) {
   if (is_coo(self) && !members(self).coalesced && (c.name == "floor_divide" || c.n > 2)) {
     const Call rounded{c.op,
                        *[] {
-                         static const Rule rule{"", on_values, kCoalesces, nullptr};
+                         static const Rule rule{"", on_values, kCoalesces | kMayCoalesce, nullptr};
                          return &rule;
                        }(),
                        c.name,
@@ -244,7 +246,11 @@ Tensor reordered(const Call& c) { return permuted(c.tensor(0), c.args[1].int_lis
 Tensor with_dim(const Call& c) { return unsqueezed(c.tensor(0), c.integer(1)); }
 Tensor one_of(const Call& c) { return selected(c.tensor(0), c.integer(1), c.integer(2)); }
 Tensor chosen(const Call& c) { return rows_selected(c.tensor(0), c.integer(1), c.tensor(2)); }
-Tensor piece(const Call& c) { return narrowed(c.tensor(0), c.integer(1), c.integer(2), c.integer(3)); }
+Tensor piece(const Call& c) {
+  const int64_t d = c.integer(1), dims = c.tensor(0).dim();
+  TESSERA_CHECK(d >= 0 && d < dims, "Dimension ", d, " out of range. Expecting 0 <= dim < ", dims, ".");
+  return narrowed(c.tensor(0), d, c.integer(2), c.integer(3));
+}
 Tensor sliced(const Call& c) {  // self, dim, start, end, step
   const Tensor& t = c.tensor(0);
   const int64_t d = wrap_dim(c.integer(1), t.dim()), size = t.size(d);
@@ -368,10 +374,14 @@ Tensor normed(const Call& c) {  // self, p, [dim, keepdim, dtype]
   TESSERA_CHECK(dims.empty() || static_cast<int64_t>(dims.size()) == self.dim(),
                 "norm_sparse currently only supports full reductions, so 'dim' must either be empty or contain all "
                 "dimensions of the input");
+  const std::optional<DType> wanted = c.dtype(c.n - (c.out() ? 2 : 1));
+  TESSERA_CHECK(c.n < 4 || c.args[3].tag() != Value::Tag::kBool || !c.args[3].boolean(),
+                "norm_sparse currently does not support keepdim=True");
+  TESSERA_CHECK(!wanted, "norm_sparse currently does not support 'dtype' argument");
   Tensor kept;
   const Tensor v = distinct_values(self, kept);
   const Scalar p = c.args[1].is_none() ? Scalar(2.0) : c.args[1].scalar();
-  return linalg_vector_norm(reshape(v, {-1}), p, std::nullopt, false, c.dtype(c.n - (c.out() ? 2 : 1)));
+  return linalg_vector_norm(reshape(v, {-1}), p, std::nullopt, false, std::nullopt);
 }
 
 Tensor one_number(const Call& c) {
@@ -435,6 +445,11 @@ Tensor fresh(const Call& c) {  // new_zeros, new_empty: self, size, dtype, layou
   const Device device = c.args[4].is_none() ? self.device() : complete_device(c.args[4].device());
   return layout == Layout::kStrided ? make_filled(c.args[1].int_list(), Scalar(0), dtype, device)
                                     : empty_sparse(layout, c.args[1].int_list(), dtype, device);
+}
+
+Tensor zeros_into(const Call& c) {  // zeros: size, out
+  const Tensor& out = c.tensor(c.n - 1);
+  return empty_sparse(out.layout(), c.args[0].int_list(), out.dtype(), out.device());
 }
 
 Tensor cleared(const Call& c) {  // zero_
@@ -597,6 +612,7 @@ constexpr Rule kRules[] = {
     {"unbind", split_up},
     {"unsqueeze", with_dim},
     {"zero", cleared},
+    {"zeros", zeros_into},
     {"zeros_like", like},
 };
 static_assert(std::ranges::is_sorted(kRules, {}, [](const Rule& r) { return std::string_view(r.name); }));
@@ -653,7 +669,8 @@ void fallback(void*, const OpHeader& op, DispatchKeySet, const Value* args, size
   }
   const Tensor& written = args[target].tensor();
   if (!result.is_same(written)) {
-    if (target == 0 && op.overload != std::string_view("out") && name != "resize" && name != "resize_as")
+    const bool turned = is_coo(written) && (name == "t" || name == "transpose");
+    if (target == 0 && op.overload != std::string_view("out") && name != "resize" && name != "resize_as" && !turned)
       TESSERA_CHECK(std::ranges::equal(result.sizes(), written.sizes()) && result.layout() == written.layout(), name,
                     "_: the result, of layout ", shown(result.layout()), " and shape ", shape_string(result.sizes()),
                     ", does not fit the tensor, of layout ", shown(written.layout()), " and shape ",

@@ -26,66 +26,37 @@ namespace hn = hwy::HWY_NAMESPACE;
 // them is checked before anything else reads it.
 constexpr int64_t kAhead = 2048;
 
-// kVectors vectors of a row of the result at a time, in registers.
-template <int kVectors, class D, class T>
+// kVectors vectors of a row of the result at a time, in registers: kSums sums for each, which do not wait for each
+// other and take terms in turn.
+template <int kVectors, int kSums, class D, class T>
 HWY_INLINE void AddColumns(D d, const int64_t* columns, const T* values, int64_t begin, int64_t end, const T* b,
                            int64_t stride, T* out) {
   const size_t lanes = hn::Lanes(d);
-  hn::Vec<D> sums[kVectors];  // registers, once loops over them are unrolled
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
-  for (int64_t k = begin; k < end; ++k) {
-    hwy::Prefetch(columns + k + kAhead);
+  hn::Vec<D> sums[kSums][kVectors];  // registers, once loops over them are unrolled
+#pragma GCC unroll 16
+  for (int v = 0; v < kSums * kVectors; ++v) sums[v / kVectors][v % kVectors] = hn::Zero(d);
+  const auto add = [&](int64_t k, int s) HWY_ATTR {
     const auto x = hn::Set(d, values[k]);
     const T* row = b + columns[k] * stride;
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v)
-      sums[v] = hn::MulAdd(x, hn::LoadU(d, row + static_cast<size_t>(v) * lanes), sums[v]);
+      sums[s][v] = hn::MulAdd(x, hn::LoadU(d, row + static_cast<size_t>(v) * lanes), sums[s][v]);
+  };
+  int64_t k = begin;
+  for (; k + kSums <= end; k += kSums) {
+    hwy::Prefetch(columns + k + kAhead);
+#pragma GCC unroll 4
+    for (int s = 0; s < kSums; ++s) add(k + s, s);
   }
+  if constexpr (kSums > 1)
+    for (; k < end; ++k) add(k, 0);
 #pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[v], d, out + static_cast<size_t>(v) * lanes);
-}
-
-// One vector of a row: terms go to four sums in turn, which do not wait for each other.
-template <class D, class T>
-HWY_INLINE void AddColumn(D d, const int64_t* columns, const T* values, int64_t begin, int64_t end, const T* b,
-                          int64_t stride, T* out) {
-  auto s0 = hn::Zero(d), s1 = hn::Zero(d), s2 = hn::Zero(d), s3 = hn::Zero(d);
-  int64_t k = begin;
-  for (; k + 4 <= end; k += 4) {
-    hwy::Prefetch(columns + k + kAhead);
-    s0 = hn::MulAdd(hn::Set(d, values[k]), hn::LoadU(d, b + columns[k] * stride), s0);
-    s1 = hn::MulAdd(hn::Set(d, values[k + 1]), hn::LoadU(d, b + columns[k + 1] * stride), s1);
-    s2 = hn::MulAdd(hn::Set(d, values[k + 2]), hn::LoadU(d, b + columns[k + 2] * stride), s2);
-    s3 = hn::MulAdd(hn::Set(d, values[k + 3]), hn::LoadU(d, b + columns[k + 3] * stride), s3);
+  for (int v = 0; v < kVectors; ++v) {
+    auto r = sums[0][v];
+    if constexpr (kSums == 2) r = hn::Add(r, sums[1][v]);
+    if constexpr (kSums == 4) r = hn::Add(hn::Add(r, sums[1][v]), hn::Add(sums[2][v], sums[3][v]));
+    hn::StoreU(r, d, out + static_cast<size_t>(v) * lanes);
   }
-  for (; k < end; ++k) s0 = hn::MulAdd(hn::Set(d, values[k]), hn::LoadU(d, b + columns[k] * stride), s0);
-  hn::StoreU(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)), d, out);
-}
-
-// Two vectors of a row, and two sums for each.
-template <class D, class T>
-HWY_INLINE void AddTwoColumns(D d, const int64_t* columns, const T* values, int64_t begin, int64_t end, const T* b,
-                              int64_t stride, T* out) {
-  const size_t lanes = hn::Lanes(d);
-  auto s0 = hn::Zero(d), s1 = hn::Zero(d), t0 = hn::Zero(d), t1 = hn::Zero(d);
-  int64_t k = begin;
-  for (; k + 2 <= end; k += 2) {
-    hwy::Prefetch(columns + k + kAhead);
-    const auto x = hn::Set(d, values[k]), y = hn::Set(d, values[k + 1]);
-    const T *p = b + columns[k] * stride, *q = b + columns[k + 1] * stride;
-    s0 = hn::MulAdd(x, hn::LoadU(d, p), s0);
-    s1 = hn::MulAdd(x, hn::LoadU(d, p + lanes), s1);
-    t0 = hn::MulAdd(y, hn::LoadU(d, q), t0);
-    t1 = hn::MulAdd(y, hn::LoadU(d, q + lanes), t1);
-  }
-  if (k < end) {
-    const auto x = hn::Set(d, values[k]);
-    s0 = hn::MulAdd(x, hn::LoadU(d, b + columns[k] * stride), s0);
-    s1 = hn::MulAdd(x, hn::LoadU(d, b + columns[k] * stride + lanes), s1);
-  }
-  hn::StoreU(hn::Add(s0, t0), d, out);
-  hn::StoreU(hn::Add(s1, t1), d, out + lanes);
 }
 
 // n elements of a row of the result, from rows of b that begin `stride` elements apart.
@@ -95,12 +66,13 @@ HWY_INLINE void MultiplyLine(const RowsView& a, int64_t line, const T* b, int64_
   const T* values = static_cast<const T*>(a.values);
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  constexpr int kSumsOf8 = HWY_LANES(float) < 16 ? 1 : 2;  // as many as there are registers for
   int64_t j = 0;
-  if constexpr (HWY_LANES(float) < 16)  // four of 64 bytes are as much as caches bring in the time of their products
-    for (; j + 8 * lanes <= n; j += 8 * lanes) AddColumns<8>(d, columns, values, begin, end, b + j, stride, out + j);
-  for (; j + 4 * lanes <= n; j += 4 * lanes) AddColumns<4>(d, columns, values, begin, end, b + j, stride, out + j);
-  for (; j + 2 * lanes <= n; j += 2 * lanes) AddTwoColumns(d, columns, values, begin, end, b + j, stride, out + j);
-  for (; j + lanes <= n; j += lanes) AddColumn(d, columns, values, begin, end, b + j, stride, out + j);
+  for (; j + 8 * lanes <= n; j += 8 * lanes)
+    AddColumns<8, kSumsOf8>(d, columns, values, begin, end, b + j, stride, out + j);
+  for (; j + 4 * lanes <= n; j += 4 * lanes) AddColumns<4, 1>(d, columns, values, begin, end, b + j, stride, out + j);
+  for (; j + 2 * lanes <= n; j += 2 * lanes) AddColumns<2, 2>(d, columns, values, begin, end, b + j, stride, out + j);
+  for (; j + lanes <= n; j += lanes) AddColumns<1, 4>(d, columns, values, begin, end, b + j, stride, out + j);
   if (j == n) return;
   std::fill(out + j, out + n, T(0));
   for (int64_t k = begin; k < end; ++k) {

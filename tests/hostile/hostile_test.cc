@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "autograd/autograd.h"
+#include "masked/masked_registry.h"
 #include "nn/nn_ops_registry.h"
 #include "sparse/all_ops.h"
 #include "sparse/sparse_registry.h"
@@ -122,7 +123,8 @@ class Hostile {
       case TypeKind::kDevice:
         return Value::of(Device());
       case TypeKind::kStr: {
-        constexpr const char* kWords[] = {"sum", "mean", "amax", "amin", "floor", "none"};
+        constexpr const char* kWords[] = {"sum",  "mean", "amax", "amin", "floor",
+                                          "none", "prod", "norm", "var",  "logsumexp"};
         return Value::of(std::string(one_of(kWords)));
       }
       default:
@@ -132,6 +134,8 @@ class Hostile {
 
  private:
   Tensor tensor(const std::string& name, bool is_sparse, const Tensor& self) {
+    if (name == "mask" && !is_sparse)
+      return to(dense(self.defined() && chance(0.6) ? shape_of(self) : IntVector{1 + below(kSide)}), DType::kBool);
     if (name == "compressed_indices" || name == "offsets" || name == "boundaries" || name == "batch_sizes")
       return places({below(6)}, chance(0.5) ? 3 : 6, true);
     if (name.find("ind") != std::string::npos || name == "lengths" || name == "plain_indices")
@@ -255,6 +259,13 @@ TEST(Hostile, OperatorsOfIndicesAndOffsetsNeverReadOutside) {
   EXPECT_GT(ops.size(), 30);
   const Counts n = call_each(ops, wanted_calls(), false);
   EXPECT_GT(n[Ending::kAnswered], wanted_calls() / 50);
+  EXPECT_GT(n[Ending::kRefused], wanted_calls() / 10);
+}
+
+TEST(Hostile, OperatorsUnderAMaskNeverReadOutside) {
+  const std::vector<const OpInfo*> ops(registry_masked().begin(), registry_masked().end());
+  const Counts n = call_each(ops, wanted_calls(), false);
+  EXPECT_GT(n[Ending::kAnswered], wanted_calls() / 10);
   EXPECT_GT(n[Ending::kRefused], wanted_calls() / 10);
 }
 

@@ -84,7 +84,8 @@ PyObject* py_tensor(PyObject*, CallArgs call) {
     g_alias.call(&arg, 1, &result, 1);
     t = result.take_tensor();
   }
-  if (a[5] && a[5] != Py_None) give_names(t, a[5]);
+  if (is_tensor(a[0])) keep_names(unwrap(a[0]), t);
+  if (a[5] && a[5] != Py_None) give_names(t, a[5], is_tensor(a[0]));
   return wrap(std::move(t));
 }
 

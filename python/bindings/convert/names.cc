@@ -12,7 +12,10 @@ namespace {
 named::Names names_from_python(PyObject* o) {
   if (o == Py_None) return {};
   if (!PyTuple_Check(o) && !PyList_Check(o))
-    throw TypeError(str_cat("names: expected a tuple or list of strings and None, not ", Py_TYPE(o)->tp_name));
+    throw TypeError(
+        str_cat("names: an invalid combination of arguments, expected a tuple or list of strings and None, "
+                "not ",
+                Py_TYPE(o)->tp_name));
   named::Names names;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) {
     PyObject* e = PySequence_Fast_GET_ITEM(o, i);
@@ -37,10 +40,10 @@ void warn_once() {
     throw ErrorAlreadySet();
 }
 
-// A name, names, or pairs of a name and a size.
+// A name or its absence, names, or pairs of a name and a size.
 bool mentions_name(PyObject* o) {
   for (int depth = 0; depth < 3; ++depth) {
-    if (PyUnicode_Check(o)) return true;
+    if (PyUnicode_Check(o) || o == Py_None) return true;
     if (!(PyTuple_Check(o) || PyList_Check(o)) || PySequence_Fast_GET_SIZE(o) == 0) return false;
     o = PySequence_Fast_GET_ITEM(o, 0);
   }
@@ -85,8 +88,17 @@ PyObject* names_of_tensor(const Tensor& t) {
   return r.release();
 }
 
-void give_names(const Tensor& t, PyObject* names) {
+void keep_names(const Tensor& from, const Tensor& to) {
+  const auto names = named::names_of(from);
+  if (!names.empty()) named::set_names(to, named::Names(names.begin(), names.end()));
+}
+
+void give_names(const Tensor& t, PyObject* names, bool refine) {
   named::Names list = names_from_python(names);
+  const auto own = named::names_of(t);
+  TESSERA_CHECK(!refine || own.empty() || std::ranges::equal(own, list),
+                "Name mismatch: names= differs from the names ", "of ", named::describe(t),
+                ". Rename the tensor, or leave names= out.");
   if (!list.empty()) warn_once();
   named::set_names(t, std::move(list));
 }

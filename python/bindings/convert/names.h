@@ -10,7 +10,10 @@ namespace tessera::python {
 PyObject* names_of_tensor(const Tensor& t);
 // Gives t the names of a sequence of strings and None; None takes them away. TypeError, or what named::set_names
 // throws.
-void give_names(const Tensor& t, PyObject* names);
+// refine: names that t has already must be the same.
+void give_names(const Tensor& t, PyObject* names, bool refine = false);
+// Gives `to`, of the same shape, the names of `from` if that has any.
+void keep_names(const Tensor& from, const Tensor& to);
 // A call that no overload took. Where it has names among its arguments, `tessera._named` finds what it means;
 // null where that is not so.
 PyObject* call_with_names(PyObject* callable, PyObject* const* args, Py_ssize_t num_positional, PyObject* kwnames);

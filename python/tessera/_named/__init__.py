@@ -31,11 +31,15 @@ def _plain(tensor):
 
 def _is_name(value):
     return isinstance(value, str) or (
-        isinstance(value, (tuple, list)) and bool(value) and all(isinstance(item, str) for item in value)
+        isinstance(value, (tuple, list))
+        and any(isinstance(item, str) for item in value)
+        and all(isinstance(item, (str, type(None))) for item in value)
     )
 
 
 def _to_place(tensor, value):
+    if value is None or (not isinstance(value, str) and None in value):
+        raise RuntimeError(f"Please look up dimensions by name, got {value}: None stands for no dimension")
     if isinstance(value, str):
         return _C._dim_by_name(tensor, value)
     return [_C._dim_by_name(tensor, name) for name in value]
@@ -63,6 +67,8 @@ def call(function, args, kwargs):
     first = args[0][0] if isinstance(args[0], (tuple, list)) and args[0] else args[0]
     if not isinstance(first, tessera.Tensor):
         return NotImplemented
+    if name == "select" and args[1:2] == (None,) and has_names(first):
+        _to_place(first, None)
     places = [_to_place(first, a) if _is_name(a) else a for a in args]
     by_name = {k: _to_place(first, v) if k in _PLACES and _is_name(v) else v for k, v in kwargs.items()}
     if all(a is b for a, b in zip(args, places)) and all(by_name[k] is kwargs[k] for k in kwargs):
@@ -207,11 +213,11 @@ def _aligned(tensor, names, method):
         )
     if Ellipsis not in names and rest:
         raise RuntimeError(
-            f"{method}: cannot align {_text(tensor)} to Tensor{list(names)} because dim '{have[rest[0]]}' is not among "
-            "them"
+            f"{method}: Cannot find dim '{have[rest[0]]}' of {_text(tensor)} among {list(names)}, which have to name "
+            "all of them"
         )
     if len(set(names)) != len(names):
-        raise RuntimeError(f"{method}: a name was given twice in {list(names)}")
+        raise RuntimeError(f"{method}: duplicate names in {list(names)}")
     places = []  # of the tensor's dimensions, or the name of a new one
     for name in names:
         places += rest if name is Ellipsis else [have.index(name) if name in have else name]

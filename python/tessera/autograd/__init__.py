@@ -91,6 +91,21 @@ def _check_grad(position, output, grad, batched):
             )
 
 
+def _nameless(grad):
+    """`grad` without names, of which autograd knows nothing."""
+    if all(name is None for name in grad.names):
+        return grad
+    import warnings
+
+    warnings.warn(
+        f"Autograd was passed a named grad tensor with dims {list(grad.names)}; gradients have no names, so these are "
+        "dropped. Pass grad.rename(None) to say that you mean it.",
+        UserWarning,
+        stacklevel=4,
+    )
+    return grad.rename(None)
+
+
 def _make_grads(outputs, grads, batched=False):
     """The gradient with which to begin at each output."""
     if len(grads) not in (0, len(outputs)):
@@ -100,7 +115,7 @@ def _make_grads(outputs, grads, batched=False):
         grad = grads[i] if grads else None
         if isinstance(grad, tessera.Tensor):
             _check_grad(i, output, grad, batched)
-            made.append(grad)
+            made.append(_nameless(grad))
         elif grad is not None:
             raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
         elif _is_edge(output):

@@ -11,15 +11,17 @@ from tessera._lazy import require
 from tessera.masked.maskedtensor._base import is_masked_tensor
 
 _any_overload = tessera.any
+_FLOATS = frozenset((tessera.float16, tessera.bfloat16, tessera.float32, tessera.float64))
+_NUMBERS = _FLOATS | frozenset((tessera.bool, tessera.uint8, tessera.int8, tessera.int16, tessera.int32, tessera.int64))
 _REDUCTIONS = frozenset("sum prod amax amin argmax argmin mean median norm var std logsumexp".split())
 
 
 def _canonical_dim(dim, ndim):
-    """The dimensions that `dim` (None: all) means, in ascending order.
+    """The dimensions that `dim` (None or empty: all) means, in ascending order.
 
     Raises: IndexError for one out of range, RuntimeError for one given twice.
     """
-    if dim is None:
+    if dim is None or (not isinstance(dim, int) and len(dim) == 0):
         return tuple(range(ndim))
     room = max(ndim, 1)
     dims = []
@@ -170,6 +172,17 @@ def _in_layout(result, layout, mask, dims, keepdim):
     return result.to_sparse() if layout is tessera.sparse_coo else result.to_sparse(layout=layout)
 
 
+def _in_one_pass(name, values, mask, dims):
+    """Whether a reduction engine reads values and mask together: dense real numbers on the CPU."""
+    return (
+        mask is not None
+        and values.dtype in (_NUMBERS if name in ("sum", "prod", "amax", "amin") else _FLOATS)
+        and (values.is_cpu or values.is_meta)
+        and (len(dims) > 0 or values.dim() == 0)
+        and values.numel() > 0
+    )
+
+
 def _filled(name, values, mask, *args):
     return values if mask is None else _where(mask, values, _reduction_identity(name, values, *args))
 
@@ -195,9 +208,18 @@ def _described(text, identity):
 def _reduce(name, input, dim, keepdim, dtype, mask, function, *args):
     values, mask, layout = _checked(name, input, mask)
     dims = _canonical_dim(dim, values.dim())
+    if name == "sum" and _in_one_pass(name, values, mask, dims) and (dtype is None or not dtype.is_complex):
+        result = tessera._masked_sum(values, mask, dims, bool(keepdim), dtype=dtype or values.dtype)
+        return _in_layout(result, layout, mask, dims, bool(keepdim))
     if dtype is not None:
         values = values.to(dtype)
-    result = function(_filled(name, values, mask, *args), dims, bool(keepdim))
+    if not _in_one_pass(name, values, mask, dims):
+        result = function(_filled(name, values, mask, *args), dims, bool(keepdim))
+    elif name == "prod":
+        result = tessera._masked_reduce(values, mask, name, dims[-1:], bool(keepdim))
+        result = function(result, dims[:-1], bool(keepdim)) if dims[:-1] else result
+    else:
+        result = tessera._masked_reduce(values, mask, name, dims, bool(keepdim), *map(float, args))
     return _in_layout(result, layout, mask, dims, bool(keepdim))
 
 
@@ -279,6 +301,9 @@ def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     values = values.to(wanted)
     if mask is None:
         return values.mean(dims, keepdim=bool(keepdim))
+    if _in_one_pass("mean", values, mask, dims):
+        result = tessera._masked_sum(values, mask, dims, bool(keepdim), True)
+        return _in_layout(result, layout, mask, dims, bool(keepdim))
     total = _filled("sum", values, mask).sum(dims, keepdim=bool(keepdim))
     return _in_layout(total / _count(values, mask, dims, bool(keepdim)), layout, mask, dims, bool(keepdim))
 
@@ -333,6 +358,9 @@ def _deviation(name, input, dim, unbiased, correction, keepdim, dtype, mask, tak
         dtype = tessera.float32
     values = values if dtype is None else values.to(dtype)
     lost = correction if correction is not None else float(unbiased is None or unbiased)
+    if _in_one_pass("var", values, mask, dims):
+        result = tessera._masked_reduce(values, mask, "var", dims, bool(keepdim), float(lost))
+        return tessera.sqrt(result) if take_root else result
     count = _count(values, mask, dims, True)
     centred = values - _filled("sum", values, mask).sum(dims, keepdim=True) / count
     squares = centred * centred.conj()
@@ -357,6 +385,8 @@ def _along(name, input, dim, dtype, mask, function):
     values, mask, _ = _checked(name, input, mask)
     dim = _canonical_dim(dim, values.dim())[0]
     values = values if dtype is None else values.to(dtype)
+    if name.endswith(("softmax", "softmin")) and values.dim() and _in_one_pass(name, values, mask, (dim,)):
+        return tessera._softmax_under(-values if name == "softmin" else values, mask, dim, name == "log_softmax")
     return function(_filled(name, values, mask), dim)
 
 
@@ -390,7 +420,10 @@ def normalize(input, ord, dim, *, eps=1e-12, dtype=None, mask=None):
     values, mask, _ = _checked("normalize", input, mask)
     values = values if dtype is None else values.to(dtype)
     length = norm(values, ord, dim, keepdim=True, mask=mask)
-    return _filled("normalize", values, mask) / length.clamp(min=eps)
+    length = length.clamp(min=eps)
+    if _in_one_pass("normalize", values, mask, range(values.dim())):
+        return tessera._div_under(values, length, mask)
+    return _filled("normalize", values, mask) / length
 
 
 def logaddexp(input, other, *, dtype=None, input_mask=None, other_mask=None):

@@ -187,3 +187,117 @@ def test_a_mask_decides_for_a_sparse_input_and_what_is_stored_without_one():
     everything = tessera.ones(2, 2, dtype=tessera.bool)
     assert tessera.masked.prod(x, 1, mask=everything).to_dense().tolist() == [0.0, 15.0]
     assert tessera.masked.prod(x, 1).to_dense().tolist() == [2.0, 15.0]
+
+
+def _in_no_order(shape, step, dtype=tessera.float64):
+    count = int(np.prod(shape))
+    return (2 * (tessera.arange(count, dtype=tessera.float64) * step).sin()).reshape(shape).to(dtype)
+
+
+FORMS = [((5, 7), 0), ((5, 7), 1), ((3, 4, 60), (0, 2)), ((40, 300), 0), ((2, 9000), 1), ((9000, 3), 0), ((70000,), 0)]
+ONE_PASS = {
+    "sum": lambda x, m, d: tessera.where(m, x, 0).sum(d),
+    "mean": lambda x, m, d: tessera.where(m, x, 0).sum(d) / m.sum(d),
+    "amax": lambda x, m, d: tessera.where(m, x, float("-inf")).amax(d),
+    "amin": lambda x, m, d: tessera.where(m, x, float("inf")).amin(d),
+    "logsumexp": lambda x, m, d: tessera.where(m, x, float("-inf")).logsumexp(d),
+}
+ALONG = {
+    "prod": lambda x, m, d: tessera.where(m, x, 1).prod(d),
+    "softmax": lambda x, m, d: tessera.where(m, x, float("-inf")).softmax(d),
+    "log_softmax": lambda x, m, d: tessera.where(m, x, float("-inf")).log_softmax(d),
+}
+
+
+@pytest.mark.parametrize("shape, dim", FORMS)
+@pytest.mark.parametrize("name", [*ONE_PASS, *ALONG])
+def test_values_and_gradients_in_one_pass_are_those_of_a_filled_copy(name, shape, dim):
+    if name in ALONG and not isinstance(dim, int):
+        dim = dim[0]
+    for rows in (shape, (1, *shape[1:])):
+        mask = _in_no_order(rows, 78.233) > -0.9
+        x = _in_no_order(shape, 12.9898).requires_grad_()
+        y = x.detach().clone().requires_grad_()
+        got = getattr(masked, name)(x, dim, mask=mask)
+        want = {**ONE_PASS, **ALONG}[name](y, mask.expand(shape), dim)
+        tessera.testing.assert_close(got, want, equal_nan=True)
+        weights = tessera.where(got.isfinite(), _in_no_order(got.shape, 3.3), 0)
+        known = tessera.where(got.isfinite(), got, 0), tessera.where(want.isfinite(), want, 0)
+        (a,) = tessera.autograd.grad(known[0], x, weights)
+        (b,) = tessera.autograd.grad(known[1], y, weights)
+        tessera.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("dtype", [tessera.float16, tessera.bfloat16, tessera.int16, tessera.bool])
+def test_one_pass_in_other_dtypes(dtype):
+    x, mask = _in_no_order((6, 50), 12.9898, dtype), _in_no_order((6, 50), 78.233) > 0
+    known = tessera.where(mask, x, 0)
+    assert masked.sum(x, 1, mask=mask).tolist() == known.sum(1).tolist()
+    assert masked.sum(x, 1, mask=mask).dtype is known.sum(1).dtype
+    low = False if dtype is tessera.bool else -1000
+    assert masked.amax(x, 1, mask=mask).tolist() == tessera.where(mask, x, low).amax(1).tolist()
+    assert masked.amax(x, 1, mask=tessera.zeros(50, dtype=tessera.bool)).dtype is dtype
+
+
+def test_where_nothing_counts():
+    x, none = tessera.ones(2, 3), tessera.zeros(2, 3, dtype=tessera.bool)
+    assert masked.sum(x, 1, mask=none).tolist() == [0, 0]
+    assert masked.prod(x, 1, mask=none).tolist() == [1, 1]
+    assert masked.amin(x.to(tessera.int8), 1, mask=none).tolist() == [127, 127]
+    for name in ("mean", "var"):
+        assert getattr(masked, name)(x, 1, mask=none).isnan().all()
+    assert masked.softmax(x, 1, mask=none).isnan().all()
+    assert masked.normalize(x, 2.0, 1, mask=none).tolist() == [[0] * 3] * 2
+
+
+def test_variance_of_far_numbers_keeps_its_digits():
+    x, mask = _in_no_order((3, 5000), 12.9898) + 1e9, _in_no_order((3, 5000), 78.233) > 0
+    for row in range(3):
+        want = (x[row][mask[row]] - 1e9).var()
+        tessera.testing.assert_close(masked.var(x, 1, mask=mask)[row], want, rtol=1e-6, atol=0)
+
+
+def test_second_derivatives_forward_mode_and_vmap_under_a_mask():
+    mask = tessera.tensor([[True, False, True, True], [True, True, True, False]])
+    x = _in_no_order((2, 4), 12.9898).abs_().add_(0.5)
+    for function in (
+        lambda t: masked.var(t, 1, mask=mask),
+        lambda t: masked.mean(t, 0, mask=mask),
+        lambda t: masked.log_softmax(t, 1, mask=mask)[mask],
+        lambda t: masked.normalize(t, 2.0, 1, mask=mask),
+        lambda t: masked.prod(t, 1, mask=mask),
+    ):
+        assert tessera.autograd.gradgradcheck(function, x.clone().requires_grad_())
+        assert tessera.autograd.gradcheck(function, x.clone().requires_grad_(), check_forward_ad=True)
+    batch = tessera.stack([x, 2 * x, x + 1])
+    got = tessera.func.vmap(lambda t: masked.sum(t, 1, mask=mask))(batch)
+    assert got.tolist() == [masked.sum(t, 1, mask=mask).tolist() for t in batch]
+
+
+def test_gradients_go_through_where_and_layouts():
+    x = make(requires_grad=True)
+    y = masked_tensor(tessera.ones(2, 3), ~MASK, requires_grad=True)
+    tessera.where(MASK, tessera.exp(x), y).sum().backward()
+    assert (x.grad.get_mask() == MASK).all() and (y.grad.get_mask() == ~MASK).all()
+    tessera.testing.assert_close(x.grad.to_tensor(0), tessera.where(MASK, DATA.exp(), 0))
+    for change in (lambda t: t.to_sparse().to_dense(), lambda t: t.to_sparse_csr().to_dense()):
+        x = make(requires_grad=True)
+        change(x).sum().backward()
+        assert x.grad.to_dense().to_tensor(0).tolist() == MASK.float().tolist()
+
+
+def test_a_sparse_mask_may_name_a_part_of_what_is_stored():
+    data = tessera.tensor([[1.0, 2], [0, 3]])
+    for convert in (tessera.Tensor.to_sparse, tessera.Tensor.to_sparse_csr):
+        x = masked_tensor(convert(data), convert(data > 1))
+        assert x.to_dense().to_tensor(0).tolist() == [[0, 2], [0, 3]]
+        with pytest.raises(ValueError, match="contiguous"):
+            x.is_contiguous()
+        with pytest.raises(ValueError, match="do not"):
+            masked_tensor(convert(data), convert(data == 0))
+
+
+def test_unfolded_images_keep_their_masks():
+    x = masked_tensor(tessera.ones(1, 1, 3, 3), tessera.eye(3, dtype=tessera.bool).reshape(1, 1, 3, 3), True)
+    tessera.nn.functional.unfold(x, 2).sum().backward()
+    assert x.grad.to_tensor(-1).reshape(3, 3).diagonal().tolist() == [1, 4, 1]

@@ -56,6 +56,11 @@ X = ("N", "C")
         (lambda x: x.align_to("D", ...), ("D", "N", "C")),
         (lambda x: tessera.align_tensors(x, zeros(3, names=("C",)))[1], X),
         (copy.deepcopy, X),
+        (lambda x: x.as_strided((6,), (1,)), (None,)),
+        (lambda x: tessera.cdist(x, zeros(5, 3, names=("M", "C"))), ("N", "M")),
+        (lambda x: tessera.nn.functional.max_pool2d(zeros(1, 1, 4, 4, names=tuple("ABCD")), 2), tuple("ABCD")),
+        (lambda x: tessera.nn.functional.max_pool1d(zeros(1, 1, 4, names=tuple("ABC")), 2), tuple("ABC")),
+        (lambda x: tessera.zeros(1).resize_as_(x), X),
     ],
 )
 def test_results_have_the_names_of_the_rule(function, names):
@@ -90,6 +95,12 @@ def test_names_live_in_the_key_and_go_with_it():
         (lambda x: x.rename(), RuntimeError, "rename"),
         (lambda x: x.align_to("N", None), RuntimeError, "align_to"),
         (lambda x: x.refine_names(..., ...), RuntimeError, "More than one"),
+        (lambda x: x.select(None, 0), RuntimeError, "look up dimensions by name"),
+        (lambda x: x.sum([None, "C"]), RuntimeError, "look up dimensions by name"),
+        (lambda x: tessera.tensor(x, names=("N", "D")), RuntimeError, "Name mismatch"),
+        (lambda x: x.resize_as_(tessera.zeros(2, 3)), RuntimeError, "not the same"),
+        (lambda x: x.align_to("C"), RuntimeError, "Cannot find dim 'N'"),
+        (lambda x: x.align_to(..., "N", "N"), RuntimeError, "duplicate names"),
     ],
 )
 def test_what_is_refused(call, error, message):
@@ -106,6 +117,7 @@ def test_a_refused_result_leaves_out_as_it_was():
     assert out.names == ("A", "B") and out.rename(None).eq(7).all()
 
 
+@pytest.mark.filterwarnings("ignore:Autograd was passed")
 def test_gradients_have_no_names_even_of_named_ones():
     w = tessera.ones(3, names=("D",), requires_grad=True)
     w.backward(tessera.ones(3, names=("D",)))
@@ -171,3 +183,33 @@ def test_unflatten_of_a_named_dimension_needs_names():
 
 def test_all_names_of_a_scalar():
     assert tessera.randn([]).rename("...").names == ()
+
+
+@pytest.mark.filterwarnings("ignore:To copy construct")
+def test_a_copy_of_a_named_tensor_has_its_names():
+    assert tessera.tensor(zeros(2, 3, names=X)).names == X
+    assert tessera.tensor(zeros(2, 3, names=X), names=X).names == X
+    assert tessera.tensor(tessera.zeros(2, 3), names=X).names == X
+
+
+def test_equal_tensors_have_equal_names():
+    x = tessera.ones(2, 3)
+    assert tessera.equal(x.rename(*X), x.rename(*X))
+    assert not tessera.equal(x.rename("M", "C"), x.rename(*X))
+    assert not tessera.equal(x, x.rename(*X)) and not tessera.equal(x.rename(None, "C"), x.rename(*X))
+
+
+def test_a_batch_dimension_is_not_contracted():
+    a = zeros(3, 3, 3, names=("N", "A", "B"))
+    with pytest.raises(RuntimeError, match="misaligned"):
+        tessera.bmm(a, zeros(3, 3, 3, names=(None, "N", "B")))
+    with pytest.raises(RuntimeError, match="misaligned"):
+        tessera.bmm(zeros(3, 3, 3, names=(None, "A", "M")), zeros(3, 3, 3, names=("M", "A", "C")))
+    assert tessera.bmm(a, zeros(3, 3, 3, names=("N", "A", "D"))).names == ("N", "A", "D")
+
+
+def test_a_gradient_with_names_is_warned_of():
+    x = tessera.ones(2, 3, names=X).requires_grad_()
+    with pytest.warns(UserWarning, match="Autograd was passed a named grad tensor"):
+        x.clone().backward(tessera.ones(2, 3, names=X))
+    assert x.grad.names == (None, None)

@@ -185,6 +185,7 @@ CONSTRAINTS = {
     "split_with_sizes": [Given(self=floats(3), split_sizes=[1, 2])],
     "unsafe_split_with_sizes": [Given(self=floats(3), split_sizes=[1, 2])],
     "split.sizes": [Given(self=floats(3), split_size=[1, 2])],
+    "_masked_reduce": [Given(kind=kind) for kind in ("amax", "prod", "norm", "logsumexp", "var")],
     "masked_scatter": [Given(source=floats(6))],
     "as_strided_scatter": [Given(self=floats(6), src=floats(2, 2), size=[2, 2], stride=[2, 1])],
     "max_unpool2d": [

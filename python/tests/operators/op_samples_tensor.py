@@ -21,6 +21,7 @@ def _complex(*shape):
 
 
 REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
+_KNOWN = [[True, False, True], [True, True, True]]
 
 
 def _reductions(names, **given):
@@ -62,6 +63,23 @@ INDEXING = {
     "masked_fill.Tensor": [Given(self=F(2, 3), mask=lambda dtype: tessera.tensor([True, False, True]), value=F())],
     "masked_scatter": [
         Given(self=F(2, 3), mask=lambda dtype: tessera.tensor([[True, False, True], [False, True, False]]), source=F(4))
+    ],
+    "_masked_reduce": [
+        Given(self=F(2, 3), mask=lambda dtype: tessera.tensor(_KNOWN), kind=kind, dim=dim, keepdim=keep, param=param)
+        for kind, dim, keep, param in (
+            ("amax", [1], False, 0.0),
+            ("amin", [0, 1], True, 0.0),
+            ("prod", [1], False, 0.0),
+            ("norm", [0], False, 2.0),
+            ("norm", [1], True, 3.0),
+            ("logsumexp", [1], False, 0.0),
+            ("var", [1], False, 0.0),
+            ("var", [0, 1], True, 1.0),
+        )
+    ],
+    "_softmax_under": [
+        Given(self=F(2, 3), mask=lambda dtype: tessera.tensor(_KNOWN), dim=1, log=False),
+        Given(self=F(2, 3), mask=lambda dtype: tessera.ones(2, 3, dtype=tessera.bool), dim=0, log=True),
     ],
     "select_scatter": [Given(self=F(2, 3), src=F(2), dim=1, index=1)],
     "slice_scatter": [Given(self=F(4, 2), src=F(2, 2), dim=0, start=0, end=4, step=2)],

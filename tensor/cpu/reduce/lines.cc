@@ -115,11 +115,11 @@ void run_lines_erased(std::span<const int64_t> shape, int dim, std::span<const L
 }
 
 bool run_columns_erased(std::span<const int64_t> shape, int dim, DType as, const Operand& out, const Operand& in,
-                        int64_t least, void (*fn)(void* context, const Columns&), void* context) {
+                        int64_t least, const Operand* mask, void (*fn)(void* context, const Columns&), void* context) {
   if (shape.empty() || shape[dim] < 2 || in.dtype != as || out.dtype != as) return false;
-  Nest<2> nest;
+  Nest<3> nest;
   for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
-    if (d != dim) nest.push(shape[d], {in.strides[d], out.strides[d]});
+    if (d != dim) nest.push(shape[d], {in.strides[d], out.strides[d], mask != nullptr ? mask->strides[d] : 0});
   }
   nest.sort_by(0);
   nest.coalesce();
@@ -131,9 +131,21 @@ bool run_columns_erased(std::span<const int64_t> shape, int dim, DType as, const
   const int64_t count = nest.count(), width = count * rows >= (int64_t{1} << 22) ? 512 : 64;
   const int64_t grain = (even_grain(count, count * rows, std::max(width * rows, least)) + 15) / 16 * 16;
   parallel_ranges(count, grain, [&](int64_t begin, int64_t end) {
-    for_each_run(nest, begin, end, [&](const int64_t(&offset)[2], int64_t len) {
-      fn(context, {rows, len, at_byte(static_cast<const void*>(in.data), offset[0]), at_byte(out.data, offset[1]),
-                   in.strides[dim], out.strides[dim]});
+    for_each_run(nest, begin, end, [&](const int64_t(&offset)[3], int64_t len) {
+      Columns c{rows,
+                len,
+                at_byte(static_cast<const void*>(in.data), offset[0]),
+                at_byte(out.data, offset[1]),
+                in.strides[dim],
+                out.strides[dim],
+                nullptr,
+                0,
+                0};
+      if (mask != nullptr) {
+        c.mask = at_byte(static_cast<const void*>(mask->data), offset[2]);
+        c.mask_stride = mask->strides[dim], c.mask_step = nest.inner_stride(2);
+      }
+      fn(context, c);
     });
   });
   return true;

@@ -60,6 +60,8 @@ struct Columns {
   const char* in;
   char* out;
   int64_t in_stride, out_stride;  // bytes from row to row
+  const char* mask;               // of the elements that count, or null
+  int64_t mask_stride, mask_step;
 };
 
 // The same for argmax: values and indices (null if absent) take one element for each column.
@@ -77,14 +79,14 @@ struct ArgColumnBlock {
 // for blocks of columns on several threads and returns true. Else does nothing. least: elements worth a thread of their
 // own, rather many, since threads share the cache lines between their columns.
 bool run_columns_erased(std::span<const int64_t> shape, int dim, DType as, const Operand& out, const Operand& in,
-                        int64_t least, void (*fn)(void* context, const Columns&), void* context);
+                        int64_t least, const Operand* mask, void (*fn)(void* context, const Columns&), void* context);
 
 template <class F>
 bool run_columns(std::span<const int64_t> shape, int dim, DType as, const Operand& out, const Operand& in,
-                 int64_t least, F&& fn) {
+                 int64_t least, F&& fn, const Operand* mask = nullptr) {
   using Fn = std::remove_reference_t<F>;
   return run_columns_erased(
-      shape, dim, as, out, in, least, [](void* c, const Columns& columns) { (*static_cast<Fn*>(c))(columns); },
+      shape, dim, as, out, in, least, mask, [](void* c, const Columns& columns) { (*static_cast<Fn*>(c))(columns); },
       const_cast<void*>(static_cast<const void*>(&fn)));
 }
 

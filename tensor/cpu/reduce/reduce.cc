@@ -8,6 +8,7 @@
 #include "tensor/cpu/reduce/reduce.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <complex>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include "tensor/core/error.h"
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/pointwise/pointwise.h"
+#include "tensor/cpu/pointwise/pointwise_ops.h"
 #include "tensor/cpu/reduce/lines.h"
 #include "tensor/cpu/reduce/reduce_kernels.h"
 #include "tensor/cpu/support/scratch.h"
@@ -37,6 +39,21 @@ using FinishFn = void (*)(int64_t n, const void* acc, int64_t count, double para
 // Maps a block in place before the kernel sees it (|x|^p).
 using PrepareFn = void (*)(int64_t n, void* block, double param);
 
+// Which elements count, and what stands for the others. Each field but the first is null where those are left out.
+struct Under {
+  Operand mask;  // bool, over the input's shape
+  const PointwiseOp* where;
+  Operand fill;  // one element
+};
+constexpr int64_t kNowhere[kMaxNestRank] = {};  // strides of one element, whatever the shape
+
+// A place in the input, and in its mask.
+struct Place {
+  const char* x;
+  const char* mask;
+  Place at(int64_t dx, int64_t dm) const { return {x + dx, mask + dm}; }
+};
+
 struct Reduction {
   const ReduceKernel* kernel;
   DType load;         // the dtype that the input is converted to; `prepare` takes it to kernel->block
@@ -49,20 +66,23 @@ struct Reduction {
 class Engine {
  public:
   Engine(const Reduction& r, std::span<const int64_t> shape, uint64_t mask, std::span<const Operand> outs,
-         const Operand& in);
+         const Operand& in, const Under* under = nullptr);
   void run();
 
  private:
   void run_rows();
   void run_columns();
   void row_blocks_setup();
-  void reduce_rows(char* block, const char* in, int64_t rows, int64_t row_stride, int64_t block_begin,
+  void reduce_rows(char* block, Place in, int64_t rows, int64_t row_stride, int64_t mask_stride, int64_t block_begin,
                    int64_t block_end, char* acc);
-  void reduce_block(char* block, const char* in, int64_t number, char* acc);
+  void reduce_block(char* block, Place in, int64_t number, char* acc);
+  void short_rows(char* block, Place in, int64_t rows, int64_t row_stride, int64_t mask_stride, char* acc);
   // `block`: scratch_bytes() of the calling task.
-  size_t scratch_bytes() const { return direct_ ? 1 : static_cast<size_t>(kScratch * item_size(r_.load)); }
-  const char* bring(char* block, const char* src, std::span<const int64_t> shape, const int64_t* strides, int64_t n);
-  void column_piece(char* block, const char* in, int64_t cols, int64_t r_begin, int64_t r_end, char* acc);
+  size_t scratch_bytes() const { return direct_ ? 1 : static_cast<size_t>(kScratch * (item_size(r_.load) + leaves_)); }
+  const char* bring(char* block, Place src, std::span<const int64_t> shape, const int64_t* strides,
+                    const int64_t* mask_strides, int64_t n);
+  void left_rows(char* block, int64_t rows, int64_t n, char* acc);
+  void column_piece(char* block, Place in, int64_t cols, int64_t r_begin, int64_t r_end, char* acc);
   void column_run(const char* src, int64_t rows, int64_t cols, int64_t row_stride, char* acc);
   void emit(int64_t k_begin, int64_t n, const char* acc);
   void tree(char* accs, int64_t pieces, int64_t width);
@@ -72,8 +92,14 @@ class Engine {
   Operand outs_[2];
   int num_outs_;
   int64_t in_size_, block_size_, acc_;
-  Nest<3> kept_;  // strides: in, out 0, out 1
-  Nest<1> reduced_;
+  const Under* under_;
+  bool leaves_;   // elements out
+  Nest<4> kept_;  // strides: in, out 0, out 1, mask
+  Nest<2> reduced_;
+  Place place(const int64_t (&offset)[4]) const {
+    return {at_byte(in_.data, offset[0]),
+            under_ != nullptr ? at_byte(static_cast<const void*>(under_->mask.data), offset[3]) : nullptr};
+  }
   int64_t num_kept_, num_reduced_;
   bool direct_;  // the kernel can read the input itself
   // Row form: the reduced elements are outer_ x chunks_ blocks of chunk_ x suffix elements.
@@ -82,18 +108,23 @@ class Engine {
 };
 
 Engine::Engine(const Reduction& r, std::span<const int64_t> shape, uint64_t mask, std::span<const Operand> outs,
-               const Operand& in)
-    : r_(r), in_(in), num_outs_(static_cast<int>(outs.size())) {
+               const Operand& in, const Under* under)
+    : r_(r),
+      in_(in),
+      num_outs_(static_cast<int>(outs.size())),
+      under_(under),
+      leaves_(under != nullptr && under->where == nullptr) {
   for (int k = 0; k < num_outs_; ++k) outs_[k] = outs[k];
   in_size_ = item_size(in.dtype);
   block_size_ = item_size(r.kernel->block);
   acc_ = r.kernel->acc_bytes;
   for (size_t d = 0; d < shape.size(); ++d) {
+    const int64_t under_d = under != nullptr ? under->mask.strides[d] : 0;
     if (mask >> d & 1) {
-      reduced_.push(shape[d], {in.strides[d]});
+      reduced_.push(shape[d], {in.strides[d], under_d});
     } else {
       const int64_t s1 = num_outs_ > 1 ? outs_[1].strides[d] : 0;
-      kept_.push(shape[d], {in.strides[d], outs_[0].strides[d], s1});
+      kept_.push(shape[d], {in.strides[d], outs_[0].strides[d], s1, under_d});
     }
   }
   num_kept_ = kept_.count();
@@ -102,7 +133,7 @@ Engine::Engine(const Reduction& r, std::span<const int64_t> shape, uint64_t mask
   kept_.coalesce();
   reduced_.sort_by(0);
   reduced_.coalesce();
-  direct_ = r.prepare == nullptr && in.dtype == r.load;
+  direct_ = r.prepare == nullptr && in.dtype == r.load && under == nullptr;
 }
 
 // Writes n results, the kept elements from k_begin on.
@@ -122,7 +153,7 @@ void Engine::emit(int64_t k_begin, int64_t n, const char* acc) {
         convert(outs_[k].dtype, converted, r_.result, buffer[k], m);
         src = converted;
       }
-      for_each_run(kept_, k_begin + b, k_begin + b + m, [&](const int64_t(&offset)[3], int64_t len) {
+      for_each_run(kept_, k_begin + b, k_begin + b + m, [&](const int64_t(&offset)[4], int64_t len) {
         char* dst = at_byte(outs_[k].data, offset[1 + k]);
         const int64_t stride = kept_.inner_stride(1 + k);
         if (stride == size || len == 1) {
@@ -145,23 +176,91 @@ void Engine::tree(char* accs, int64_t pieces, int64_t width) {
   }
 }
 
-const char* Engine::bring(char* block, const char* src, std::span<const int64_t> shape, const int64_t* strides,
-                          int64_t n) {
-  const int64_t size = item_size(r_.load);
+const char* Engine::bring(char* block, Place src, std::span<const int64_t> shape, const int64_t* strides,
+                          const int64_t* mask_strides, int64_t n) {
   const int rank = static_cast<int>(shape.size());
-  if (rank == 0 || (rank == 1 && (strides[0] == in_size_ || n == 1))) {
-    convert(r_.load, block, in_.dtype, src, n);
+  if (under_ == nullptr && (rank == 0 || (rank == 1 && (strides[0] == in_size_ || n == 1)))) {
+    convert(r_.load, block, in_.dtype, src.x, n);
   } else {
-    int64_t dense[kMaxNestRank];
-    int64_t s = size;
+    int64_t dense[kMaxNestRank], dense_mask[kMaxNestRank];
+    int64_t s = 1;
     for (int d = rank - 1; d >= 0; --d) {
-      dense[d] = s;
+      dense_mask[d] = s;
+      dense[d] = s * item_size(r_.load);
       s *= shape[d];
     }
-    copy_strided(shape, Operand{block, r_.load, dense}, Operand{const_cast<char*>(src), in_.dtype, strides});
+    const Operand to{block, r_.load, dense}, from{const_cast<char*>(src.x), in_.dtype, strides},
+        mask{const_cast<char*>(src.mask), DType::kBool, mask_strides};
+    if (under_ != nullptr && !leaves_) {
+      const Operand ins[3] = {mask, from, under_->fill};
+      run_pointwise(*under_->where, r_.load, shape, {&to, 1}, ins, nullptr);
+    } else {
+      copy_strided(shape, to, from);
+    }
+    if (leaves_) copy_strided(shape, Operand{block + kScratch * item_size(r_.load), DType::kBool, dense_mask}, mask);
   }
   if (r_.prepare) r_.prepare(n, block, r_.param);
   return block;
+}
+
+// Moves the elements that count to the front; how many they are.
+template <class T>
+int64_t gather_front(T* x, const uint8_t* mask, int64_t n) {
+  int64_t kept = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    x[kept] = x[i];
+    kept += mask[i] != 0;
+  }
+  return kept;
+}
+
+// Sums over columns of the elements that count: deviations from the first of each column, and their squares.
+struct Deviations {
+  explicit Deviations(int64_t cols)
+      : memory(4 * cols), n(memory.get()), pivot(n + cols), sum(n + 2 * cols), squares(n + 3 * cols) {
+    std::fill_n(n, 4 * cols, 0.0);
+  }
+  template <class T>
+  [[gnu::optimize("O3"), gnu::noinline]] void add(int64_t rows, int64_t cols, const T* x, const uint8_t* mask) {
+    double* __restrict counts = n, * __restrict first = pivot, * __restrict total = sum, * __restrict square = squares;
+    for (int64_t r = 0; r < rows; ++r, x += cols, mask += cols) {
+      for (int64_t c = 0; c < cols; ++c) {
+        // Without branches on the mask, which nobody foresees.
+        const uint64_t counting = uint64_t{0} - (mask[c] != 0);
+        const double v = static_cast<double>(x[c]), from = counts[c] == 0 ? v : first[c];
+        const double d = std::bit_cast<double>(std::bit_cast<uint64_t>(v - from) & counting);
+        first[c] = from;
+        counts[c] += static_cast<double>(static_cast<int>(counting & 1));
+        total[c] += d;
+        square[c] += d * d;
+      }
+    }
+  }
+  void state(int64_t cols, VarState* acc) const {
+    for (int64_t c = 0; c < cols; ++c) {
+      if (n[c] == 0) continue;
+      const double shift = sum[c] / n[c];
+      acc[c] = {n[c], pivot[c] + shift, std::max(0.0, squares[c] - sum[c] * shift)};
+      if (squares[c] != squares[c]) acc[c].m2 = squares[c];
+    }
+  }
+  const internal::ScratchArray<double> memory;
+  double *n, *pivot, *sum, *squares;
+};
+
+// Rows of n elements that were brought with their mask: those that count alone.
+void Engine::left_rows(char* block, int64_t rows, int64_t n, char* acc) {
+  const char* const mask = block + kScratch * item_size(r_.load);
+  for (int64_t r = 0; r < rows; ++r) {
+    char* const x = block + r * n * block_size_;
+    const auto* m = reinterpret_cast<const uint8_t*>(mask + r * n);
+    const int64_t kept = block_size_ == 8 ? gather_front(reinterpret_cast<uint64_t*>(x), m, n)
+                                          : gather_front(reinterpret_cast<uint32_t*>(x), m, n);
+    if (kept > 0)
+      r_.kernel->rows(1, kept, x, 0, acc + r * acc_);
+    else
+      r_.kernel->init(1, acc + r * acc_);
+  }
 }
 
 // ---- rows
@@ -184,55 +283,68 @@ void Engine::row_blocks_setup() {
   for (int d = 0; d < suffix_dim_; ++d) outer_ *= reduced_.size[d];
 }
 
-void Engine::reduce_block(char* block, const char* in, int64_t number, char* acc) {
+void Engine::reduce_block(char* block, Place in, int64_t number, char* acc) {
   const int rank = reduced_.rank;
-  if (rank == 0) {
-    r_.kernel->rows(1, 1, direct_ ? in : bring(block, in, {}, nullptr, 1), 0, acc);
-    return;
-  }
-  const int64_t begin = number % chunks_ * chunk_;
-  int64_t outer = number / chunks_;
-  int64_t offset = begin * reduced_.stride[suffix_dim_][0];
-  for (int d = suffix_dim_ - 1; d >= 0; --d) {
-    offset += outer % reduced_.size[d] * reduced_.stride[d][0];
-    outer /= reduced_.size[d];
-  }
-  const int64_t len = std::min(chunk_, reduced_.size[suffix_dim_] - begin);
-  const int64_t n = len * suffix_;
-  const char* x = in + offset;
-  if (!direct_) {
-    int64_t shape[kMaxNestRank], strides[kMaxNestRank];
+  int64_t n = 1, shape[kMaxNestRank], strides[kMaxNestRank], mask_strides[kMaxNestRank];
+  if (rank > 0) {
+    const int64_t begin = number % chunks_ * chunk_;
+    int64_t outer = number / chunks_;
+    in = in.at(begin * reduced_.stride[suffix_dim_][0], begin * reduced_.stride[suffix_dim_][1]);
+    for (int d = suffix_dim_ - 1; d >= 0; --d) {
+      const int64_t c = outer % reduced_.size[d];
+      in = in.at(c * reduced_.stride[d][0], c * reduced_.stride[d][1]);
+      outer /= reduced_.size[d];
+    }
+    const int64_t len = std::min(chunk_, reduced_.size[suffix_dim_] - begin);
+    n = len * suffix_;
     for (int d = suffix_dim_; d < rank; ++d) {
       shape[d - suffix_dim_] = d == suffix_dim_ ? len : reduced_.size[d];
       strides[d - suffix_dim_] = reduced_.stride[d][0];
+      mask_strides[d - suffix_dim_] = reduced_.stride[d][1];
     }
-    x = bring(block, x, {shape, static_cast<size_t>(rank - suffix_dim_)}, strides, n);
   }
-  r_.kernel->rows(1, n, x, 0, acc);
+  const char* x = in.x;
+  if (!direct_)
+    x = bring(block, in, {shape, static_cast<size_t>(rank > 0 ? rank - suffix_dim_ : 0)}, strides, mask_strides, n);
+  if (leaves_)
+    left_rows(block, 1, n, acc);
+  else
+    r_.kernel->rows(1, n, x, 0, acc);
+}
+
+// Several rows in one block.
+void Engine::short_rows(char* block, Place in, int64_t rows, int64_t row_stride, int64_t mask_stride, char* acc) {
+  const int64_t batch = kScratch / num_reduced_;
+  int64_t shape[kMaxNestRank + 1], strides[kMaxNestRank + 1], mask_strides[kMaxNestRank + 1];
+  for (int d = 0; d < reduced_.rank; ++d) {
+    shape[d + 1] = reduced_.size[d];
+    strides[d + 1] = reduced_.stride[d][0];
+    mask_strides[d + 1] = reduced_.stride[d][1];
+  }
+  strides[0] = row_stride;
+  mask_strides[0] = mask_stride;
+  for (int64_t r = 0; r < rows; r += batch) {
+    shape[0] = std::min(batch, rows - r);
+    const char* x =
+        bring(block, in.at(r * row_stride, r * mask_stride), {shape, static_cast<size_t>(reduced_.rank + 1)}, strides,
+              mask_strides, shape[0] * num_reduced_);
+    if (leaves_)
+      left_rows(block, shape[0], num_reduced_, acc + r * acc_);
+    else
+      r_.kernel->rows(shape[0], num_reduced_, x, num_reduced_ * block_size_, acc + r * acc_);
+  }
 }
 
 // Blocks [begin, end) of each of `rows` rows, whose first elements are row_stride bytes apart.
-void Engine::reduce_rows(char* block, const char* in, int64_t rows, int64_t row_stride, int64_t begin, int64_t end,
-                         char* acc) {
+void Engine::reduce_rows(char* block, Place in, int64_t rows, int64_t row_stride, int64_t mask_stride, int64_t begin,
+                         int64_t end, char* acc) {
   if (outer_ * chunks_ == 1 && reduced_.rank > 0) {
     if (direct_) {
-      r_.kernel->rows(rows, num_reduced_, in, row_stride, acc);
+      r_.kernel->rows(rows, num_reduced_, in.x, row_stride, acc);
       return;
     }
-    if (num_reduced_ <= kScratch / 2) {  // several short rows in one block
-      const int64_t batch = kScratch / num_reduced_;
-      int64_t shape[kMaxNestRank + 1], strides[kMaxNestRank + 1];
-      for (int d = 0; d < reduced_.rank; ++d) {
-        shape[d + 1] = reduced_.size[d];
-        strides[d + 1] = reduced_.stride[d][0];
-      }
-      strides[0] = row_stride;
-      for (int64_t r = 0; r < rows; r += batch) {
-        shape[0] = std::min(batch, rows - r);
-        const char* x = bring(block, in + r * row_stride, {shape, static_cast<size_t>(reduced_.rank + 1)}, strides,
-                              shape[0] * num_reduced_);
-        r_.kernel->rows(shape[0], num_reduced_, x, num_reduced_ * block_size_, acc + r * acc_);
-      }
+    if (num_reduced_ <= kScratch / 2) {
+      short_rows(block, in, rows, row_stride, mask_stride, acc);
       return;
     }
   }
@@ -240,7 +352,7 @@ void Engine::reduce_rows(char* block, const char* in, int64_t rows, int64_t row_
   for (int64_t r = 0; r < rows; ++r) {
     int top = 0;
     for (int64_t b = begin; b < end; ++b) {
-      reduce_block(block, in + r * row_stride, b, part[top]);
+      reduce_block(block, in.at(r * row_stride, r * mask_stride), b, part[top]);
       ++top;
       for (uint64_t bits = static_cast<uint64_t>(b - begin); bits & 1; bits >>= 1, --top)
         r_.kernel->merge(1, part[top - 2], part[top - 1]);
@@ -261,11 +373,11 @@ void Engine::run_rows() {
       const internal::Scratch block(scratch_bytes());
       alignas(16) char acc[kBatch * 32];
       int64_t k = begin;
-      for_each_run(kept_, begin, end, [&](const int64_t(&offset)[3], int64_t len) {
+      for_each_run(kept_, begin, end, [&](const int64_t(&offset)[4], int64_t len) {
         for (int64_t i = 0; i < len; i += kBatch) {
           const int64_t m = std::min(kBatch, len - i);
-          reduce_rows(block.as<char>(), at_byte(in_.data, offset[0] + i * kept_.inner_stride(0)), m,
-                      kept_.inner_stride(0), 0, blocks, acc);
+          reduce_rows(block.as<char>(), place(offset).at(i * kept_.inner_stride(0), i * kept_.inner_stride(3)), m,
+                      kept_.inner_stride(0), kept_.inner_stride(3), 0, blocks, acc);
           emit(k, m, acc);
           k += m;
         }
@@ -278,11 +390,10 @@ void Engine::run_rows() {
   parallel_for(num_kept_ * pieces, 1, [&](int64_t begin, int64_t end) {
     const internal::Scratch block(scratch_bytes());
     for (int64_t i = begin; i < end; ++i) {
-      int64_t offset[3];
+      int64_t offset[4];
       kept_.offsets(i / pieces, offset);
       const int64_t b = i % pieces * per_piece;
-      reduce_rows(block.as<char>(), at_byte(in_.data, offset[0]), 1, 0, b, std::min(b + per_piece, blocks),
-                  accs + i * acc_);
+      reduce_rows(block.as<char>(), place(offset), 1, 0, 0, b, std::min(b + per_piece, blocks), accs + i * acc_);
     }
   });
   for (int64_t k = 0; k < num_kept_; ++k) {
@@ -310,29 +421,41 @@ void Engine::column_run(const char* src, int64_t rows, int64_t cols, int64_t row
 }
 
 // Reduced elements [r_begin, r_end) of `cols` columns into acc.
-void Engine::column_piece(char* block, const char* in, int64_t cols, int64_t r_begin, int64_t r_end, char* acc) {
+void Engine::column_piece(char* block, Place in, int64_t cols, int64_t r_begin, int64_t r_end, char* acc) {
   r_.kernel->init(cols, acc);
-  const int64_t row_stride = reduced_.inner_stride(0);
-  for_each_run(reduced_, r_begin, r_end, [&](const int64_t(&offset)[1], int64_t rows) {
-    const char* x = in + offset[0];
+  const int64_t row_stride = reduced_.inner_stride(0), mask_stride = reduced_.inner_stride(1);
+  Deviations deviations(leaves_ ? cols : 0);
+  for_each_run(reduced_, r_begin, r_end, [&](const int64_t(&offset)[2], int64_t rows) {
+    const Place at = in.at(offset[0], offset[1]);
     if (direct_) {
-      column_run(x, rows, cols, row_stride, acc);
+      column_run(at.x, rows, cols, row_stride, acc);
       return;
     }
     const int64_t tile = std::max<int64_t>(1, kScratch / cols);
     for (int64_t i = 0; i < rows; i += tile) {
       const int64_t m = std::min(tile, rows - i);
-      const int64_t shape[2] = {m, cols}, strides[2] = {row_stride, kept_.inner_stride(0)};
-      column_run(bring(block, x + i * row_stride, shape, strides, m * cols), m, cols, cols * block_size_, acc);
+      const int64_t shape[2] = {m, cols}, strides[2] = {row_stride, kept_.inner_stride(0)},
+                    mask_strides[2] = {mask_stride, kept_.inner_stride(3)};
+      const char* x = bring(block, at.at(i * row_stride, i * mask_stride), shape, strides, mask_strides, m * cols);
+      if (!leaves_) {
+        column_run(x, m, cols, cols * block_size_, acc);
+        continue;
+      }
+      const auto* mask = reinterpret_cast<const uint8_t*>(x + kScratch * block_size_);
+      if (block_size_ == 8)
+        deviations.add(m, cols, reinterpret_cast<const double*>(x), mask);
+      else
+        deviations.add(m, cols, reinterpret_cast<const float*>(x), mask);
     }
   });
+  if (leaves_) deviations.state(cols, reinterpret_cast<VarState*>(acc));
 }
 
 void Engine::run_columns() {
   const int64_t all_cols = kept_.inner_size();
   direct_ = direct_ && kept_.inner_stride(0) == in_size_;
   // Narrower blocks where there are few, so that threads find work: by size only.
-  const int64_t cols = std::min(all_cols, kColumns);
+  const int64_t cols = std::min(all_cols, leaves_ ? kColumns / 4 : kColumns);
   const int64_t col_blocks = (all_cols + cols - 1) / cols;
   const int64_t outer = num_kept_ / all_cols;
   // A single block of columns is halved, if it is worth two tasks.
@@ -344,10 +467,10 @@ void Engine::run_columns() {
   pieces = (num_reduced_ + piece_rows - 1) / piece_rows;
   const int64_t tasks = outer * col_blocks;
   auto in_at = [&](int64_t task, int64_t* first) {
-    int64_t offset[3];
+    int64_t offset[4];
     *first = task / col_blocks * all_cols + task % col_blocks * cols;
     kept_.offsets(*first, offset);
-    return at_byte(in_.data, offset[0]);
+    return place(offset);
   };
   auto width = [&](int64_t task) { return std::min(cols, all_cols - task % col_blocks * cols); };
   if (pieces == 1) {
@@ -356,7 +479,7 @@ void Engine::run_columns() {
       const internal::Scratch block(scratch_bytes());
       for (int64_t t = begin; t < end; ++t) {
         int64_t first;
-        const char* x = in_at(t, &first);
+        const Place x = in_at(t, &first);
         column_piece(block.as<char>(), x, width(t), 0, num_reduced_, acc.get());
         emit(first, width(t), acc.get());
       }
@@ -369,7 +492,7 @@ void Engine::run_columns() {
     const internal::Scratch block(scratch_bytes());
     for (int64_t i = begin; i < end; ++i) {
       int64_t first;
-      const char* x = in_at(i / pieces, &first);
+      const Place x = in_at(i / pieces, &first);
       const int64_t b = i % pieces * piece_rows;
       column_piece(block.as<char>(), x, width(i / pieces), b, std::min(b + piece_rows, num_reduced_),
                    accs + i * cols * acc_);
@@ -458,11 +581,10 @@ void finish_complex_log_sum_exp(int64_t n, const void* acc, int64_t, double, voi
 }
 // results: variance or standard deviation, mean. param: the correction, its sign bit apart: see run_var_mean.
 template <class R, bool kRoot>
-void finish_var(int64_t n, const void* acc, int64_t count, double correction, void* const* results) {
-  const double divisor = std::max(0.0, static_cast<double>(count) - correction);
+void finish_var(int64_t n, const void* acc, int64_t, double correction, void* const* results) {
   for (int64_t i = 0; i < n; ++i) {
     const VarState& s = static_cast<const VarState*>(acc)[i];
-    const double var = s.n == 0 ? std::numeric_limits<double>::quiet_NaN() : s.m2 / divisor;
+    const double var = s.n == 0 ? std::numeric_limits<double>::quiet_NaN() : s.m2 / std::max(0.0, s.n - correction);
     static_cast<R*>(results[0])[i] = static_cast<R>(kRoot ? std::sqrt(var) : var);
     static_cast<R*>(results[1])[i] = static_cast<R>(s.n == 0 ? std::numeric_limits<double>::quiet_NaN() : s.mean);
   }
@@ -631,21 +753,43 @@ Operand part_of(const Operand& x, int part) {
 
 }  // namespace
 
-void run_reduce(ReduceKind kind, DType compute, std::span<const int64_t> shape, uint64_t reduce_mask,
-                const Operand& out, const Operand& in, const KernelParam* params) {
+namespace {
+Reduction reduction_of(ReduceKind kind, DType compute, DType in, const KernelParam* params) {
   Reduction r = choose(kind, compute, params);
   if (kind == ReduceKind::kSum && r.kernel != nullptr && r.load == DType::kInt64) {
     // Sums of these need no conversion first. The results are the same, since any smaller compute dtype keeps the low
     // bits only.
     const bool same = compute == DType::kInt64;
-    if (in.dtype == DType::kInt32 && (same || compute == DType::kInt32))
+    if (in == DType::kInt32 && (same || compute == DType::kInt32))
       r.kernel = find_reduce_kernel(RowOp::kSum, DType::kInt32), r.load = DType::kInt32;
-    if (in.dtype == DType::kBool && same)
-      r.kernel = find_reduce_kernel(RowOp::kCount, DType::kBool), r.load = DType::kBool;
+    if (in == DType::kBool && same) r.kernel = find_reduce_kernel(RowOp::kCount, DType::kBool), r.load = DType::kBool;
   }
   TESSERA_CHECK_NOT_IMPLEMENTED(r.kernel != nullptr, '"', name_of_kind(kind), "\" not implemented for '",
                                 type_name_of(compute), "'");
-  Engine(r, shape, reduce_mask, {&out, 1}, in).run();
+  return r;
+}
+}  // namespace
+
+void run_reduce(ReduceKind kind, DType compute, std::span<const int64_t> shape, uint64_t reduce_mask,
+                const Operand& out, const Operand& in, const KernelParam* params) {
+  Engine(reduction_of(kind, compute, in.dtype, params), shape, reduce_mask, {&out, 1}, in).run();
+}
+
+void run_masked_reduce(ReduceKind kind, DType compute, std::span<const int64_t> shape, uint64_t reduce_mask,
+                       const Operand& out, const Operand& in, const Operand& mask, DType fill_dtype, const void* fill,
+                       const KernelParam* params) {
+  const Under under{mask, &pw::where, Operand{const_cast<void*>(fill), fill_dtype, kNowhere}};
+  Engine(reduction_of(kind, compute, in.dtype, params), shape, reduce_mask, {&out, 1}, in, &under).run();
+}
+
+void run_masked_var(DType compute, std::span<const int64_t> shape, uint64_t reduce_mask, double correction,
+                    const Operand& out, const Operand& in, const Operand& mask) {
+  const DType block = block_dtype(compute, true);
+  const Reduction r = {
+      find_reduce_kernel(RowOp::kVar, block), block, nullptr, finish_var<double, false>, DType::kFloat64, correction};
+  const Operand outs[2] = {out, {nullptr, DType::kFloat64, kNowhere}};
+  const Under under{mask, nullptr, {}};
+  Engine(r, shape, reduce_mask, outs, in, &under).run();
 }
 
 void run_var_mean(DType compute, std::span<const int64_t> shape, uint64_t reduce_mask, double correction,

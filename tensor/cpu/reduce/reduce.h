@@ -39,6 +39,15 @@ void run_reduce(ReduceKind kind, DType compute, std::span<const int64_t> shape, 
 void run_var_mean(DType compute, std::span<const int64_t> shape, uint64_t reduce_mask, double correction,
                   bool take_sqrt, const Operand& var_out, const Operand& mean_out, const Operand& in);
 
+// The same of the elements for which `mask` (bool, over the same shape) holds; one element at `fill` stands for each of
+// the others, with no copy of the input: it is put in where blocks are brought to cache.
+void run_masked_reduce(ReduceKind kind, DType compute, std::span<const int64_t> shape, uint64_t reduce_mask,
+                       const Operand& out, const Operand& in, const Operand& mask, DType fill_dtype, const void* fill,
+                       const KernelParam* params);
+// Variance of the elements for which `mask` holds, in real floats; NaN where there are none.
+void run_masked_var(DType compute, std::span<const int64_t> shape, uint64_t reduce_mask, double correction,
+                    const Operand& out, const Operand& in, const Operand& mask);
+
 // Index (int64) and, if values.data is not null, value of the largest / smallest element along `dim`; NaN wins; the
 // first of equals. outputs have stride 0 at dim.
 void run_arg_reduce(bool largest, std::span<const int64_t> shape, int dim, const Operand& values,
@@ -52,6 +61,9 @@ void run_scan(ScanKind kind, DType compute, std::span<const int64_t> shape, int 
 // softmax / log_softmax along dim, any float dtype (float32 arithmetic for reduced floats), any strides; one pass in
 // cache when the row is contiguous.
 void run_softmax(bool log, std::span<const int64_t> shape, int dim, const Operand& out, const Operand& in);
+// The elements for which `mask` holds, as if the others were -inf.
+void run_masked_softmax(bool log, std::span<const int64_t> shape, int dim, const Operand& out, const Operand& in,
+                        const Operand& mask);
 // grad_in = out * (grad - sum(grad * out))  (softmax), grad - exp(out) * sum(grad)  (log_softmax).
 void run_softmax_backward(bool log, std::span<const int64_t> shape, int dim, const Operand& grad_in,
                           const Operand& grad, const Operand& out);

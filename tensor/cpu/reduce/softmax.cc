@@ -1,9 +1,12 @@
 // softmax and log_softmax, forward and backward, over dense lines in Highway.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "tensor/core/error.h"
+#include "tensor/cpu/pointwise/pointwise.h"
+#include "tensor/cpu/pointwise/pointwise_ops.h"
 #include "tensor/cpu/reduce/lines.h"
 #include "tensor/cpu/reduce/reduce.h"
 #include "tensor/cpu/support/scratch.h"
@@ -374,6 +377,48 @@ void run_softmax(bool log, std::span<const int64_t> shape, int dim, const Operan
   const auto kernel = TESSERA_SIMD(Softmax);
   const bool stream = !shape.empty() && streams(shape, dim, t, 2, out);
   run_lines(shape, dim, operands, [&](const Lines& lines) { kernel(t == DType::kFloat64, log, stream, lines, n); });
+}
+
+void run_masked_softmax(bool log, std::span<const int64_t> shape, int dim, const Operand& out, const Operand& in,
+                        const Operand& mask) {
+  const DType t = arithmetic_dtype(log ? "log_softmax" : "softmax", in.dtype);
+  const int64_t n = shape.empty() ? 1 : shape[dim], size = item_size(t);
+  if (n == 0) return;
+  constexpr int64_t kFilled = 16384;  // elements that are brought to cache with -inf in the place of others
+  const auto fill = [t, size](int64_t rows, int64_t n, const char* x, int64_t x_stride, const char* m, int64_t m_stride,
+                              int64_t m_step, char* filled) {
+    constexpr int64_t kNowhere[2] = {};
+    double least = -std::numeric_limits<double>::infinity();
+    const int64_t block[2] = {rows, n}, dense[2] = {n * size, size}, xs[2] = {x_stride, size},
+                  ms[2] = {m_stride, m_step};
+    const Operand to{filled, t, dense};
+    const Operand ins[3] = {
+        {const_cast<char*>(m), DType::kBool, ms}, {const_cast<char*>(x), t, xs}, {&least, DType::kFloat64, kNowhere}};
+    run_pointwise(pw::where, t, block, {&to, 1}, ins, nullptr);
+  };
+  const auto down = TESSERA_SIMD(SoftmaxDown);
+  const auto columns_done = [&](const Columns& c) {
+    const int64_t most = std::clamp<int64_t>(8 * kFilled / c.rows / 16 * 16, 64, c.cols + 64);
+    const internal::Scratch filled(static_cast<size_t>(c.rows * std::min(most, c.cols) * size));
+    for (int64_t j = 0; j < c.cols; j += most) {
+      const int64_t m = std::min(most, c.cols - j);
+      fill(c.rows, m, c.in + j * size, c.in_stride, c.mask + j * c.mask_step, c.mask_stride, c.mask_step,
+           filled.as<char>());
+      down(t == DType::kFloat64, log, false,
+           {c.rows, m, filled.as<char>(), c.out + j * size, m * size, c.out_stride, nullptr, 0, 0});
+    }
+  };
+  if (n <= 131072 && run_columns(shape, dim, t, out, in, 16384, columns_done, &mask)) return;
+  const LineOperand operands[3] = {{out, t, n, true}, {mask, DType::kBool, n, false}, {in, t, n, false}};
+  const auto kernel = TESSERA_SIMD(Softmax);
+  const bool stream = !shape.empty() && streams(shape, dim, t, 2, out);
+  const auto lines_done = [&](const Lines& lines) {
+    const internal::Scratch filled(static_cast<size_t>(lines.rows * n * size));
+    fill(lines.rows, n, lines.data[2], lines.row_stride[2], lines.data[1], lines.row_stride[1], 1, filled.as<char>());
+    kernel(t == DType::kFloat64, log, stream,
+           {lines.rows, {lines.data[0], filled.as<char>()}, {lines.row_stride[0], n * size}}, n);
+  };
+  run_lines(shape, dim, operands, lines_done, std::clamp<int64_t>(kFilled / n, 1, 256));
 }
 
 void run_softmax_backward(bool log, std::span<const int64_t> shape, int dim, const Operand& grad_in,

@@ -73,12 +73,17 @@ def _is_plain_tensor(value):
     return isinstance(value, tessera.Tensor) and not isinstance(value, MaskedTensor) and value.dim() > 0
 
 
+def _equal(a, b):
+    return a.shape == b.shape and tessera.equal(a, b)
+
+
+def _stored(sparse):
+    return sparse._values() if sparse.layout is tessera.sparse_coo else sparse.values()
+
+
 def _stored_data(value):
     """The values that a sparse masked tensor stores; anything else as it is."""
-    if not isinstance(value, MaskedTensor):
-        return value
-    data = value._masked_data
-    return data._values() if data.layout is tessera.sparse_coo else data.values()
+    return _stored(value._masked_data) if isinstance(value, MaskedTensor) else value
 
 
 def _with_values(pattern, values):
@@ -93,7 +98,7 @@ def _same(a, b):
     return a is b or (
         a.layout == b.layout
         and a.shape == b.shape
-        and (tessera.equal(a, b) if a.layout is tessera.strided else all(map(tessera.equal, _indices(a), _indices(b))))
+        and (tessera.equal(a, b) if a.layout is tessera.strided else all(map(_equal, _indices(a), _indices(b))))
     )
 
 
@@ -130,7 +135,12 @@ class _Data(tessera.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        return grad if isinstance(grad, MaskedTensor) else MaskedTensor._plain(grad, ctx.mask)
+        if not isinstance(grad, MaskedTensor):
+            return MaskedTensor._plain(grad, ctx.mask)
+        mask = grad._masked_mask
+        if mask.layout is not tessera.strided or ctx.mask.layout is not tessera.strided:
+            return grad
+        return MaskedTensor._plain(grad._masked_data, mask if mask is ctx.mask else mask & ctx.mask)
 
 
 class _Reduce(tessera.autograd.Function):
@@ -203,7 +213,7 @@ class MaskedTensor(Masked):
             UserWarning,
             stacklevel=2,
         )
-        _check(data, mask)
+        data = _check(data, mask)
         if data.requires_grad:
             warnings.warn(
                 "It is not recommended to create a MaskedTensor with a tensor that requires_grad. To avoid this, you "
@@ -231,7 +241,7 @@ class MaskedTensor(Masked):
 
     @classmethod
     def _from_values(cls, data, mask):
-        _check(data, mask)
+        data = _check(data, mask)
         return _Wrap.apply(data, mask)
 
     def __repr__(self, *, tensor_contents=None):
@@ -297,6 +307,8 @@ class MaskedTensor(Masked):
                 return _where(args[1], args[0], args[2])
             if name == "where" and not isinstance(args[0], MaskedTensor):
                 return _where(*args, **kwargs)
+            if name in ("is_contiguous", "contiguous") and args[0].layout is not tessera.strided:
+                raise ValueError("MaskedTensors with sparse data do not have is_contiguous; ask to_dense() for it")
             if name in _NUMBERS and isinstance(args[0], MaskedTensor):
                 return func(_number(args[0]))
             if name in ("to_dense", "to_sparse", "to_sparse_coo", "to_sparse_csr") and isinstance(
@@ -344,6 +356,8 @@ class _Convert(tessera.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         name = {tessera.strided: "to_dense", tessera.sparse_csr: "to_sparse_csr"}.get(ctx.layout, "to_sparse")
+        if isinstance(grad, MaskedTensor):  # whose own methods are not asked while a backward pass is one of them
+            return _Convert.apply(grad, name, {}), None, None
         return getattr(grad, name)(), None, None
 
 
@@ -359,10 +373,8 @@ def _where(condition, input, other):
 
 def _check(data, mask):
     for value, what in ((data, "data"), (mask, "mask")):
-        if not isinstance(value, tessera.Tensor):
-            raise TypeError(f"{what} must be a Tensor")
-    if isinstance(data, MaskedTensor) or isinstance(mask, MaskedTensor):
-        raise TypeError("data and mask must be tensors without a mask, got a MaskedTensor")
+        if not isinstance(value, tessera.Tensor) or isinstance(value, MaskedTensor):
+            raise TypeError(f"{what} must be a Tensor without a mask of its own, got {type(value).__name__}")
     if data.layout not in _LAYOUTS:
         raise TypeError(f"data layout of {data.layout} is not supported.")
     if data.layout != mask.layout:
@@ -375,8 +387,17 @@ def _check(data, mask):
         raise ValueError("data.dim() must equal mask.dim()")
     if data.size() != mask.size():
         raise ValueError("data.size() must equal mask.size()")
-    if data.layout is not tessera.strided and not all(map(tessera.equal, _indices(data), _indices(mask))):
-        raise ValueError("data and mask are both sparse tensors but do not have the same indices.")
+    if data.layout is tessera.strided or all(map(_equal, _indices(data), _indices(mask))):
+        return data
+    # A mask that names some of the places that data stores.
+    of = {tessera.sparse_csr: "CSR tensors but do not share either crow or col indices."}
+    stored = _with_values(data, tessera.ones_like(_stored(data), dtype=tessera.int8)).to_dense()
+    named = _with_values(mask, tessera.ones_like(_stored(mask), dtype=tessera.int8)).to_dense()
+    if (named > stored).any():
+        raise ValueError(
+            "data and mask are both sparse " + of.get(data.layout, "COO tensors but do not have the same indices.")
+        )
+    return data.sparse_mask(mask)
 
 
 def _elementwise(func, name, args, kwargs):
@@ -393,9 +414,17 @@ def _elementwise(func, name, args, kwargs):
     return MaskedTensor._plain(result, mask)
 
 
+def _mask_number(value):
+    return value._masked_mask.float() if isinstance(value, MaskedTensor) else value
+
+
 def _moved(func, args, kwargs):
     data = func(*_map(_data, args), **_map(_data, kwargs))
-    mask = func(*_map(_mask, args), **_map(_mask, kwargs))
+    summed = func.overloadpacket.__name__ in ("im2col", "col2im", "unfold_backward")  # not of bool
+    of = _mask_number if summed else _mask
+    mask = func(*_map(of, args), **_map(of, kwargs))
+    if summed:
+        return MaskedTensor._plain(data, mask != 0)
     if isinstance(data, (list, tuple)):
         return type(data)(MaskedTensor._plain(d, m) for d, m in zip(data, mask))
     return MaskedTensor._plain(data, mask)
@@ -403,8 +432,10 @@ def _moved(func, args, kwargs):
 
 def _softmax(func, args, kwargs):
     masked, dim = args[0], args[1]
-    filled = tessera.where(masked._masked_mask, masked._masked_data, float("-inf"))
-    return MaskedTensor._plain(func(filled, dim, *args[2:], **kwargs), masked._masked_mask)
+    data, mask = masked._masked_data, masked._masked_mask
+    if data.dim() and not any(args[2:]) and _ops._in_one_pass("softmax", data, mask, (dim,)):
+        return MaskedTensor._plain(tessera._softmax_under(data, mask, dim), mask)
+    return MaskedTensor._plain(func(tessera.where(mask, data, float("-inf")), dim, *args[2:], **kwargs), mask)
 
 
 def _softmax_backward(func, args, kwargs):
@@ -435,8 +466,11 @@ def _dispatched(func, args, kwargs):
             raise ValueError("copy_: expected a masked tensor with the same mask")
         args[0]._masked_data.copy_(args[1]._masked_data)
         return args[0]
-    if name == "where":
+    if name in ("where", "_where"):
         return _where(*args)
+    if name == "any":
+        result = func(tessera.where(first._masked_mask, first._masked_data, False), *args[1:], **kwargs)
+        return MaskedTensor._plain(result, tessera.ones_like(result, dtype=tessera.bool))
     if name in ("is_same_size", "stride", "is_contiguous"):
         return func(*_map(_data, args), **kwargs)
     return NotImplemented

@@ -1,0 +1,72 @@
+"""What operators of sparse tensors do at the edges: numbers among them, writes to uncoalesced ones, refusals."""
+
+import pytest
+
+import tessera
+
+DATA = tessera.tensor([[1.0, 0, 2], [0, 0, 3]])
+
+
+def twice():
+    """One element, stored in two parts."""
+    return tessera.sparse_coo_tensor([[0, 0], [1, 1]], [1.0, 2.0], (2, 3))
+
+
+def test_a_sparse_number_multiplies_everything():
+    x, number = DATA.to_sparse(), tessera.tensor(2.0).to_sparse()
+    assert (x * number).to_dense().equal(2 * DATA) and (number * x).to_dense().equal(2 * DATA)
+
+
+@pytest.mark.parametrize("turn", [lambda x: x.t_(), lambda x: x.transpose_(0, 1)])
+def test_transposed_in_place(turn):
+    x = DATA.to_sparse()
+    turn(x)
+    assert x.shape == (3, 2) and x.to_dense().equal(DATA.t())
+
+
+def test_one_value_may_be_a_number():
+    x = tessera.sparse_coo_tensor([[0], [2]], 1.5, (2, 3))
+    assert x.values().tolist() == [1.5] if x.is_coalesced() else x._values().tolist() == [1.5]
+    assert tessera.sparse_coo_tensor(([1], [2]), 1.5).shape == (2, 3)
+
+
+def test_nothing_can_be_added_whatever_its_sparse_dimensions():
+    hybrid = tessera.sparse_coo_tensor([[0, 1]], tessera.ones(2, 3), (2, 3))
+    nothing = tessera.sparse_coo_tensor((2, 3))
+    for total in (hybrid + nothing, nothing + hybrid):
+        assert total.sparse_dim() == 1 and total.to_dense().equal(tessera.ones(2, 3))
+    with pytest.raises(RuntimeError, match="same density"):
+        hybrid + DATA.to_sparse()
+
+
+def test_division_in_place_adds_the_parts_first_where_it_rounds():
+    assert twice().div_(2).to_dense()[0, 1] == 1.5
+    assert twice().div_(2, rounding_mode="floor").to_dense()[0, 1] == 1
+    assert twice().floor_divide_(2).to_dense()[0, 1] == 1
+    with pytest.raises(RuntimeError, match="asin_ requires coalesced input"):
+        twice().asin_()
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda x: x.narrow_copy(10, 0, 1), "out of range"),
+        (lambda x: x.narrow_copy(-1, 0, 1), "out of range"),
+        (lambda x: x.norm(keepdim=True), "keepdim"),
+        (lambda x: x.norm(p=1, dtype=tessera.float64), "dtype"),
+    ],
+)
+def test_refused_with_a_runtime_error(call, message):
+    with pytest.raises(RuntimeError, match=message):
+        call(DATA.to_sparse())
+
+
+def test_zeros_into_a_sparse_tensor():
+    x = DATA.to_sparse()
+    assert tessera.zeros((4, 5), out=x) is x
+    assert x.shape == (4, 5) and x._nnz() == 0 and x.layout is tessera.sparse_coo
+
+
+def test_masked_reductions_over_no_named_dimension_are_over_all():
+    x = DATA + 1
+    assert tessera.masked.prod(x, dim=()).shape == tessera.masked.amax(x, dim=()).shape == ()
