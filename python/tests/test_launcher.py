@@ -120,6 +120,20 @@ def test_subprocesses_and_distribution(tmp_path):
     assert result.stdout.splitlines() == ["2.11.0 True None", "False False 2.11.0", "torch.int8"], result.stderr
 
 
+def test_functions_stay_when_the_modules_of_their_names_are_imported():
+    program = """
+import importlib, torch, torch.nn.parallel
+names = ["autograd.gradcheck", "distributed.rendezvous", "export.unflatten", "multiprocessing.spawn",
+         "nn.parallel.data_parallel", "nn.utils.spectral_norm", "nn.utils.weight_norm", "quantization.quantize"]
+for name in names:
+    module = importlib.import_module("torch." + name)
+    package, _, last = name.rpartition(".")
+    found = getattr(importlib.import_module("torch." + package), last)
+    assert found is getattr(module, last) and callable(found), name
+"""
+    assert run("-c", program).returncode == 0
+
+
 def test_missing_submodules_raise_import_error():
     code = """
 try:

@@ -18,8 +18,8 @@ from tessera.fx.node import Node
 @dataclasses.dataclass
 class PythonCode:
     """What Graph.python_code returns: the text `src` of a function `forward`, the `globals` that it reads and, where
-    they are asked for, `_lineno_map`: line of the body, behind the first `_prologue_start` lines of the text -> position of
-    its node."""
+    they are asked for, `_lineno_map`: line of the body, behind the first `_prologue_start` lines of the text -> position
+    of its node."""
 
     src: str
     globals: dict
@@ -147,7 +147,8 @@ def _part(part, names):
         return "..."
     if isinstance(part, list):
         return "[" + ",".join(_part(p, names) for p in part) + "]"
-    is_type = isinstance(part, (type, typing.ForwardRef)) or typing.get_origin(part) is not None or repr(part).startswith("typing.")
+    is_type = isinstance(part, (type, typing.ForwardRef)) or typing.get_origin(part) is not None
+    is_type = is_type or repr(part).startswith("typing.")
     return _annotation(part, names) if is_type else repr(part)
 
 
@@ -269,7 +270,8 @@ class Emitter:
             return self._assign(node, form.format(*map(write, args)))
         if target in IN_PLACE and len(args) == 2 and not node.kwargs and isinstance(args[0], Node):
             first = write(args[0])
-            return self._add(f"{first} {IN_PLACE[target]} {write(args[1])};  {node!r}{self._type_of(node)} = {first}", node)
+            statement = f"{first} {IN_PLACE[target]} {write(args[1])}"
+            return self._add(f"{statement};  {node!r}{self._type_of(node)} = {first}", node)
         name = self._names.name(target)
         if target is getattr and len(args) == 2 and isinstance(args[1], str) and args[1].isidentifier():
             return self._assign(node, f"{write(args[0])}.{args[1]}")

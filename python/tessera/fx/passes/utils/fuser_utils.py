@@ -70,7 +70,8 @@ def fuse_by_partitions(gm, partitions, prefix="fused_", always_return_tuple=Fals
     for nodes in partitions:
         twice = seen.intersection(nodes)
         if twice:
-            raise ValueError(f"Each node belongs to one partition, but these are in two: {sorted(n.name for n in twice)}")
+            names = sorted(n.name for n in twice)
+            raise ValueError(f"Each node belongs to one partition, but these are in two: {names}")
         seen.update(nodes)
     for i, nodes in enumerate(partitions):
         if not validate_partition(nodes):
