@@ -18,8 +18,8 @@ from tessera.fx.node import Node
 @dataclasses.dataclass
 class PythonCode:
     """What Graph.python_code returns: the text `src` of a function `forward`, the `globals` that it reads and, where
-    they are asked for, `_lineno_map`: line of the body, behind the first `_prologue_start` lines of the text -> position
-    of its node."""
+    they are asked for, `_lineno_map`: line of the body, behind `_prologue_start` lines of the text -> position of its
+    node."""
 
     src: str
     globals: dict
