@@ -68,7 +68,7 @@ class _Package(types.ModuleType):
     """A package in which the function of a name stays when the submodule of that name is imported, too."""
 
     def __setattr__(self, name, value):
-        if isinstance(value, types.ModuleType) and name in self._functions:
+        if isinstance(value, types.ModuleType) and name in self.__dict__["__functions__"]:
             value = getattr(value, name)
         super().__setattr__(name, value)
 
@@ -76,7 +76,7 @@ class _Package(types.ModuleType):
 def keep_functions(package_name, *names):
     """Makes names of a package mean functions (or classes) for good, although it has submodules called so."""
     package = sys.modules[package_name]
-    package.__dict__["_functions"] = {*names, *package.__dict__.get("_functions", ())}
+    package.__dict__["__functions__"] = {*names, *package.__dict__.get("__functions__", ())}
     package.__class__ = _Package
 
 

@@ -10,7 +10,7 @@ from tessera._subclasses._symbolic_tools import BelowPython, plain
 from tessera._decomp._forms import documented_form
 from tessera._higher_order_ops.auto_functionalize import can_auto_functionalize, functional_call
 from tessera.export._symbols import is_symbolic
-from tessera.export._tracer import ExportTracer, export_mode
+from tessera.export._tracer import NOTES, ExportTracer, export_mode
 from tessera.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from tessera.export.graph_signature import (
     ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec, TensorArgument,
@@ -36,7 +36,7 @@ class _Tracer(ExportTracer):
         return super().create_proxy(kind, target, args, kwargs, name, type_expr, proxy_factory_fn)
 
     def _annotate(self, node, _like=None):
-        for key in ("nn_module_stack", "stack_trace", "custom"):
+        for key in ("nn_module_stack", "stack_trace", "custom", *NOTES):
             if self.current is not None and key in self.current.meta:
                 node.meta[key] = self.current.meta[key]
 
