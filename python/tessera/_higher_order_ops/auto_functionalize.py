@@ -39,7 +39,7 @@ class AutoFunctionalizedV2(ControlFlow):
 
     def __call__(self, op, /, **kwargs):
         if not can_auto_functionalize(op):
-            raise ValueError(f"auto_functionalized_v2: {op} is no operator that writes to arguments and returns no views")
+            raise ValueError(f"auto_functionalized_v2: {op} is no operator that writes to arguments, without views of them")
         return super().__call__(op, **kwargs)
 
     def run(self, op, *, _all_bases, **kwargs):
@@ -67,7 +67,8 @@ def functional_call(op, args, kwargs):
     Raises: NotImplementedError if an argument that it writes to shares memory with another one.
     """
     functional = _C._func
-    outside = lambda x: functional._from_functional_tensor(x) if functional._is_functional_tensor(x) else x  # noqa: E731
+    is_functional, held_by = functional._is_functional_tensor, functional._from_functional_tensor
+    outside = lambda x: held_by(x) if is_functional(x) else x  # noqa: E731
     names = [a.name for a in op._schema.arguments]
     given = {**dict(zip(names, args)), **kwargs}
     bases, call = [], {}

@@ -635,3 +635,32 @@ def test_nodes_of_strict_programs_know_their_layers():
     assert found[5][1] is nn.functional.softmax and found[-1][1] is tessera.relu
     parts = get_source_partitions(program.graph, [nn.Linear])[nn.Linear]
     assert [[n.name for n in p.output_nodes] for p in parts] == [["linear"], ["linear_1"]]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_recurrent_layers_are_the_documented_operators(strict):
+    class Tower(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.LSTM(3, 4, 2, batch_first=True, dropout=0.5)
+            self.second, self.third = nn.GRU(4, 4, bidirectional=True), nn.RNN(8, 4)
+
+        def forward(self, x):
+            return self.third(self.second(self.first(x)[0])[0])
+
+    model, x = Tower().eval(), tessera.randn(2, 5, 3)
+    program = export(model, (x,), strict=strict)
+    aten = tessera.ops.aten
+    called = [n.target for n in program.graph.nodes if n.op == "call_function"]
+    recurrent = [aten.lstm.input, aten.gru.input, aten.rnn_tanh.input]
+    assert [t for t in called if t in recurrent] == recurrent and aten.transpose.int not in called
+    lstm = next(n for n in program.graph.nodes if n.target is aten.lstm.input)
+    assert lstm.args[3:] == (True, 2, 0.5, False, False, True)
+    file = io.BytesIO()
+    save(program, file)
+    file.seek(0)
+    for module in (program.module(), load(file).module()):
+        assert all(map(tessera.equal, module(x), model(x)))
+    decomposed = program.run_decompositions()
+    assert not any(n.target in recurrent for n in decomposed.graph.nodes)
+    assert all(map(tessera.allclose, decomposed.module()(x), model(x)))
