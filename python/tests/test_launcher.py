@@ -306,3 +306,23 @@ for w in seen:
         "FutureWarning ['functorch.make_functional', 'torch.func.functional_call']",
         "FutureWarning ['functorch.combine_state_for_ensemble', 'torch.func.stack_module_state']",
     ], result.stderr
+
+
+def test_functorch_has_its_experimental_names():
+    code = """
+import torch
+from functorch.experimental import chunk_vmap, control_flow, functionalize, ops
+from functorch.experimental.control_flow import cond, map
+x, y = torch.arange(6.0).view(2, 3), torch.arange(3.0)
+sizes = []
+def f(a, b):
+    sizes.append(1)
+    return a * b
+assert torch.equal(chunk_vmap(f, in_dims=(1, 0), out_dims=1, chunks=2)(x, y), x * y) and len(sizes) == 2
+assert cond(torch.tensor(True), torch.sin, torch.cos, (y,)).equal(y.sin())
+assert map(lambda row, y: row + y, x, y).equal(x + y)
+assert issubclass(control_flow.UnsupportedAliasMutationException, RuntimeError)
+assert ops.HigherOrderOperator is torch._ops.HigherOrderOperator
+"""
+    result = run("-c", code)
+    assert result.returncode == 0, result.stderr

@@ -39,7 +39,7 @@ class AutoFunctionalizedV2(ControlFlow):
 
     def __call__(self, op, /, **kwargs):
         if not can_auto_functionalize(op):
-            raise ValueError(f"auto_functionalized_v2: {op} is no operator that writes to arguments, without views of them")
+            raise ValueError(f"auto_functionalized_v2: {op} does not write to arguments, or returns views")
         return super().__call__(op, **kwargs)
 
     def run(self, op, *, _all_bases, **kwargs):
