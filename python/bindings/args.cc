@@ -410,7 +410,8 @@ bool ParsePlan::parse_keywords(PyObject* const* values_given, PyObject* kwnames,
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kwnames); ++k) {
     PyObject* name = PyTuple_GET_ITEM(kwnames, k);
     PyObject* value = values_given[k];
-    if (is_name(name, "out") && !(outs_by_name && num_outs_ > 1 && is_tensor(value))) {
+    const bool no_parameter = num_outs_ > 0 || find(name) < 0;  // an operator of a program may have one of that name
+    if (is_name(name, "out") && no_parameter && !(outs_by_name && num_outs_ > 1 && is_tensor(value))) {
       if (value == Py_None && num_outs_ == 0) continue;
       if (num_outs_ == 0 || !fill_outs(params_, first_out_, num_outs_, value, values)) return false;
       *given |= outs_;

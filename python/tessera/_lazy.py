@@ -6,6 +6,7 @@ reachable as an attribute as well. Nothing is imported until somebody asks, whic
 """
 
 import sys
+import types
 
 
 def require(name, wanted_by, instead=None):
@@ -63,6 +64,22 @@ def _submodules(package):
     return names
 
 
+class _Package(types.ModuleType):
+    """A package in which the function of a name stays when the submodule of that name is imported, too."""
+
+    def __setattr__(self, name, value):
+        if isinstance(value, types.ModuleType) and name in self.__dict__["__functions__"]:
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+
+def keep_functions(package_name, *names):
+    """Makes names of a package mean functions (or classes) for good, although it has submodules called so."""
+    package = sys.modules[package_name]
+    package.__dict__["__functions__"] = {*names, *package.__dict__.get("__functions__", ())}
+    package.__class__ = _Package
+
+
 def attach(package_name, attributes=None):
     """Returns the pair (`__getattr__`, `__dir__`) for the package `package_name`.
 
@@ -75,6 +92,9 @@ def attach(package_name, attributes=None):
     attributes = attributes or {}
     package = sys.modules[package_name]
     known = None
+    clashing = [name for name, where in attributes.items() if where == name]
+    if clashing:
+        keep_functions(package_name, *clashing)
 
     def submodules():
         nonlocal known

@@ -457,6 +457,14 @@ class OpOverloadPacket:
             raise RuntimeError(
                 f"the operator {self._qualified_op_name} is gone: the Library that defined it was destroyed"
             )
+        relevant = args if not kwargs else (*args, *kwargs.values())
+        for value in relevant:
+            if isinstance(value, (list, tuple)):
+                relevant = (*relevant, *value)
+        if _C._has_torch_function(relevant):
+            from tessera.overrides import handle_torch_function
+
+            return handle_torch_function(self, relevant, *args, **kwargs)
         for name in names:
             overload = self._get(name)
             if len(names) == 1 or overload._fits(*args, **kwargs):

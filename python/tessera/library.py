@@ -298,14 +298,16 @@ def _(lib: Library, schema, alias_analysis=""):
 
 @functools.singledispatch
 def impl(qualname, types, func=None, *, lib=None):
-    """Registers a function for device types ("cpu", ("cpu", "cuda"), or "default" for all). A decorator without `func`.
+    """Registers a function for device types ("cpu", ("cpu", "cuda"), or "default" for all) or dispatch keys ("CPU",
+    "CompositeImplicitAutograd" ...). A decorator without `func`.
 
-    Also `impl(lib, name, dispatch_key="")`. Raises: RuntimeError for an unknown device type or operator.
+    Also `impl(lib, name, dispatch_key="")`. Raises: RuntimeError for an unknown device type, key or operator.
     """
     if not isinstance(qualname, str) or "::" not in qualname:
         raise ValueError(f"expected the name of an operator to be of the form 'namespace::name', got {qualname!r}")
     types = (types,) if isinstance(types, str) else tuple(types)
-    keys = ["CompositeExplicitAutograd" if t == "default" else registration.device_key(t) for t in dict.fromkeys(types)]
+    of_key = lambda t: t if isinstance(t, str) and t[:1].isupper() else registration.device_key(t)  # noqa: E731
+    keys = ["CompositeExplicitAutograd" if t == "default" else of_key(t) for t in dict.fromkeys(types)]
 
     def register(function):
         library = _library_of(qualname) if lib is None else lib

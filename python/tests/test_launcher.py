@@ -136,6 +136,20 @@ def test_numpy_is_there_for_what_looks_for_it(tmp_path):
     assert run("-c", "import sys, torch; print('numpy' in sys.modules)").stdout == "False\n"
 
 
+def test_functions_stay_when_the_modules_of_their_names_are_imported():
+    program = """
+import importlib, torch, torch.nn.parallel
+names = ["autograd.gradcheck", "distributed.rendezvous", "export.unflatten", "multiprocessing.spawn",
+         "nn.parallel.data_parallel", "nn.utils.spectral_norm", "nn.utils.weight_norm", "quantization.quantize"]
+for name in names:
+    module = importlib.import_module("torch." + name)
+    package, _, last = name.rpartition(".")
+    found = getattr(importlib.import_module("torch." + package), last)
+    assert found is getattr(module, last) and callable(found), name
+"""
+    assert run("-c", program).returncode == 0
+
+
 def test_missing_submodules_raise_import_error():
     code = """
 try:
@@ -308,3 +322,23 @@ for w in seen:
         "FutureWarning ['functorch.make_functional', 'torch.func.functional_call']",
         "FutureWarning ['functorch.combine_state_for_ensemble', 'torch.func.stack_module_state']",
     ], result.stderr
+
+
+def test_functorch_has_its_experimental_names():
+    code = """
+import torch
+from functorch.experimental import chunk_vmap, control_flow, functionalize, ops
+from functorch.experimental.control_flow import cond, map
+x, y = torch.arange(6.0).view(2, 3), torch.arange(3.0)
+sizes = []
+def f(a, b):
+    sizes.append(1)
+    return a * b
+assert torch.equal(chunk_vmap(f, in_dims=(1, 0), out_dims=1, chunks=2)(x, y), x * y) and len(sizes) == 2
+assert cond(torch.tensor(True), torch.sin, torch.cos, (y,)).equal(y.sin())
+assert map(lambda row, y: row + y, x, y).equal(x + y)
+assert issubclass(control_flow.UnsupportedAliasMutationException, RuntimeError)
+assert ops.HigherOrderOperator is torch._ops.HigherOrderOperator
+"""
+    result = run("-c", code)
+    assert result.returncode == 0, result.stderr

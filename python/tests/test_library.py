@@ -402,3 +402,17 @@ def test_a_call_counts_as_one_version(write):
     assert x._version == before + 1 and x.tolist() == [2, 2]
     with pytest.raises(ValueError, match="namespace::name"):
         tessera.library.impl("no_namespace", "cpu", write)
+
+
+def test_functions_for_dispatch_keys_are_registered_without_a_library():
+    tessera.library.define("keys_without_library::twice", "(Tensor x) -> Tensor")
+
+    @tessera.library.impl("keys_without_library::twice", "CompositeImplicitAutograd")
+    def twice(x):
+        return x + x
+
+    x = tessera.ones(2, requires_grad=True)
+    (gradient,) = tessera.autograd.grad(tessera.ops.keys_without_library.twice(x).sum(), x)
+    assert gradient.tolist() == [2, 2]
+    with pytest.raises(RuntimeError, match="Nowhere"):
+        tessera.library.impl("keys_without_library::twice", "Nowhere", twice)

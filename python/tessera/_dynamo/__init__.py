@@ -15,12 +15,16 @@ from tessera._lazy import attach as _attach
 
 __all__ = [
     "OptimizedModule", "allow_in_graph", "assume_constant_result", "disable", "disallow_in_graph", "explain", "export",
-    "forbid_in_graph", "graph_break", "is_compiling", "list_backends", "lookup_backend", "mark_dynamic", "mark_static",
-    "mark_static_address", "maybe_mark_dynamic", "nonstrict_trace", "optimize", "optimize_assert", "register_backend",
-    "reset", "run", "skip_frame", "substitute_in_graph",
+    "forbid_in_graph", "graph_break", "is_compiling", "is_dynamo_supported", "is_inductor_supported",
+    "list_backends", "lookup_backend", "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic",
+    "nonstrict_trace",
+    "optimize", "optimize_assert", "register_backend", "reset", "run", "skip_frame", "substitute_in_graph",
 ]  # fmt: skip
 
-_frame = ("disable", "optimize", "optimize_assert", "reset")
+_frame = (
+    "OptimizedModule", "disable", "is_dynamo_supported", "is_inductor_supported", "optimize", "optimize_assert",
+    "reset",
+)  # fmt: skip
 _marks = (
     "allow_in_graph", "assume_constant_result", "disallow_in_graph", "forbid_in_graph", "graph_break", "is_compiling",
     "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic", "nonstrict_trace", "run", "skip_frame",

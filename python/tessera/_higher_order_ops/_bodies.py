@@ -140,12 +140,13 @@ def samples(mode, *values):
         return found
 
 
-def emit(op, mode, names, modules, arguments, compute):
+def emit(op, mode, names, modules, arguments, compute, keywords=None):
     """Adds the node `op(*arguments(nodes of the modules))` to the trace.
 
     Args:
         names: of the attributes that hold the modules ("true_graph").
         compute: gives the results, without being traced.
+        keywords: dict of further arguments by name.
     """
     tracer = getattr(mode.tracer, "writer", mode.tracer)  # of an export: that of the function that is traced
     nodes = []
@@ -153,7 +154,7 @@ def emit(op, mode, names, modules, arguments, compute):
         path = next(p for p in (f"{name}_{i}" for i in itertools.count()) if not hasattr(tracer.root, p))
         setattr(tracer.root, path, module)
         nodes.append(tracer.create_proxy("get_attr", path, (), {}))
-    proxy = tracer.create_proxy("call_function", op, arguments(*nodes), {}, name=op.name())
+    proxy = tracer.create_proxy("call_function", op, arguments(*nodes), keywords or {}, name=op.name())
     with without(mode):
         result = compute()
     tracer.track(result, proxy)

@@ -8,6 +8,10 @@ from tessera._ops import HigherOrderOperator
 from tessera.utils import _pytree as pytree
 
 
+class UnsupportedAliasMutationException(RuntimeError):
+    """A function of an operator writes to what it is given, where that cannot be repeated."""
+
+
 class ControlFlow(HigherOrderOperator):
     """An operator of functions of flat tensors, which return tuples of them.
 
@@ -71,7 +75,7 @@ def _functional_body(name, function, included):
         )
         for i, x in enumerate(inside):
             if _is_tensor(x) and func._functional_state(x)[0]:
-                raise RuntimeError(
+                raise UnsupportedAliasMutationException(
                     f"{name}: a function writes to its operand {i}, which is not supported: it might be modifying the "
                     "input! Return the new tensor instead"
                 )

@@ -7,6 +7,7 @@ from tessera import _C
 from tessera._higher_order_ops._operator import (
     ControlFlow,
     Flat,
+    UnsupportedAliasMutationException,  # noqa: F401 - where programs look for it
     is_symbol,
     metadata_differs,
     without_numbers,

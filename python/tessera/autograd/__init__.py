@@ -2,7 +2,7 @@
 
 import tessera
 from tessera import _C
-from tessera._lazy import attach as _attach
+from tessera._lazy import attach as _attach, keep_functions as _keep_functions
 from tessera.autograd.gradcheck import gradcheck, gradgradcheck
 
 __all__ = [
@@ -290,3 +290,5 @@ _names = {
     "set_multithreading_enabled": "grad_mode",
 }
 __getattr__, __dir__ = _attach(__name__, _names)
+
+_keep_functions(__name__, "gradcheck")

@@ -9,7 +9,7 @@
 >>> dist.destroy_process_group()
 """
 
-from tessera._lazy import attach as _attach
+from tessera._lazy import attach as _attach, keep_functions as _keep_functions
 from tessera.distributed import distributed_c10d as _c10d
 from tessera.distributed._kinds import set_debug_level_from_env as _set_debug_level_from_env
 from tessera.distributed.distributed_c10d import *  # noqa: F403
@@ -39,3 +39,5 @@ _elsewhere = ("AllgatherOptions", "GroupName", "default_pg_nccl_timeout")  # nam
 __all__ = [name for name in _c10d.__all__ if not name.startswith("_") and name not in _elsewhere]  # noqa: PLE0605
 
 _set_debug_level_from_env()
+
+_keep_functions(__name__, "rendezvous")

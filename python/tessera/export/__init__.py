@@ -14,7 +14,7 @@ from tessera.export.exported_program import (
 from tessera.export.decomp_utils import CustomDecompTable
 from tessera.export.graph_signature import ExportBackwardSignature, ExportGraphSignature
 
-from tessera._lazy import attach as _attach
+from tessera._lazy import attach as _attach, keep_functions as _keep_functions
 
 __all__ = [
     "AdditionalInputs", "Constraint", "CustomDecompTable", "default_decompositions", "Dim", "dims", "draft_export",
@@ -159,3 +159,5 @@ def register_dataclass(cls, *, serialized_type_name=None):
 
 # `unflatten` names a function here, and a module for `import tessera.export.unflatten`: that import is over now.
 from tessera.export.unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
+
+_keep_functions(__name__, "unflatten")

@@ -8,8 +8,9 @@ import tessera
 from tessera._decomp._registry import composites, is_hiding
 from tessera._subclasses._symbolic_tools import BelowPython, plain
 from tessera._decomp._forms import documented_form
+from tessera._higher_order_ops.auto_functionalize import can_auto_functionalize, functional_call
 from tessera.export._symbols import is_symbolic
-from tessera.export._tracer import ExportTracer, export_mode
+from tessera.export._tracer import NOTES, ExportTracer, export_mode
 from tessera.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from tessera.export.graph_signature import (
     ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec, TensorArgument,
@@ -35,7 +36,7 @@ class _Tracer(ExportTracer):
         return super().create_proxy(kind, target, args, kwargs, name, type_expr, proxy_factory_fn)
 
     def _annotate(self, node, _like=None):
-        for key in ("nn_module_stack", "stack_trace", "custom"):
+        for key in ("nn_module_stack", "stack_trace", "custom", *NOTES):
             if self.current is not None and key in self.current.meta:
                 node.meta[key] = self.current.meta[key]
 
@@ -55,6 +56,10 @@ class _Run(Interpreter):
         name = getattr(n.target, "_name", None) if n.op == "call_function" else None
         if name in (_RESHAPES if self.functional else ("aten::reshape",)) and self._is_composed(n.target):
             return self._reshape(n)
+        if self.functional and n.op == "call_function" and can_auto_functionalize(n.target):
+            args, kwargs = self.fetch_args_kwargs_from_env(n)
+            with tessera._subclasses.functional_tensor.disable_functional_mode():
+                return functional_call(n.target, args, kwargs)
         if self.functional and composites().get(name) and self._is_composed(n.target):
             return self._held(n)
         result = super().run_node(n)

@@ -141,6 +141,8 @@ class _GraphReader:
             return [self.argument({"as_ints": v}) for v in value]
         if kind == "as_string_to_argument":
             return {str(key): self.argument(v) for key, v in value.items()}
+        if kind == "as_operator":
+            return _target(value)
         if kind == "as_graph":
             return self._inner(value)
         return forms.read_plain_argument(item)

@@ -205,6 +205,8 @@ _RE_EXPORT = ". If this dimension is meant to be dynamic, export again with dyna
 class GuardsFn(tessera.nn.Module):
     """Checks the inputs of a program when it is called with their leaves."""
 
+    _is_impure = True
+
     def __init__(self, code):
         super().__init__()
         self.code = code

@@ -109,6 +109,8 @@ _PLAIN = {
 
 def plain_argument(value):
     """A value without nodes. TypeError for types that files have no form of."""
+    if isinstance(value, tessera._ops.OpOverload):
+        return {"as_operator": _target_name(value)}
     if type(value) not in _PLAIN:
         raise TypeError(f"save: a {type(value).__name__} has no form in files: {value!r}")
     return _PLAIN[type(value)](value)

@@ -230,7 +230,7 @@ class Export:
         self.mode = self.inputs.mode
         self.state = _State(mod, self.mode)
         self.tracer = tracer_class(self.mode, self.state.attributes)
-        self.tracer.keeps_history = keeps_history
+        self.tracer.keeps_history, self.tracer.notes_sources = keeps_history, strict
         self.calls = _Calls(self.tracer, mod, preserve_module_call_signature)
 
     def run(self):

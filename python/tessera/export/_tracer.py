@@ -18,6 +18,7 @@ import sys
 import tessera
 from tessera import _C
 from tessera._decomp._forms import documented_form
+from tessera.export._functions import CalledFunctions
 from tessera.export._symbols import SymbolNodes, is_symbolic
 from tessera.fx.experimental import proxy_tensor
 from tessera.fx.passes.shape_prop import _extract_tensor_metadata
@@ -34,6 +35,8 @@ _LAYERS = os.path.join(_PACKAGE, "nn", "modules") + os.sep
 _SHELLS = (os.path.join(_LAYERS, "module.py"), os.path.join(_LAYERS, "container.py"))
 
 _END = sys.maxsize
+# What nodes know of the function that they come from.
+NOTES = ("torch_fn", "source_fn_stack")
 _BUILTINS = frozenset(dir(builtins)) - frozenset(keyword.kwlist)
 
 
@@ -194,6 +197,8 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         self._casts = None  # id of an argument -> its dtype, while it is found out what autocast does with them
         self._history = set()  # ids of tensors that have a history where the program is differentiated
         self._grad_enabled = self._grad_at_first = True
+        self.called = None  # CalledFunctions, while a program runs
+        self.notes_sources = False
         self.keeps_history = False  # operators make what backward() needs; slower, and few programs ask for it
 
     # --- values ---
@@ -322,7 +327,7 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
 
     def _annotate(self, node, like=None):
         if like is not None:
-            for key in ("nn_module_stack", "stack_trace"):
+            for key in ("nn_module_stack", "stack_trace", *NOTES):
                 if key in like.meta:
                     node.meta[key] = like.meta[key]
             return
@@ -330,6 +335,10 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         frame = user_frame(3)
         if frame is not None:
             node.meta["stack_trace"] = _trace_text(frame)
+        if self.called is not None and self.called.torch_fn is not None and node.op == "call_function":
+            node.meta["torch_fn"] = self.called.torch_fn
+            if self.notes_sources:
+                node.meta["source_fn_stack"] = self.called.source(self.module_stack)
 
     # --- operators ---
 
@@ -423,9 +432,10 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         before = _C._trace_modules(call, read)
         self._fake_type.item = self._item  # which gives a symbol; the operator has to give a number
         try:
-            with self.fake_mode, _keys(_BIT, 0):
+            with self.fake_mode, _keys(_BIT, 0), CalledFunctions() as self.called:
                 yield
         finally:
+            self.called = None
             del self._fake_type.item
             tessera.set_autocast_cache_enabled(cached)
             _C._trace_modules(*before)

@@ -11,7 +11,7 @@ from tessera.export.graph_signature import ConstantArgument, InputKind, OutputKi
 from tessera.fx import _pytree as fx_pytree
 from tessera.fx.graph import Graph
 from tessera.fx.interpreter import Interpreter
-from tessera.fx.node import map_arg
+from tessera.fx.node import Node, map_arg
 from tessera.utils import _pytree as pytree
 
 __all__ = ["FlatArgsAdapter", "InterpreterModule", "InterpreterModuleDispatcher", "UnflattenedModule", "unflatten"]
@@ -263,17 +263,25 @@ class _Frame:
 
     def __init__(self, hierarchy, call, path, parent):
         self.hierarchy, self.call, self.path, self.parent = hierarchy, call, path, parent
+        # Whether the inputs are given, those of the program or of a kept signature: what else comes from outside is
+        # computed again.
+        self.closed = parent is None
         self.graph, self.values, self.inputs = Graph(), {}, []
         self.last_placeholder = None
 
     def value_of(self, node):
         """This graph's node for a node of the flat one: its own, a parameter's, or an input."""
         if node not in self.values:
+            node = self.hierarchy.state_of(node)
+        if node not in self.values:
             path = self.hierarchy.path_within(node, "" if self.parent is None else self.path + ".")
             if path is not None:
                 relative = path[len(self.path) + 1 :] if self.parent is not None else path
-                with self.graph.inserting_before(self._first()):
+                first = self._first()
+                with _nothing if first is None else self.graph.inserting_before(first):
                     made = self.graph.create_node("get_attr", relative, name=relative.replace(".", "_"))
+            elif self.closed and _is_pure(node):
+                made = self.graph.node_copy(node, self.value_of)
             else:
                 made = self._placeholder(node)
             made.meta = dict(node.meta)
@@ -292,10 +300,14 @@ class _Frame:
         self.inputs.append(node)
         return made
 
-    def take(self, node):
-        """Makes a value from outside an input, also a parameter's."""
-        self.values[node] = self._placeholder(node)
-        self.values[node].meta = dict(node.meta)
+    def take(self, arg):
+        """Makes an input of a kept signature one of the graph's, whether or not the graph needs it."""
+        made = self.graph.placeholder(arg.name)
+        made.target = made.name
+        node = None if isinstance(arg, ConstantArgument) else self.hierarchy.by_name.get(arg.name)
+        if node is not None:
+            made.meta = dict(node.meta)
+            self.values.setdefault(node, made)
 
     def add(self, node):
         """Takes over a node of the flat graph."""
@@ -331,6 +343,7 @@ class _Hierarchy:
         self.by_name = {n.name: n for n in program.graph.nodes}
         self.position = {n: i for i, n in enumerate(program.graph.nodes)}
         self.kept = {e.fqn: e.signature for e in program.module_call_graph if e.fqn and e.signature is not None}
+        self.calls = {}  # path -> how many calls of its module there were
         self.made = {}  # path -> list of InterpreterModule, one a call
         self._inner = {}
 
@@ -392,8 +405,8 @@ class _Hierarchy:
         signature = self.kept.get(call) if self._is_whole(key, start, stop, depth) else None
         if signature is not None:
             for arg in signature.inputs:
-                if not isinstance(arg, ConstantArgument) and self.by_name[arg.name] not in child.values:
-                    child.take(self.by_name[arg.name])
+                child.take(arg)
+            child.closed = True
         self._fill(child, start, stop, depth + 1)
         if signature is not None:
             self._call_kept(frame, child, path, signature)
@@ -406,9 +419,17 @@ class _Hierarchy:
         return all(self._stack(n)[depth : depth + 1] != [key] for n in others)
 
     def _results(self, start, stop):
-        """The nodes of a run that others use."""
+        """The nodes of a run that others use. State that was written into is read from where it is."""
         inside = set(self.nodes[start:stop])
-        return [n for n in self.nodes[start:stop] if any(user not in inside for user in n.users)]
+        used = [n for n in self.nodes[start:stop] if any(user not in inside for user in n.users)]
+        return [n for n in used if self.state_of(n) is n]
+
+    def state_of(self, node):
+        """The state whose new value a node is that writes into it; for other nodes the node."""
+        at = node
+        while _writes_first(at):
+            at = at.args[0]
+        return at if at in self.state else node
 
     def _call_plain(self, frame, child, path, start, stop):
         results = self._results(start, stop)
@@ -420,21 +441,25 @@ class _Hierarchy:
             made.meta = dict(results[0].meta)
             frame.values[results[0]] = made
         else:
+            made.meta["val"] = tuple(n.meta.get("val") for n in results)
             for i, node in enumerate(results):
                 frame.values[node] = frame.graph.call_function(operator.getitem, (made, i))
                 frame.values[node].meta = dict(node.meta)
 
     def _call_kept(self, frame, child, path, signature):
         graph = frame.graph
-        of = lambda f: lambda a: a.value if isinstance(a, ConstantArgument) else f(self.by_name[a.name])  # noqa: E731
-        leaves = list(map(of(frame.value_of), signature.inputs))
-        child.graph.output(tuple(map(of(child.value_of), signature.outputs)))
+        def of(frame):
+            known = lambda a: frame.value_of(self.by_name[a.name]) if a.name in self.by_name else None  # noqa: E731
+            return lambda a: a.value if isinstance(a, ConstantArgument) else known(a)
+
+        leaves = list(map(of(frame), signature.inputs))
+        child.graph.output(tuple(map(of(child), signature.outputs)))
         target = self._register(frame, child, path, signature)
         args, kwargs = self._nested(graph, leaves, signature.in_spec, frame)
         made = graph.call_module(target, args, kwargs)
         flat = graph.call_function(fx_pytree.tree_flatten_spec, (made, self._spec(frame, signature.out_spec)))
         for i, arg in enumerate(signature.outputs):
-            if not isinstance(arg, ConstantArgument):
+            if not isinstance(arg, ConstantArgument) and arg.name in self.by_name:
                 item = graph.call_function(operator.getitem, (flat, i))
                 item.meta = dict(self.by_name[arg.name].meta)
                 frame.values[self.by_name[arg.name]] = item
@@ -463,7 +488,7 @@ class _Hierarchy:
                 module.__dict__[name] = value
         for name, inner in self._inner.get(child, tessera.nn.Module())._modules.items():
             module.add_module(name, inner)
-        self.made.setdefault(path, []).append(module)
+        path = self._distinct(path, module)
         if frame.parent is None:
             return path
         if path.startswith(frame.path + "."):
@@ -471,6 +496,22 @@ class _Hierarchy:
         shared = "_shared_" + path.replace(".", "_")
         self.shared.append((frame.path, shared, path))
         return shared
+
+    def _distinct(self, path, module):
+        """Notes a call's module; returns the path at which it will be: `path`, or `path@n` for call n if its graph
+        differs from those of the calls before. Modules with kept signatures keep their path.
+        """
+        made, number = self.made.setdefault(path, []), self.calls.get(path, 0)
+        self.calls[path] = number + 1
+        if any(call.partition("@")[0] == path for call in self.kept):
+            made.append(module)
+            return path
+        same = next((other for other in made if _same_graph(other, module)), None)
+        if same is None:
+            same = module
+            module.__dict__["_suffix"] = f"@{number}" if number else ""
+            made.append(module)
+        return path + same._suffix
 
     shared = property(lambda self: self.__dict__.setdefault("_shared", []))
 
@@ -494,12 +535,17 @@ class _Hierarchy:
     def _place_modules(self):
         for path in sorted(self.made, key=lambda p: p.count(".")):
             calls = self.made[path]
-            alike = all(_same_graph(calls[0], other) for other in calls[1:])
-            module = calls[0] if alike else InterpreterModuleDispatcher({}, calls)
             owner, name = _owner(self.root, path)
-            for holder in getattr(owner, "_call_modules", None) or ():
-                holder.add_module(name, module)
-            owner.add_module(name, module)
+            modules = [calls[0]]
+            if any(not _same_graph(calls[0], other) for other in calls[1:]):
+                if any(call.signature for call in calls):
+                    modules = [InterpreterModuleDispatcher({}, calls)]
+                else:
+                    modules = calls
+                    modules[0].__dict__["_call_modules"] = calls
+            for holder in {*(getattr(owner, "_call_modules", None) or ()), owner}:
+                for module in modules:
+                    holder.add_module(name + module.__dict__.get("_suffix", ""), module)
         for owner_path, name, path in self.shared:
             owner = self.root.get_submodule(owner_path)
             for holder in getattr(owner, "_call_modules", None) or (owner,):
@@ -509,6 +555,13 @@ class _Hierarchy:
                 owner, name = _owner(self.root, entry.fqn)
                 if name not in owner._modules:
                     owner.add_module(name, self._same_module(entry.fqn) or tessera.nn.Module())
+        order = {e.fqn: i for i, e in enumerate(self.program.module_call_graph)}
+        for path, module in [*self.root.named_modules()]:
+            prefix = path + "." if path else ""
+            place = lambda item, prefix=prefix: order.get(prefix + item[0].partition("@")[0], len(order))  # noqa: E731
+            ordered = sorted(module._modules.items(), key=place)
+            module._modules.clear()
+            module._modules.update(ordered)
 
     def _same_module(self, path):
         """The module of a graph that has the state of another one without: one module under two names."""
@@ -521,10 +574,12 @@ class _Hierarchy:
         return {p[len(prefix) :]: id(t) for p, t in self.program.state_dict.items() if p.startswith(prefix)}
 
     def _place_state(self):
-        program = self.program
+        program, copies = self.program, {}
         for spec in self.specs.values():
             held = program.state_dict if spec.target in program.state_dict else program.constants
             value = held[spec.target]
+            if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+                value = copies.setdefault(id(value), _copy_of(value))
             owner, name = _owner(self.root, spec.target)
             for module in (owner, *(getattr(owner, "_call_modules", None) or ())):
                 if spec.kind is InputKind.PARAMETER:
@@ -533,6 +588,26 @@ class _Hierarchy:
                     module.register_buffer(name, value, persistent=bool(spec.persistent))
                 else:
                     setattr(module, name, value)
+
+
+def _writes_first(node):
+    """Whether a node writes into its first argument and gives that back."""
+    schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
+    if schema is None or not schema.arguments or not node.args or not isinstance(node.args[0], Node):
+        return False
+    first = schema.arguments[0].alias_info
+    return first is not None and first.is_write and len(schema.returns) == 1
+
+
+def _is_pure(node):
+    """Whether a node can be computed again elsewhere."""
+    return node.op == "call_function" and not node.is_impure()
+
+
+def _copy_of(tensor):
+    made = tensor.detach().clone()
+    is_parameter = isinstance(tensor, tessera.nn.Parameter)
+    return tessera.nn.Parameter(made, tensor.requires_grad) if is_parameter else made
 
 
 def _shape_of(module):
@@ -563,7 +638,7 @@ def unflatten(module, flat_args_adapter=None):
         module: ExportedProgram.
         flat_args_adapter: FlatArgsAdapter for inputs of other structures.
 
-    Returns: UnflattenedModule, with copies of neither parameters nor buffers.
+    Returns: UnflattenedModule, with parameters and buffers of its own: copies of the program's.
     """
     if not isinstance(module, tessera.export.ExportedProgram):
         raise TypeError(f"unflatten: expected an ExportedProgram, got {type(module).__name__}")

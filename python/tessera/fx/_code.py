@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import functools
+import inspect
 import math
 import re
 import types
@@ -10,14 +11,15 @@ import typing
 
 import tessera
 from tessera.fx import config
-from tessera.fx._names import INFIX, Namespace, qualified_name, shown_module
+from tessera.fx._names import IN_PLACE, INFIX, Namespace, qualified_name, shown_module
 from tessera.fx.node import Node
 
 
 @dataclasses.dataclass
 class PythonCode:
     """What Graph.python_code returns: the text `src` of a function `forward`, the `globals` that it reads and, where
-    they are asked for, `_lineno_map`: line of the text -> position of its node."""
+    they are asked for, `_lineno_map`: line of the body, behind `_prologue_start` lines of the text -> position of its
+    node."""
 
     src: str
     globals: dict
@@ -111,7 +113,9 @@ class Writer:
 def _annotation(kind, names):
     """A type as the text of an annotation; names: Globals that get what it mentions."""
     if isinstance(kind, str):
-        return kind
+        return kind if _is_known(kind) else repr(kind)
+    if isinstance(kind, typing.ForwardRef):
+        return repr(kind.__forward_arg__)
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin is not None and parts:
         if origin is types.UnionType:
@@ -125,7 +129,16 @@ def _annotation(kind, names):
     if isinstance(kind, type):
         return names.name(kind)
     text = repr(kind)
-    return names.name(kind, text) if text.startswith("typing.") and text[7:].isidentifier() else text
+    return names.name(kind, text) if text.startswith("typing.") and text[7:].isidentifier() else repr(text)
+
+
+def _is_known(text):
+    """Whether all names of an annotation that is text are known wherever generated code runs."""
+    try:
+        eval(text, {"torch": tessera})
+    except Exception:
+        return False
+    return True
 
 
 def _part(part, names):
@@ -134,7 +147,8 @@ def _part(part, names):
         return "..."
     if isinstance(part, list):
         return "[" + ",".join(_part(p, names) for p in part) + "]"
-    is_type = isinstance(part, type) or typing.get_origin(part) is not None or repr(part).startswith("typing.")
+    is_type = isinstance(part, (type, typing.ForwardRef)) or typing.get_origin(part) is not None
+    is_type = is_type or repr(part).startswith("typing.")
     return _annotation(part, names) if is_type else repr(part)
 
 
@@ -254,6 +268,10 @@ class Emitter:
         form = INFIX.get(target)
         if form is not None and not node.kwargs and len(args) == form.count("{}"):
             return self._assign(node, form.format(*map(write, args)))
+        if target in IN_PLACE and len(args) == 2 and not node.kwargs and isinstance(args[0], Node):
+            first = write(args[0])
+            statement = f"{first} {IN_PLACE[target]} {write(args[1])}"
+            return self._add(f"{statement};  {node!r}{self._type_of(node)} = {first}", node)
         name = self._names.name(target)
         if target is getattr and len(args) == 2 and isinstance(args[1], str) and args[1].isidentifier():
             return self._assign(node, f"{write(args[0])}.{args[1]}")
@@ -264,7 +282,9 @@ class Emitter:
     def _output(self, node):
         if node.type is not None:
             self.return_type = node.type
-        self.lines.append((self._codegen.generate_output(node.args[0], write=self._writer.write), node))
+        write = self._codegen.generate_output
+        known = {"write": self._writer.write} if "write" in inspect.signature(write).parameters else {}
+        self.lines.append((write(node.args[0], **known), node))
 
 
 class CodeGen:
@@ -306,18 +326,29 @@ class CodeGen:
             namespace.reserve(name)
         body = Emitter(self, nodes, names, verbose)
         lines = [text for text, _ in body.lines] or ["pass"]
+        owners = [node for _, node in body.lines]
         if self._body_transformer is not None:
-            lines = [line.rstrip("\n") for line in self._body_transformer([line + "\n" for line in lines])]
+            new = [line.rstrip("\n") for line in self._body_transformer([line + "\n" for line in lines])]
+            lines, owners = new, _owners(new, list(zip(lines, owners)))
         annotation = f" -> {_annotation(body.return_type, names)}" if body.return_type else ""
         wraps = "\n".join(f'torch.fx._symbolic_trace.wrap("{name}")' for name in names.wrapped)
         head = self.gen_fn_def(body.arguments, annotation)
         prologue = f"\n{wraps}\n\n{head}\n" if wraps else f"\n\n\n{head}\n"
         text = prologue + "".join("    " + line + "\n" for line in "\n".join(lines).split("\n")) + "    "
         start = prologue.count("\n")
-        where = {start + i: node for i, (_, node) in enumerate(body.lines)}
         order = {node: i for i, node in enumerate(nodes)}
-        lineno_map = {line: order.get(node) for line, node in where.items()}
+        lineno_map = {i + 1: order.get(node) for i, node in enumerate(owners)}
         return PythonCode(text, names.found, lineno_map, start)
+
+
+def _owners(lines, written):
+    """The nodes of changed lines: those of the lines that are as they were written, (line, node) pairs in order."""
+    found, at = [], 0
+    for line in lines:
+        same = next((i for i in range(at, len(written)) if written[i][0] == line), None)
+        found.append(None if same is None else written[same][1])
+        at = at if same is None else same + 1
+    return found
 
 
 class _PyTreeInfo(typing.NamedTuple):

@@ -10,6 +10,8 @@ import types
 import tessera
 
 _TAKEN = frozenset(dir(builtins)) | frozenset(keyword.kwlist) | {"self"}
+# What generated code calls by these names.
+_GLOBALS = frozenset({"inf", "nan", "NoneType", "torch", "device"})
 _NUMBERED = re.compile(r"(.*?)_(\d+)$")
 _ILLEGAL = re.compile(r"\W")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -27,7 +29,7 @@ class Namespace:
         name = _ILLEGAL.sub("_", wanted) or "_unnamed"
         if name[0].isdigit():
             name = "_" + name
-        if name not in self._used and name not in _TAKEN:
+        if name not in self._used and name not in _TAKEN and name not in _GLOBALS:
             self._used[name] = obj
             return name
         numbered = _NUMBERED.match(name)
@@ -45,7 +47,8 @@ class Namespace:
 
     def claim(self, name):
         """Takes a name that nothing has, even that of a builtin function. False if it is in use."""
-        return name not in self._used and self._used.setdefault(name, None) is None
+        free = name not in self._used and name not in _GLOBALS
+        return free and self._used.setdefault(name, None) is None
 
     def give_back(self, name):
         self._used.pop(name, None)
@@ -107,6 +110,15 @@ def shown_target(func):
     name = qualified_name(func)
     return f"builtins.{name}" if "." not in name and hasattr(builtins, name) else name
 
+
+# Calls that code writes as statements, after which the result is what the name was.
+IN_PLACE = {
+    getattr(operator, name): sign
+    for name, sign in {
+        "iadd": "+=", "isub": "-=", "imul": "*=", "itruediv": "/=", "ifloordiv": "//=", "imod": "%=", "ipow": "**=",
+        "imatmul": "@=", "ilshift": "<<=", "irshift": ">>=", "iand": "&=", "ior": "|=", "ixor": "^=",
+    }.items()
+}  # fmt: skip
 
 # Calls that code writes as Python's operators.
 INFIX = {

@@ -42,6 +42,7 @@ _orig_module_call = Module.__call__
 _orig_module_getattr = Module.__getattr__
 _wrapped_fns_to_patch = {}  # (id of a module's globals, name) -> those globals, which stay alive by that
 _wrapped_methods_to_patch = []
+_proxyable_classes = {}
 _tracing = 0  # how many traces are under way, one inside of another
 
 
@@ -64,14 +65,19 @@ PH = PHBase()
 
 
 class PHWithMeta(PHBase):
-    """A PH whose placeholder gets ph_key as its name."""
+    """A PH whose placeholder gets its attribute `ph_key`, as it does any attribute of a subclass of PHBase."""
 
     def __init__(self, ph_key=None):
         self.ph_key = ph_key
 
 
 class ProxyableClassMeta(type):
-    """Metaclass: making an object of the class with proxies among the arguments is a node."""
+    """Metaclass: making an object of the class with proxies among the arguments is a node; objects made of others may
+    be arguments of nodes."""
+
+    def __init__(cls, name, bases, attrs):
+        _proxyable_classes.setdefault(cls)
+        super().__init__(name, bases, attrs)
 
     def __call__(cls, *args, **kwargs):
         tracers = []
@@ -384,7 +390,8 @@ class Tracer(TracerBase):
 
         Args:
             root: Module or function.
-            concrete_args: dict of arguments that are not to be placeholders; trees whose leaves PH stay open.
+            concrete_args: dict (or tuple, in their order) of arguments that are not to be placeholders; trees whose
+                leaves PH stay open.
 
         Returns: Graph.
         """
@@ -452,10 +459,6 @@ class Tracer(TracerBase):
 
             return call
 
-        for kind in {type(m) for m in self._submodules}:
-            if kind.__call__ is _orig_module_call:
-                continue
-            patcher.patch_method(kind, "__call__", caller(kind.__call__))
         before = _C._trace_modules(caller(_orig_module_call), read)
         try:
             yield
@@ -473,25 +476,31 @@ class Tracer(TracerBase):
         return made
 
 
-_proxyable_classes = {}
-
-
 class _Arguments:
     """The placeholders of one traced function."""
 
     def __init__(self, tracer, fn, is_module, concrete):
-        self.tracer, self.is_module, self.concrete = tracer, is_module, concrete
+        self.tracer, self.is_module, self.called = tracer, is_module, fn
         self.fn = inspect.unwrap(fn)
         if not hasattr(self.fn, "__code__"):
             raise RuntimeError(f"symbolic tracing needs a Python function, and {fn!r} has no Python code")
         self.parameters = list(inspect.signature(self.fn).parameters.values())
-        if is_module and not self.parameters:
+        first = self.parameters[0].kind if self.parameters else inspect.Parameter.VAR_POSITIONAL
+        if is_module and first is inspect.Parameter.VAR_POSITIONAL:
             raise RuntimeError("``self`` argument cannot be part of *args expansion!")
+        self.rest = self.parameters[1:] if is_module else self.parameters
+        if isinstance(concrete, tuple):
+            if len(concrete) != len(self.rest):
+                raise RuntimeError(
+                    f"Tracing expected {len(self.rest)} arguments but got {len(concrete)} concrete arguments"
+                )
+            concrete = {p.name: value for p, value in zip(self.rest, concrete)}
+        self.concrete = concrete
         self.counter = 0
 
     def make(self):
         given = [self.tracer.root] if self.is_module else []
-        rest = self.parameters[1:] if self.is_module else self.parameters
+        rest = self.rest
         kinds = inspect.Parameter
         # The graph's order: arguments that have names, then *args and **kwargs.
         values = {}
@@ -507,7 +516,7 @@ class _Arguments:
         for p in starred:
             stars = "*" if p.kind is kinds.VAR_POSITIONAL else "**"
             values[p.name] = self.tracer.create_proxy("placeholder", stars + p.name, (), {}, name="_" + p.name)
-        return _bound(self.fn, rest, values, given), given
+        return self._bound(rest, values, given), given
 
     def _of_one(self, p):
         if self.concrete is not None and p.name in self.concrete:
@@ -526,8 +535,11 @@ class _Arguments:
         self.counter += 1
         tracer = self.tracer
         if isinstance(leaf, PHBase):
-            wanted = getattr(leaf, "ph_key", None) or f"{name}_{self.counter}"
-            return tracer.create_proxy("placeholder", wanted, (), {})
+            open_ = tracer.create_proxy("placeholder", f"{name}_{self.counter}", (), {})
+            for attribute, value in vars(leaf).items():
+                if not hasattr(open_.node, attribute):
+                    setattr(open_.node, attribute, value)
+            return open_
         shown = f"{name}_{self.counter}"
         out = tracer.create_proxy("placeholder", shown, default, {})
         message = f"{name} has been specialized to have value {leaf} but got another value"
@@ -545,6 +557,9 @@ class _Arguments:
             )
         return leaf
 
+    def _bound(self, rest, values, given):
+        return _bound(self.called, self.fn, rest, values, given)
+
     def _trees(self, given, rest, values):
         """For concrete arguments that are trees: a function whose graph sees the leaves; else None."""
         concrete = self.concrete or {}
@@ -555,7 +570,7 @@ class _Arguments:
         tracer = self.tracer
         codegen = _PyTreeCodeGen(_PyTreeInfo([p.name for p in rest], in_spec, None))
         tracer.graph.set_codegen(codegen)
-        inner = _bound(self.fn, rest, values, given)
+        inner = self._bound(rest, values, given)
 
         def flat(*args):
             leaves, out_spec = pytree.tree_flatten(inner(*args))
@@ -565,8 +580,9 @@ class _Arguments:
         return flat, given
 
 
-def _bound(fn, parameters, values, given):
-    """Fills `given` with positional values; a function of them that passes the others by name."""
+def _bound(called, fn, parameters, values, given):
+    """Fills `given` with positional values; a function of them that passes the others by name. called: fn, or what
+    decorators made of it."""
     kinds = inspect.Parameter
     named, starred = {}, {}
     for p in parameters:
@@ -576,8 +592,15 @@ def _bound(fn, parameters, values, given):
             named[p.name] = values[p.name]
         else:
             starred[p.kind] = (p.name, values[p.name])
-    if not named and not starred:
-        return fn
+    if not starred:
+        count = len(given)
+        given.extend(named.values())
+        return (lambda *args: called(*args[:count], **dict(zip(named, args[count:])))) if named else called
+    if called is not fn:
+        raise RuntimeError(
+            f"{fn.__qualname__} has a decorator and takes *args or **kwargs, which are one proxy each and cannot be "
+            "passed through it: trace the function without its decorator"
+        )
     # *args and **kwargs are each one proxy inside of the function: a function of the same code that takes them so.
     code = fn.__code__
     flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
@@ -604,8 +627,8 @@ def symbolic_trace(root, concrete_args=None):
 
     Args:
         root: Module or function.
-        concrete_args: dict of arguments that take these values instead of being open, e.g. to choose a branch; trees
-            of values with PH for the leaves that stay open.
+        concrete_args: dict (or tuple, in their order) of arguments that take these values instead of being open, e.g.
+            to choose a branch; trees of values with PH for the leaves that stay open.
 
     Errors: TraceError for control flow that depends on a value.
     """

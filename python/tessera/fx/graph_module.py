@@ -148,6 +148,9 @@ def reduce_graph_module(body, import_block):
     for key, value in body.items():
         if key not in made.__dict__ and key not in ("_code", "_import_block"):
             made.__dict__[key] = value
+    for kind in ("_parameters", "_buffers", "_modules"):
+        for key, value in body.get(kind, {}).items():
+            made.__dict__[kind].setdefault(key, value)
     return made
 
 
@@ -391,10 +394,11 @@ class GraphModule(Module):
 
     def __deepcopy__(self, memo):
         self._ready()
-        bare = Module()
+        bare, made = Module(), self._empty()
+        memo[id(self)] = made
         skipped = ("_graph", "_code_globals")
         bare.__dict__ = {k: copy.deepcopy(v, memo) for k, v in self.__dict__.items() if k not in skipped}
-        made = self._remade(bare, copy.deepcopy(self._graph, memo))
+        self._remade(bare, copy.deepcopy(self._graph, memo), made)
         for key in ("meta", "_replace_hooks", "_create_node_hooks", "_erase_node_hooks", "_deepcopy_hooks"):
             made.__dict__[key] = bare.__dict__[key]
         for hook in self._deepcopy_hooks:
@@ -406,9 +410,12 @@ class GraphModule(Module):
         made.meta = dict(self.meta)
         return made
 
-    def _remade(self, root, graph):
+    def _empty(self):
         base = next(c for c in type(self).__mro__ if not getattr(c, "_is_of_one_instance", False))
-        made = base.__new__(base)
+        return base.__new__(base)
+
+    def _remade(self, root, graph, made=None):
+        made = self._empty() if made is None else made
         GraphModule.__init__(made, root, graph, type(self).__name__)
         for key, value in root.__dict__.items():
             if key not in made.__dict__ and not key.startswith("__"):

@@ -212,7 +212,8 @@ class Transformer(Interpreter):
 
         Returns: GraphModule of the new graph, with the old module's parameters.
         """
-        result = super().run(enable_io_processing=False)
+        with fx_traceback.preserve_node_meta():
+            result = super().run(enable_io_processing=False)
         if result is not None:
             to_node = lambda a: a.node if isinstance(a, Proxy) else a  # noqa: E731
             output = self.new_graph.output(map_aggregate(result, to_node))

@@ -9,6 +9,7 @@ from multiprocessing import *  # noqa: F403
 
 from tessera import _shared_memory
 from tessera.multiprocessing.reductions import init_reductions
+from tessera._lazy import keep_functions as _keep_functions
 from tessera.multiprocessing.spawn import (
     ProcessContext,
     ProcessExitedException,
@@ -56,3 +57,5 @@ def get_all_sharing_strategies():
 
 
 init_reductions()
+
+_keep_functions(__name__, "spawn")

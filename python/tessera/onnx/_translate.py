@@ -235,6 +235,8 @@ class Translator:
         from tessera._decomp import get_decompositions
 
         function = get_decompositions([op]).get(op)
+        if function is None and op.has_kernel_for_dispatch_key("CompositeImplicitAutograd"):
+            function = op.decompose
         if function is None:
             raise self.unsupported(name)
         from tessera.fx.experimental.proxy_tensor import make_fx

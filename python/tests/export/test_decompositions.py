@@ -1,5 +1,6 @@
 """run_decompositions(): programs in core operators, and without writes."""
 
+import io
 import operator
 
 import pytest
@@ -206,3 +207,60 @@ def test_random_slopes_are_decomposed():
     slopes = (drawn / x)[x < 0]
     assert slopes.min() >= 0.1 and slopes.max() <= 0.4 and slopes.std() > 0 and tessera.equal(drawn[x > 0], x[x > 0])
     tessera.testing.assert_close(mean, nn.functional.leaky_relu(x, 0.2))
+
+
+@tessera.library.custom_op("decomposed_writes::scaled", mutates_args={"out"})
+def scaled(x: tessera.Tensor, out: tessera.Tensor, by: float) -> None:
+    out.copy_(x * by)
+
+
+@tessera.library.custom_op("decomposed_writes::add_to_all", mutates_args={"all"})
+def add_to_all(all: list[tessera.Tensor], x: tessera.Tensor) -> tessera.Tensor:
+    for t in all:
+        t.add_(x)
+    return x + 1
+
+
+@add_to_all.register_fake
+def _(all, x):
+    return tessera.empty_like(x)
+
+
+class Writes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.b = nn.Buffer(tessera.ones(3))
+
+    def forward(self, x, y):
+        z = add_to_all([x, y[0]], x * 2)
+        scaled(z, out=self.b, by=2.0)
+        return self.b + x + y
+
+
+def test_custom_operators_that_write_return_what_they_wrote():
+    make = lambda: (tessera.arange(3.0), tessera.ones(2, 3))  # noqa: E731
+    program = export(Writes(), make()).run_decompositions({})
+    called = targets(program)
+    assert called.count(tessera.ops.higher_order.auto_functionalized_v2) == 2 and scaled._opoverload not in called
+    file = io.BytesIO()
+    tessera.export.save(program, file)
+    file.seek(0)
+    compiled = tessera.compile(Writes(), backend="aot_eager")
+    for module in (program.module(), tessera.export.load(file).module(), compiled):
+        eager, first, second = Writes(), make(), make()
+        for _ in range(2):
+            assert tessera.equal(module(*first), eager(*second))
+            assert all(map(tessera.equal, first, second))
+            assert tessera.equal(dict(module.named_buffers()).popitem()[1], eager.b)
+
+
+def test_custom_operators_whose_arguments_overlap_are_refused():
+    class M(nn.Module):
+        def forward(self, x):
+            scaled(x, x, 2.0)
+            return x
+
+    with pytest.raises(NotImplementedError, match="shares memory"):
+        export(M(), (tessera.ones(3),)).run_decompositions({})
+    with pytest.raises(ValueError, match="does not write to arguments"):
+        tessera.ops.higher_order.auto_functionalized_v2(aten.add_.Tensor, _all_bases=[])

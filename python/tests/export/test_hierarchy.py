@@ -4,7 +4,7 @@ import pytest
 
 import tessera
 from tessera import nn
-from tessera.export import FlatArgsAdapter, export, unflatten
+from tessera.export import Dim, FlatArgsAdapter, export, unflatten
 from tessera.export.unflatten import InterpreterModule, InterpreterModuleDispatcher
 
 
@@ -69,15 +69,91 @@ def test_calls_that_differ_take_turns():
             self.scale = Scale()
 
         def forward(self, x):
-            return self.scale(x, k=1)["r"] + self.scale(x, k=2)["r"]
+            return self.scale(x, k=1)["r"] + self.scale(x, k=2)["r"] + self.scale(x, k=2)["r"] + self.scale(x, k=3)["r"]
 
     m = Twice()
-    made = unflatten(export(m, (tessera.ones(2),)))
-    assert isinstance(made.scale, InterpreterModuleDispatcher) and len(made.scale.call_modules()) == 2
     x = tessera.randn(2)
+    made = unflatten(export(m, (tessera.ones(2),)))
+    # Each graph that differs is a module of the number of its call, and all have the same parameters.
+    assert [n for n, _ in made.named_modules()] == ["", "scale", "scale@1", "scale@3"]
+    assert {"scale.w", "scale@1.w", "scale@3.w"} <= set(made.state_dict()) and len(list(made.parameters())) == 1
+    assert tessera.equal(made(x), m(x))
+    made = unflatten(export(m, (tessera.ones(2),), preserve_module_call_signature=("scale",)))
+    assert isinstance(made.scale, InterpreterModuleDispatcher) and len(made.scale.call_modules()) == 4
     for _ in range(2):
         assert tessera.equal(made(x), m(x))
     assert dict(made.named_parameters()).keys() == {"scale.w"}
+
+
+class Counts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", tessera.ones(1), persistent=False)
+
+    def forward(self, x, by_one):
+        self.n.add_(1) if by_one else self.n.add_(2)
+        return x + self.n
+
+
+class CallsCounts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.counts = Counts()
+
+    def forward(self, x):
+        return self.counts(self.counts(self.counts(x, True), False) + self.counts.n, True)
+
+
+@pytest.mark.parametrize("decomposed", [False, True])
+@pytest.mark.parametrize("kept", [(), ("counts",)])
+def test_what_calls_write_is_seen_by_those_behind(kept, decomposed):
+    x = tessera.ones(1)
+    program = export(CallsCounts(), (x,), preserve_module_call_signature=kept)
+    made = unflatten(program.run_decompositions({}) if decomposed else program)
+    eager, other = CallsCounts(), program.module()
+    for _ in range(2):
+        wanted = eager(x)
+        assert tessera.equal(made(x), wanted) and tessera.equal(other(x), wanted)  # each counts for itself
+
+
+def test_what_a_kept_signature_does_not_pass_is_computed_again():
+    class Half(nn.Module):
+        def forward(self, x, y):
+            return y[: x.size(0) // 2]
+
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = Half()
+
+        def forward(self, x, y):
+            return y[x.size(0) // 2 :] + self.part(x, y)
+
+    d = 2 * Dim("d", max=64)
+    x, y = tessera.randn(6), tessera.randn(6)
+    program = export(M(), (x, y), dynamic_shapes=((d,), (d,)), preserve_module_call_signature=("part",))
+    made = unflatten(program)
+    assert tessera.equal(made(x, y), M()(x, y))
+    assert tessera.ops.aten.sym_size.int in [n.target for n in made.part.graph.nodes]
+
+
+def test_unused_inputs_and_results_of_kept_signatures():
+    class Both(nn.Module):
+        def forward(self, x, a, b):
+            return x + a, b
+
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.both = Both()
+
+        def forward(self, x, y):
+            return self.both(x, *tessera.topk(y, 2))[0]
+
+    x, y = tessera.randn(2), tessera.randn(5)
+    program = export(M(), (x, y), preserve_module_call_signature=("both",))
+    program.graph.eliminate_dead_code()
+    assert tessera.equal(unflatten(program)(x, y), M()(x, y))
 
 
 def test_calls_that_are_alike_are_one_module():
@@ -163,13 +239,15 @@ def test_shared_modules_below_others():
     assert tessera.equal(unflatten(export(m, (x,)))(x), m(x))
 
 
-def test_written_buffers_are_shared():
+def test_written_buffers_are_copies():
     m = nn.Sequential(nn.BatchNorm1d(2))
     program = export(m, (tessera.randn(4, 2),))
     made = unflatten(program)
     x = tessera.randn(4, 2)
     made(x)
-    assert program.state_dict["0.num_batches_tracked"].item() == 1
+    assert made.state_dict()["0.num_batches_tracked"].item() == 1
+    assert program.state_dict["0.num_batches_tracked"].item() == 0
+    assert not program.module().graph.eliminate_dead_code()  # its checks of inputs stay
 
 
 def test_adapters_fit_other_structures():

@@ -2,6 +2,7 @@
 
 import collections
 import io
+import operator
 
 import pytest
 
@@ -10,6 +11,7 @@ from tessera import nn
 from tessera._higher_order_ops.while_loop import while_loop
 from tessera.export import Dim, export, load, save
 from tessera.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+from tessera.fx.passes.utils.source_matcher_utils import get_source_partitions
 
 aten = tessera.ops.aten
 X = tessera.ones(2)
@@ -598,3 +600,67 @@ def test_checks_of_tensors_stay_in_programs():
         for args, message in (((-ones, number(2)), "positive"), ((ones, number(7)), "Runtime assertion failed")):
             with pytest.raises(RuntimeError, match=message):
                 module(*args)
+
+
+class Sources(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))
+
+    def forward(self, x):
+        y = self.layers(x) + x
+        values, _ = nn.functional.softmax(y.view(-1), 0).topk(2)
+        return values, tessera.relu(y)
+
+
+def test_nodes_know_the_function_that_they_come_from():
+    program = export(Sources(), (tessera.ones(2, 3),))
+    notes = [n.meta.get("torch_fn") for n in program.graph.nodes if n.op == "call_function"]
+    built_in = "builtin_function_or_method."
+    assert notes == [
+        ("linear_1", built_in + "linear"), ("relu_1", "function.relu"), ("linear_2", built_in + "linear"),
+        ("add_1", "method_descriptor.add"), ("view_1", "method_descriptor.view"), ("softmax_1", "function.softmax"),
+        *[("topk_1", "method_descriptor.topk")] * 3, ("relu_1", built_in + "relu"),
+    ]  # fmt: skip
+    decomposed = program.run_decompositions()
+    first = next(n for n in decomposed.graph.nodes if n.target is tessera.ops.aten.addmm.default)
+    assert first.meta["torch_fn"] == ("linear_1", built_in + "linear")
+
+
+def test_nodes_of_strict_programs_know_their_layers():
+    program = export(Sources(), (tessera.ones(2, 3),), strict=True)
+    found = [n.meta["source_fn_stack"][0] for n in program.graph.nodes if n.op == "call_function"]
+    assert [name for name, _ in found[:4]] == ["linear", "relu", "linear_1", "add"]
+    assert [source for _, source in found[:5]] == [nn.Linear, nn.ReLU, nn.Linear, operator.add, "view"]
+    assert found[5][1] is nn.functional.softmax and found[-1][1] is tessera.relu
+    parts = get_source_partitions(program.graph, [nn.Linear])[nn.Linear]
+    assert [[n.name for n in p.output_nodes] for p in parts] == [["linear"], ["linear_1"]]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_recurrent_layers_are_the_documented_operators(strict):
+    class Tower(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.LSTM(3, 4, 2, batch_first=True, dropout=0.5)
+            self.second, self.third = nn.GRU(4, 4, bidirectional=True), nn.RNN(8, 4)
+
+        def forward(self, x):
+            return self.third(self.second(self.first(x)[0])[0])
+
+    model, x = Tower().eval(), tessera.randn(2, 5, 3)
+    program = export(model, (x,), strict=strict)
+    aten = tessera.ops.aten
+    called = [n.target for n in program.graph.nodes if n.op == "call_function"]
+    recurrent = [aten.lstm.input, aten.gru.input, aten.rnn_tanh.input]
+    assert [t for t in called if t in recurrent] == recurrent and aten.transpose.int not in called
+    lstm = next(n for n in program.graph.nodes if n.target is aten.lstm.input)
+    assert lstm.args[3:] == (True, 2, 0.5, False, False, True)
+    file = io.BytesIO()
+    save(program, file)
+    file.seek(0)
+    for module in (program.module(), load(file).module()):
+        assert all(map(tessera.equal, module(x), model(x)))
+    decomposed = program.run_decompositions()
+    assert not any(n.target in recurrent for n in decomposed.graph.nodes)
+    assert all(map(tessera.allclose, decomposed.module()(x), model(x)))

@@ -7,6 +7,8 @@ import pytest
 import tessera
 from tessera import nn
 from tessera.fx import symbolic_trace
+from tessera.fx.experimental.proxy_tensor import make_fx
+from tessera.fx.passes.dialect.common.cse_pass import CSEPass
 from tessera.fx.passes.fake_tensor_prop import FakeTensorProp
 from tessera.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from tessera.fx.passes.operator_support import (
@@ -20,6 +22,8 @@ from tessera.fx.passes.operator_support import (
 from tessera.fx.passes.shape_prop import ShapeProp
 from tessera.fx.passes.tools_common import get_node_target, legalize_graph
 from tessera.fx.passes.utils.fuser_utils import fuse_by_partitions, validate_partition
+from tessera.fx.passes.utils.matcher_utils import SubgraphMatcher
+from tessera.utils._pytree import tree_leaves
 
 
 class Some(OperatorSupportBase):
@@ -36,11 +40,70 @@ def test_partitions_leave_no_way_out_and_back():
     traced, x, y = symbolic_trace(around), tessera.randn(3), tessera.randn(3)
     partitioner = CapabilityBasedPartitioner(traced, Some())
     found = partitioner.propose_partitions()
-    assert [[n.name for n in p.nodes] for p in found] == [["add", "relu", "relu_1"]]  # the last sum needs the sine
-    assert validate_partition(found[0].nodes)
+    assert [[n.name for n in p.nodes] for p in found] == [["relu_1", "add_1"], ["add", "relu"]]
+    assert all(validate_partition(p.nodes) for p in found)
     fused = partitioner.fuse_partitions(found)
-    assert [n.target for n in fused.graph.nodes if n.op == "call_function"].count(tessera.relu) <= 1
+    assert [n.target for n in fused.graph.nodes if n.op == "call_function"].count(tessera.relu) == 0
     assert any(n.op == "call_module" for n in fused.graph.nodes) and tessera.equal(fused(x, y), around(x, y))
+
+
+def names_of_parts(function, *arguments, single=True):
+    """The proposed partitions, by names, after the joined graph was found to compute the same."""
+    partitioner = CapabilityBasedPartitioner(symbolic_trace(function), Sums(), single)
+    found = partitioner.propose_partitions()
+    names = [[n.name for n in p.nodes] for p in found]
+    fused = partitioner.fuse_partitions(found)
+    for got, wanted in zip(tree_leaves(fused(*arguments)), tree_leaves(function(*arguments))):
+        assert tessera.equal(got, wanted)
+    return names
+
+
+class Sums(OperatorSupportBase):
+    def is_node_supported(self, submodules, node):
+        return node.target in (operator.add, operator.getitem, tessera.ops.aten.var_mean)
+
+
+def test_nodes_beside_each_other_are_one_part():
+    x, y = tessera.randn(3), tessera.randn(3)
+    assert names_of_parts(lambda x, y: (x + 1, y + 2), x, y) == [["add", "add_1"]]
+    assert names_of_parts(lambda x, y: ((x + 1).sin() + y, y + 2), x, y) == [["add_1", "add_2"], ["add"]]
+
+    def crossed(x, y):  # each sum alone could join either other, both at once could not
+        a, b = x + 1, y + 2
+        c, d = b.sin(), a.cos()
+        return a + c, b + d
+
+    assert names_of_parts(crossed, x, y) == [["add_2", "add_3"], ["add", "add_1"]]
+
+
+def test_taking_results_apart_belongs_to_what_made_them():
+    x = tessera.randn(4)
+    alone = names_of_parts(lambda x: x.split(2)[0] + 1, x)
+    assert alone == [["add"]]  # split is not supported, so its getitem stays outside
+
+    def both(x):
+        a, b = tessera.ops.aten.var_mean(x)
+        return a + b
+
+    assert names_of_parts(both, x) == [["var_mean", "getitem", "getitem_1", "add"]]
+
+
+def test_each_node_is_in_one_part():
+    traced = symbolic_trace(around)
+    nodes = {n.name: n for n in traced.graph.nodes}
+    with pytest.raises(ValueError, match="in two: .'relu'"):
+        fuse_by_partitions(traced, [[nodes["add"], nodes["relu"]], [nodes["relu"]]])
+
+
+def test_a_place_whose_input_needs_its_result_does_not_match():
+    def pattern(a, b):
+        c = tessera.relu(a)
+        return c, c * b
+
+    graph = lambda f: symbolic_trace(f).graph  # noqa: E731
+    matcher = SubgraphMatcher(graph(pattern))
+    circle = graph(lambda x: (lambda r: r * r.sin())(tessera.relu(x)))
+    assert matcher.match(circle) == [] and len(matcher.match(graph(lambda x, y: tessera.relu(x) * y))) == 1
 
 
 def test_single_nodes_and_views():
@@ -107,3 +170,45 @@ def test_fake_values_of_nodes():
     values = [n.meta["val"] for n in traced.graph.nodes]
     assert [tuple(v.shape) for v in values] == [(5, 2), (5, 3), (5, 3), (5, 3)]
     assert all(tessera._C._fake_mode_of(v) is not None for v in values)
+
+
+def joined(function, *arguments, **options):
+    """The operators that are left, after the joined graph was found to compute the same."""
+    traced = make_fx(function)(*(a.clone() for a in arguments))
+    result = CSEPass(**options)(traced)
+    got, wanted = result.graph_module(*(a.clone() for a in arguments)), function(*(a.clone() for a in arguments))
+    assert all(tessera.equal(g, w) for g, w in zip(got, wanted))
+    return [n.name for n in result.graph_module.graph.nodes if n.op == "call_function"], result.modified
+
+
+def test_common_subexpressions_are_computed_once():
+    x = tessera.randn(4)
+    assert joined(lambda x: (x + 1, x + 1, (x + 1) * (x + 1)), x) == (["add", "mul"], True)
+    assert joined(lambda x: (x + 1, x + 1.0), x) == (["add", "add_1"], False)
+    kept = joined(lambda x: (x + 1, x + 1), x, banned_ops={tessera.ops.aten.add})
+    assert kept == (["add", "add_1"], False)
+    random = make_fx(lambda x: (tessera.rand(3), tessera.rand(3)))(x)
+    assert len(CSEPass(banned_ops=())(random).graph_module.graph.nodes) == 4
+
+
+def test_what_is_written_into_is_not_joined():
+    x = tessera.randn(4)
+
+    def fresh(x):
+        a, b = x + 1, x + 1
+        a.view(2, 2).mul_(2)
+        return a, b
+
+    def read(x):
+        before = x.sum()
+        x.mul_(2)
+        return before, x.sum()
+
+    def views(x):
+        x = x + 1
+        a, b = x.view(2, 2), x.view(2, 2)
+        a.mul_(3)
+        return x, b
+
+    assert not joined(fresh, x)[1] and not joined(read, x)[1]
+    assert joined(views, x) == (["add", "view", "mul_"], True)

@@ -1,5 +1,6 @@
 """symbolic_trace: what becomes a node, and the code that comes of it."""
 
+import copy
 import math
 import operator
 import pickle
@@ -324,3 +325,15 @@ def test_code_is_written_when_it_is_asked_for_and_is_that_of_the_trace():
     assert list(inspect.signature(fx.symbolic_trace(module).forward).parameters) == ["input"]
     assert list(inspect.signature(type(fx.symbolic_trace(module)).forward).parameters) == ["self", "input"]
     assert "return" in fx.symbolic_trace(module).code and "def forward" in str(fx.symbolic_trace(module))
+
+
+def test_operators_are_recorded_as_they_are_called():
+    def function(x):
+        return tessera.ops.aten.cat([tessera.ops.aten.view(x, [2, 2]), x.view(2, 2)]), tessera.ops.aten.add.Tensor(x, x)
+
+    traced = fx.symbolic_trace(function)
+    targets = [n.target for n in traced.graph.nodes if n.op == "call_function"]
+    assert targets == [tessera.ops.aten.view, tessera.ops.aten.cat, tessera.ops.aten.add.Tensor]
+    x = tessera.randn(4)
+    for got, wanted in zip(copy.deepcopy(traced)(x), function(x)):
+        assert tessera.equal(got, wanted)

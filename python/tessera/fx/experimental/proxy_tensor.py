@@ -238,7 +238,9 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         results = result if isinstance(result, (tuple, list)) else (result,)
         self.tracer.track(result, proxy)
         written = [a for a, formal in zip(args, func._schema.arguments) if formal.is_write]
-        if len(written) == 1 and len(results) == 1 and isinstance(written[0], tessera.Tensor):
+        returns = func._schema.returns  # an operator that does not return what it wrote leaves that its node
+        returned = len(returns) == 1 and returns[0].alias_info is not None
+        if len(written) == 1 and len(results) == 1 and returned and isinstance(written[0], tessera.Tensor):
             self.tracer.track(written[0], proxy)
 
 

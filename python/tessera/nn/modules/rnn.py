@@ -192,6 +192,15 @@ class RNNBase(Module):
         )
         return out, tuple(last[: len(states)])
 
+    def _documented(self, x, states):
+        """As _run, by the operator that programs are written in; x as the layer was given it."""
+        op = getattr(tessera.ops.aten, self.mode.lower()).input
+        weights = [getattr(self, name) for names in self._all_weights for name in names]
+        state = list(states) if self.mode == "LSTM" else states[0]
+        settings = self.num_layers, float(self.dropout), self.training, bool(self.bidirectional), self.batch_first
+        out, *last = op(x, state, weights, bool(self.bias), *settings)
+        return out, tuple(last)
+
     def _zeros(self, input, shape):
         return tessera.zeros(shape, dtype=input.dtype, device=input.device)
 
@@ -243,13 +252,13 @@ class RNNBase(Module):
             if unsorted_indices is not None:
                 states = tuple(_apply_permutation(s, unsorted_indices) for s in states)
             return PackedSequence(out, batch_sizes, sorted_indices, unsorted_indices), states
-        if self.batch_first:
-            data = data.transpose(0, 1)
-        if data.size(0) == 0:
+        if data.size(1 if self.batch_first else 0) == 0:
             raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
-        out, states = self._run(data, hx)
-        if self.batch_first:
-            out = out.transpose(0, 1)
+        if tessera.compiler.is_exporting():
+            out, states = self._documented(data, hx)
+        else:
+            out, states = self._run(data.transpose(0, 1) if self.batch_first else data, hx)
+            out = out.transpose(0, 1) if self.batch_first else out
         if not batched:
             out = out.squeeze(0 if self.batch_first else 1)
             states = tuple(s.squeeze(1) for s in states)

@@ -1,6 +1,6 @@
 """One module on several devices of a machine, or in several processes."""
 
-from tessera._lazy import attach as _attach
+from tessera._lazy import attach as _attach, keep_functions as _keep_functions
 from tessera.nn.parallel import comm
 from tessera.nn.parallel.data_parallel import DataParallel, data_parallel
 from tessera.nn.parallel.parallel_apply import parallel_apply
@@ -19,3 +19,5 @@ __all__ = [
     "replicate",
     "scatter",
 ]
+
+_keep_functions(__name__, "data_parallel", "parallel_apply", "replicate")

@@ -1,6 +1,6 @@
 """Helpers for training and for modules."""
 
-from tessera._lazy import attach as _attach
+from tessera._lazy import attach as _attach, keep_functions as _keep_functions
 
 # At once, because the functions have the names of their modules: a later import of the module would take the function's
 # place.
@@ -28,3 +28,5 @@ __all__ = [*_WHERE, "weight_norm", "remove_weight_norm", "spectral_norm", "remov
 __all__ += ["parametrizations", "parametrize", "rnn", "stateless"]
 
 __getattr__, __dir__ = _attach(__name__, _WHERE)
+
+_keep_functions(__name__, "spectral_norm", "weight_norm")

@@ -1,7 +1,10 @@
 """Finds the parts of a graph that a backend can take as a whole."""
 
+import operator
+
+from tessera.fx.node import Node
 from tessera.fx.passes.tools_common import get_node_target
-from tessera.fx.passes.utils.fuser_utils import fuse_by_partitions, validate_partition
+from tessera.fx.passes.utils.fuser_utils import fuse_by_partitions
 
 __all__ = ["CapabilityBasedPartitioner", "Partition"]
 
@@ -26,6 +29,49 @@ class Partition:
 
     def __repr__(self):
         return f"Partition({self.id}, {[n.name for n in self.nodes]})"
+
+
+def _takes_apart(node):
+    return node.op == "call_function" and node.target is operator.getitem and len(node.all_input_nodes) == 1
+
+
+class _Wholes:
+    """Which nodes go together, and what reaches what if each such set were one node. Asked from the last node on."""
+
+    def __init__(self, nodes):
+        self.of, self.members, self._place, self._reach = {}, {}, {}, {}
+        for node in nodes:
+            taken = _takes_apart(node) and node.args and isinstance(node.args[0], Node)
+            self.of[node] = self.of[node.args[0]] if taken else node
+        for i, node in enumerate(nodes):
+            self._place[node] = 1 << i
+            self.members.setdefault(self.of[node], []).append(node)
+        for whole in reversed(self.members):
+            self._reach[whole] = self._seen_from(self._after(whole) - {whole})
+
+    def _after(self, whole):
+        return {self.of[user] for n in self.members[whole] for user in n.users}
+
+    def _seen_from(self, wholes):
+        """The bits of some sets and of all behind them."""
+        bits = 0
+        for w in wholes:
+            bits |= self._place[w] | self._reach[w]
+        return bits
+
+    def join(self, whole, node):
+        """Joins a node (with what takes it apart) to a set behind it; False if a way would lead out and back."""
+        if any(self._reach[w] & self._place[whole] for w in self._after(node) - {node, whole}):
+            return False
+        for n in self.members[node]:
+            self.of[n] = whole
+        self.members[whole] += self.members.pop(node)
+        self._reach[whole] |= self._reach[node]
+        behind, place = self._seen_from([whole]), self._place[whole]
+        for w, bits in self._reach.items():
+            if bits & (place | self._place[node]):
+                self._reach[w] = bits | behind
+        return True
 
 
 class CapabilityBasedPartitioner:
@@ -55,22 +101,19 @@ class CapabilityBasedPartitioner:
         return get_node_target(self._modules, node) if node.op.startswith("call_") else node.op
 
     def propose_partitions(self):
-        """List of Partition, in the order of their first nodes."""
-        of, found = {}, []
-        for node in self.graph_module.graph.nodes:
-            if not self._is_supported(node):
+        """List of Partition, the last of the graph first. Nodes that do not use each other are joined, too; a
+        `getitem` goes with the node whose result it takes apart, or with none.
+        """
+        nodes = list(self.graph_module.graph.nodes)
+        wholes = _Wholes(nodes)
+        found = []
+        for node in reversed(nodes):
+            if wholes.of[node] is not node or _takes_apart(node) or not self._is_supported(node):
                 continue
-            mine = Partition(len(found), [node])
-            for other in dict.fromkeys(of[n] for n in node.all_input_nodes if n in of):
-                joined = {**other.nodes, **mine.nodes}
-                if other is not mine and validate_partition(joined):
-                    found = [p for p in found if p is not mine]
-                    other.nodes, mine = joined, other
-                    of.update(dict.fromkeys(joined, mine))
-            if mine not in found:
-                found.append(mine)
-            of[node] = mine
-        kept = [p for p in found if self._is_worth(p)]
+            joined = next((p for p in found if wholes.join(p, node)), None)
+            if joined is None:
+                found.append(node)
+        kept = [p for p in (Partition(0, sorted(wholes.members[w])) for w in found) if self._is_worth(p)]
         for i, p in enumerate(kept):
             p.id = i
         return kept

@@ -62,10 +62,17 @@ def fuse_by_partitions(gm, partitions, prefix="fused_", always_return_tuple=Fals
         gm: GraphModule, which is changed. partitions: list of iterables of nodes (or of dicts with nodes as keys).
         always_return_tuple: False.
 
-    Errors: ValueError if a way leads out of a set and back into it. Returns: gm.
+    Errors: ValueError if a way leads out of a set and back into it, or a node is in two. Returns: gm.
     """
     if always_return_tuple:
         raise NotImplementedError("fuse_by_partitions(always_return_tuple=True) is not supported: leave it out")
+    seen = set()
+    for nodes in partitions:
+        twice = seen.intersection(nodes)
+        if twice:
+            names = sorted(n.name for n in twice)
+            raise ValueError(f"Each node belongs to one partition, but these are in two: {names}")
+        seen.update(nodes)
     for i, nodes in enumerate(partitions):
         if not validate_partition(nodes):
             raise ValueError(f"Invalid partition, found dependency cycles: {sorted(n.name for n in nodes)}")

@@ -6,6 +6,7 @@ import dataclasses
 import tessera
 from tessera.fx.graph import Graph
 from tessera.fx.node import Node
+from tessera.fx.passes.utils.fuser_utils import validate_partition
 
 __all__ = ["SubgraphMatcher", "InternalMatch"]
 
@@ -154,14 +155,16 @@ class SubgraphMatcher:
         return True
 
     def _is_contained(self, nodes_map):
-        """Whether nothing outside uses a value from within the place, apart from what the pattern returns."""
+        """Whether nothing outside uses a value from within the place, apart from what the pattern returns, and no
+        value that goes in needs one that comes out."""
         inside = {n for n in nodes_map.values() if isinstance(n, Node)}
         for pattern_node, node in nodes_map.items():
             if pattern_node.op == "placeholder" or pattern_node in self.pattern_returning_nodes:
                 continue
             if isinstance(node, Node) and any(user not in inside for user in node.users):
                 return False
-        return True
+        within = [n for p, n in nodes_map.items() if p.op not in ("placeholder", "output")]
+        return validate_partition(within)
 
     def _without_overlaps(self, matches):
         kept, taken = [], set()
