@@ -600,7 +600,7 @@ class PrefixStore(Store):
         return self._store.multi_get([self._of(key) for key in keys])
 
     def multi_set(self, keys, values):
-        self._store.multi_set([self._of(key) for key in keys], values)
+        self._store.multi_set([self._of(key) for key in keys], [_bytes(value, "value") for value in values])
 
     def queue_push(self, key, value):
         self._store.queue_push(self._of(key), value)

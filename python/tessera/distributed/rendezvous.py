@@ -54,7 +54,7 @@ def rendezvous(url, rank=-1, world_size=-1, **kwargs):
     for name, value in (("rank", rank), ("world_size", world_size)):
         if value == -1:
             continue
-        assert name not in query, f"the URL {url} has node-specific arguments: {name}, and {name}={value} was given besides"
+        assert name not in query, f"the URL {url} has node-specific arguments: {name}, given as {value} besides"
         query[name] = str(value)
     if parts.scheme not in _handlers:
         raise RuntimeError(f"No rendezvous handler for {parts.scheme}://; known are {sorted(_handlers)}")
