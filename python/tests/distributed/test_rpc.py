@@ -302,3 +302,38 @@ def test_an_answer_does_not_outlive_its_use():
     del future
     assert gone() is None
     clock.close()
+
+
+@tessera.jit.script
+def scripted(x: tessera.Tensor) -> tessera.Tensor:
+    return x + 1
+
+
+def is_a_leaf_with_gradients(x):
+    return x.requires_grad and x.is_leaf
+
+
+def test_scripted_functions_and_gradients_of_leaves_cross():
+    def body(rank):
+        x = tessera.ones(2, requires_grad=True)
+        got = rpc.remote("w1", tessera.mul, (x, 2)).to_here()
+        for wrong, kind in ((("w1", 5), TypeError), ((1.5, scripted), ValueError), (("w7", scripted), RuntimeError)):
+            with pytest.raises(kind):
+                rpc.rpc_sync(*wrong)
+        with pytest.raises(RuntimeError, match="should contain a tensor"):
+            rpc.RRef(5).backward()
+        sums = rpc.rpc_sync("w1", scripted, (tessera.ones(2),)).tolist()
+        return sums, rpc.rpc_sync("w1", is_a_leaf_with_gradients, (x,)), got.requires_grad and got.is_leaf
+
+    assert workers(body) == ([2.0, 2.0], True, True)
+
+
+def test_contexts_need_workers_and_options_are_checked():
+    def body(rank, world):
+        with pytest.raises(RuntimeError, match="init_rpc"), dist_autograd.context():
+            pass
+        with pytest.raises(RuntimeError, match="must be non-negative"):
+            rpc.TensorPipeRpcBackendOptions(rpc_timeout=-1)
+        return True
+
+    assert run(body, backend=None) == [True, True]

@@ -251,18 +251,25 @@ class Agent:
             return link
 
     def find(self, to):
-        """The WorkerInfo of a name, a rank or a WorkerInfo. Raises: RuntimeError for one that there is not."""
+        """The WorkerInfo of a name, a rank or a WorkerInfo. Raises: RuntimeError for one that there is not, ValueError for
+        what is no such."""
         if isinstance(to, WorkerInfo):
             return to
         for one in self.workers:
             if to == (one.name if isinstance(to, str) else one.id):
                 return one
+        if not isinstance(to, (str, int)):
+            raise ValueError(f"a worker is a name, a rank or a WorkerInfo, but got {to!r}")
         raise RuntimeError(f"there is no worker {to!r}; the workers are {[one.name for one in self.workers]}")
 
     # ---- asking
 
     def call(self, to, function, args, kwargs, timeout, history=None):
         """Starts a call. Returns: its future."""
+        if not callable(function):
+            raise TypeError(f"a remote call takes a function, but got {type(function).__name__}")
+        if isinstance(timeout, str):
+            raise TypeError(f"the timeout of a remote call is a number of seconds, but got {timeout!r}")
         answer = Answer(self, history)
         device_map = self.options.device_maps.get(to.name, {})
         data, tensors = _wire.pack((function, args, kwargs), lambda obj: self.hooks.refer(obj, to))

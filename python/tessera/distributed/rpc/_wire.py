@@ -7,6 +7,8 @@ memory of the tensors in it, which is written from where it lies and read to whe
 
 import copyreg
 import ctypes
+import functools
+import importlib
 import io
 import pickle
 import struct
@@ -159,7 +161,27 @@ class _Pickler(pickle.Pickler):
         if type(obj) is tessera.Tensor:
             self._tensors.append(obj)
             return ("tensor", len(self._tensors) - 1)
+        if type(obj).__name__ == "ScriptFunction":
+            return _place_of(obj)
         return self._refer(obj)
+
+
+def _place_of(function):
+    """What stands for a scripted function: the module and the name by which both sides find it."""
+    place = "script", function.__module__, function.__qualname__
+    try:
+        found = _function_at(*place)
+    except (ImportError, AttributeError):
+        found = None
+    if found is not function:
+        raise pickle.PicklingError(
+            f"a scripted function goes to another worker by its name, but {place[1]}.{place[2]} is another object"
+        )
+    return place
+
+
+def _function_at(_, module, name):
+    return functools.reduce(getattr, name.split("."), importlib.import_module(module))
 
 
 class _Unpickler(pickle.Unpickler):
@@ -168,6 +190,8 @@ class _Unpickler(pickle.Unpickler):
         self._tensors, self._resolve = tensors, resolve
 
     def persistent_load(self, pid):
+        if pid[0] == "script":
+            return _function_at(*pid)
         return self._tensors[pid[1]] if pid[0] == "tensor" else self._resolve(pid)
 
 
@@ -184,7 +208,7 @@ def unpack(data, tensors, resolve):
 
 
 def table(tensors, to, device_map):
-    """Tensors without history, on the host, each with the device that it goes to.
+    """Tensors without history, on the host, each with the device that it goes to and whether it has gradients.
 
     Raises: RuntimeError for a tensor on a device that no map names."""
     rows = []
@@ -197,13 +221,13 @@ def table(tensors, to, device_map):
                     f"a tensor on {tensor.device} cannot go to {to}: TensorPipeRpcBackendOptions.set_device_map() says "
                     "where to"
                 )
-        rows.append((tensor.detach().cpu(), str(target) if target else None))
+        rows.append((tensor.detach().cpu(), str(target) if target else None, tensor.requires_grad))
     return rows
 
 
 def placed(rows):
-    """The tensors of a table, on their devices."""
-    return [tensor if target is None else tensor.to(target) for tensor, target in rows]
+    """The tensors of a table, on their devices; those that had gradients are leaves that have."""
+    return [(tensor if target is None else tensor.to(target)).requires_grad_(grad) for tensor, target, grad in rows]
 
 
 class RemoteFailure:
