@@ -357,7 +357,7 @@ class DeviceMesh:
         if len(names) != len(sizes):
             raise RuntimeError(f"_unflatten: {len(sizes)} lengths take as many names, but got {names}")
         if math.prod(sizes) != self.shape[at]:
-            raise ValueError(f"_unflatten: the product of {sizes} is not {self.shape[at]}, the length of dimension {at}")
+            raise ValueError(f"_unflatten: the product of {sizes} is not {self.shape[at]}, the dimension's length")
         kept = self._names or tuple(f"dim_{i}" for i in range(self.ndim))
         labels, override = _checked_names(kept[:at] + names + kept[at + 1 :], self.ndim + len(sizes) - 1), {}
         for key, backend in _override_of(backend_override, names).items():

@@ -8,7 +8,7 @@ from ranks import run
 def test_a_dimension_is_cut_with_its_groups():
     def body(rank, world):
         mesh = dist.init_device_mesh("cpu", (4,), mesh_dim_names=("world",))._unflatten(0, (2, 2), ("rows", "columns"))
-        assert mesh.mesh.tolist() == [[0, 1], [2, 3]] and mesh.get_coordinate() == [rank // 2, rank % 2]
+        assert mesh.mesh.tolist() == [[0, 1], [2, 3]] and mesh.get_coordinate() == (rank // 2, rank % 2)
         part = mesh["rows"]
         grid = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b"))
         longer = grid["b"]._unflatten("b", (2, 1), ("x", "y"), backend_override={"x": "gloo"})
