@@ -24,6 +24,8 @@ using Deadline = Clock::time_point;
 
 // A point `seconds` from now; a century ahead for what is not finite.
 Deadline deadline_after(double seconds);
+// The time between two points for people, such as 100ms.
+std::string milliseconds_text(Clock::time_point from, Clock::time_point to);
 
 // Milliseconds until then for poll(), between 0 and `most`.
 int milliseconds_until(Deadline deadline, int most);

@@ -22,13 +22,15 @@ std::string last_error() { return strerror(errno); }
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-Addresses resolve(const std::string& host, int port, int flags) {
+// The addresses of a host; none, and why, if its name is not known.
+Addresses resolve(const std::string& host, int port, int flags, std::string& why) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV;
   int code = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (code != 0) {
-    throw Error(Fault::kNetwork, "the host name '" + host + "' cannot be resolved: " + gai_strerror(code));
+    found = nullptr;
+    why = "the host name '" + host + "' cannot be resolved: " + gai_strerror(code);
   }
   return Addresses(found, freeaddrinfo);
 }
@@ -77,7 +79,7 @@ void set_no_delay(int fd) {
 
 Descriptor listen_at(const std::string& host, int port) {
   std::string why;
-  auto all = resolve(host, port, AI_PASSIVE);
+  auto all = resolve(host, port, AI_PASSIVE, why);
   for (addrinfo* a = all.get(); a; a = a->ai_next) {
     Descriptor fd(socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol));
     int on = 1;
@@ -87,7 +89,7 @@ Descriptor listen_at(const std::string& host, int port) {
     }
     why = last_error();
   }
-  throw Error(Fault::kNetwork, "cannot listen at " + host + ":" + std::to_string(port) + ": " + why);
+  throw Error(Fault::kNetwork, "the server socket cannot listen at " + host + ":" + std::to_string(port) + ": " + why);
 }
 
 int port_of(int fd) {
@@ -100,8 +102,10 @@ int port_of(int fd) {
 
 Descriptor connect_to(const std::string& host, int port, Deadline deadline) {
   std::string why = "no address";
+  auto begin = Clock::now();
+  // Names, too, may become known while we wait: those of machines that are about to start.
   for (auto pause = std::chrono::milliseconds(2);; pause = std::min(pause * 2, std::chrono::milliseconds(100))) {
-    auto all = resolve(host, port, 0);
+    auto all = resolve(host, port, 0, why);
     for (addrinfo* a = all.get(); a; a = a->ai_next) {
       Descriptor fd(socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol));
       int code = fd ? try_connect(fd.get(), *a, deadline) : errno;
@@ -115,8 +119,9 @@ Descriptor connect_to(const std::string& host, int port, Deadline deadline) {
     if (Clock::now() + pause >= deadline) break;
     std::this_thread::sleep_for(pause);
   }
-  throw Error(Fault::kNetwork, "cannot connect to " + host + ":" + std::to_string(port) +
-                                   " within the timeout: " + why + "; is the process that serves it running?");
+  throw Error(Fault::kNetwork, "the client socket has timed out after " + milliseconds_text(begin, deadline) +
+                                   " while trying to connect to " + host + ":" + std::to_string(port) + ": " + why +
+                                   "; is the process that serves it running?");
 }
 
 void send_all(int fd, const void* data, size_t size, Deadline deadline) {

@@ -3,6 +3,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+
 #include "distributed/store.h"
 
 namespace tessera::distributed {
@@ -63,6 +65,7 @@ void StoreClient::read_some(std::unique_lock<std::mutex>& lock, Deadline deadlin
 }
 
 std::vector<std::string> StoreClient::ask(Ask what, const std::vector<std::string>& fields, Deadline deadline) {
+  auto begin = Clock::now();
   std::unique_lock lock(mutex_);
   if (!broken_.empty()) throw Error(Fault::kNetwork, broken_);
   if (what == Ask::kSet) {  // in order with what follows on this connection, so that nobody has to wait for it
@@ -95,8 +98,11 @@ std::vector<std::string> StoreClient::ask(Ask what, const std::vector<std::strin
   }
   lock.unlock();
   send(0, Ask::kCancel, {std::to_string(id)}, deadline_after(5));
-  std::string key = fields.empty() ? "" : " for key '" + fields[0] + "'";
-  throw Error(Fault::kStore, "the store at " + where_ + " did not answer in time: the wait" + key + " timed out");
+  std::string keys;
+  size_t count = what == Ask::kWait || what == Ask::kGet ? fields.size() : std::min<size_t>(fields.size(), 1);
+  for (size_t i = 0; i < count; ++i) keys += (i ? ", /" : ", keys: /") + fields[i];
+  throw Error(Fault::kStore, "wait timeout after " + milliseconds_text(begin, deadline) + keys + " (the store at " +
+                                 where_ + " did not answer in time: timed out)");
 }
 
 }  // namespace tessera::distributed

@@ -22,6 +22,7 @@ class StoreServer::Loop {
     if (!epoll_ || !stop_) throw Error(Fault::kNetwork, "a store's server got no descriptors from the system");
     port_ = port_of(listener_.get());
     if (port_ < 0) throw Error(Fault::kNetwork, "a store's server was given a descriptor that is no listening socket");
+    listen(listener_.get(), 4096);  // what was bound may not listen yet
     set_nonblocking(listener_.get());
     watch(listener_.get(), EPOLLIN, EPOLL_CTL_ADD);
     watch(stop_.get(), EPOLLIN, EPOLL_CTL_ADD);

@@ -162,11 +162,13 @@ bool Table::answer(const Frame& request, Answer& out) {
 
 std::vector<std::string> LocalStore::ask(Ask what, std::vector<std::string> fields, Deadline deadline) {
   Frame request{0, static_cast<uint8_t>(what), std::move(fields)};
+  auto begin = Clock::now();
   std::unique_lock lock(mutex_);
   Table::Answer answer;
   while (!table_.answer(request, answer)) {
     if (Clock::now() >= deadline) {
-      throw Error(Fault::kStore, "the store has no key '" + request.fields[0] + "', and the wait for it timed out");
+      throw Error(Fault::kStore, "wait timeout after " + milliseconds_text(begin, deadline) +
+                                     ": the store has no key '" + request.fields[0] + "' (timed out)");
     }
     changed_.wait_until(lock, std::min(deadline, deadline_after(0.2)));
     lock.unlock();

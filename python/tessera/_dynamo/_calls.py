@@ -9,7 +9,7 @@ import tessera
 from tessera._library.custom_ops import CustomOpDef
 from tessera._ops import OpOverload, OpOverloadPacket
 
-from . import _bodies, _builtins, _objects, _registry
+from . import _bodies, _builtins, _collectives, _objects, _registry
 from ._raising import fail
 from ._tracer import BY_IDENTITY, CONSTANTS, Tracer, is_named_tuple, kind_of
 from ._values import (
@@ -160,6 +160,10 @@ def _call_function(tracer, function, args, kwargs):
     if module == "tessera._higher_order_ops.cond" and value.__name__ == "cond":
         return _bodies.cond(tracer, args, kwargs)
     generated = where.startswith("<eval_with_key>")  # the text of a graph
+    if module.startswith(_collectives.HOMES):
+        found = _collectives.call(tracer, value, args, kwargs)
+        if found is not None:
+            return found
     if module.startswith("tessera.") and not generated and not module.startswith(_builtins.LOOKED_INTO):
         return _our_function(value, args, kwargs)
     if where.startswith(_STDLIB) and "site-packages" not in where and module.partition(".")[0] not in _OPEN:

@@ -473,6 +473,12 @@ def all_reduce_inplace(tensor, op="sum", group=None, async_op=False, tag=""):
     return _into(tensor, all_reduce(tensor, op, group, tag), async_op)
 
 
+def broadcast_inplace(tensor, src=None, group=None, async_op=False, group_src=None, tag=""):
+    """distributed.broadcast over these operators."""
+    found = _resolve_group(group, tag)
+    return _into(tensor, broadcast(tensor, groups.chosen_rank(found, src, group_src, "src"), found), async_op)
+
+
 def all_gather_tensor_inplace(output_tensor, input_tensor, group=None, async_op=False, tag="", gather_dim=0):
     """distributed.all_gather_into_tensor over these operators."""
     return _into(output_tensor, all_gather_tensor(input_tensor, gather_dim, group, tag), async_op)

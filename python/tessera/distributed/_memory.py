@@ -64,10 +64,12 @@ class Outputs:
     Args:
         tensors: them.
         filled: whether their values are needed, too.
+        counted: whether it is a change that autograd looks for. Of what is reduced, sent or received in place it is
+            none: programs do so with losses and statistics that a backward pass still needs.
     """
 
-    def __init__(self, tensors, filled):
-        self.tensors, self.memory = tensors, []
+    def __init__(self, tensors, filled, counted=False):
+        self.tensors, self.memory, self.counted = tensors, [], counted
         for tensor in tensors:
             if is_plain(tensor):
                 self.memory.append(tensor)
@@ -83,7 +85,7 @@ class Outputs:
             if memory is not tensor:
                 with tessera.no_grad():
                     tensor.detach().copy_(memory)
-            elif not tensor.is_inference():
+            elif self.counted and not tensor.is_inference():
                 _C._increment_version(tensor)
 
 

@@ -201,7 +201,7 @@ class NativeGroup(C10dBackend):
         (outputs,), (tensor,) = output_lists, input_list
         self._check_count("all_gather", outputs)
         self._check_sizes("all_gather", [outputs[self._rank]], tensor)
-        return self._run(ALL_GATHER, memory.Outputs(list(outputs), False), opts, [memory.readable(tensor)])
+        return self._run(ALL_GATHER, memory.Outputs(list(outputs), False, True), opts, [memory.readable(tensor)])
 
     def _allgather_base(self, output, tensor, opts):
         if output.dtype != tensor.dtype or output.numel() != self._size * tensor.numel():
@@ -209,7 +209,7 @@ class NativeGroup(C10dBackend):
                 f"all_gather_into_tensor: the output takes {self._size} times the input's {tensor.numel()} elements "
                 f"of {tensor.dtype}, but has {output.numel()} of {output.dtype}"
             )
-        outputs, given = memory.Outputs([output], False), memory.readable(tensor)
+        outputs, given = memory.Outputs([output], False, True), memory.readable(tensor)
         return self._run(ALL_GATHER, outputs, opts, [given], outs=self._pieces(outputs.memory[0]))
 
     def _pieces(self, tensor):
@@ -240,7 +240,7 @@ class NativeGroup(C10dBackend):
         if self._rank == root:
             self._check_count("gather", outputs)
             self._check_sizes("gather", outputs, tensor)
-        return self._run(GATHER, memory.Outputs(outputs, False), opts, [memory.readable(tensor)], root=root)
+        return self._run(GATHER, memory.Outputs(outputs, False, True), opts, [memory.readable(tensor)], root=root)
 
     def scatter(self, outputs, input_lists, opts):
         root = opts.rootRank
@@ -274,13 +274,14 @@ class NativeGroup(C10dBackend):
             inputs = [tensor * op.factor for tensor in inputs]
         finish = (lambda: memory.after(output, op, self._size)) if kind_of(op) == 1 else None
         ins = self._pieces(inputs[0]) if whole else None
-        return self._run(REDUCE_SCATTER, memory.Outputs([output], False), opts, inputs, kind, fold, 0, finish, ins=ins)
+        outputs = memory.Outputs([output], False, True)
+        return self._run(REDUCE_SCATTER, outputs, opts, inputs, kind, fold, 0, finish, ins=ins)
 
     def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts):
         return self._together([self._reduce_scatter_base(out, given, opts) for out, given in zip(outputs, inputs)])
 
     def alltoall_base(self, output, tensor, output_split_sizes, input_split_sizes, opts):
-        outputs, given = memory.Outputs([output], False), memory.readable(tensor)
+        outputs, given = memory.Outputs([output], False, True), memory.readable(tensor)
         outs = self._split(outputs.memory[0], output_split_sizes, "output")
         ins = self._split(given, input_split_sizes, "input")
         return self._run(ALL_TO_ALL, outputs, opts, [given], outs=outs, ins=ins)

@@ -65,7 +65,7 @@ class Store:
         self._timeout = _DEFAULT_TIMEOUT
 
     def _missing(self, what):
-        raise NotImplementedError(f"a {type(self).__name__} has no {what}()")
+        raise NotImplementedError(f"Not implemented. A {type(self).__name__} has no {what}()")
 
     def set(self, key, value):
         """Stores a value, in place of what is there."""
@@ -107,12 +107,14 @@ class Store:
 
     def wait(self, keys, timeout=None):
         """Waits until all of these keys are there, for `timeout` or the store's own."""
-        end = time.monotonic() + _seconds(self.timeout if timeout is None else timeout)
-        pause = 0.001
+        seconds = _seconds(self.timeout if timeout is None else timeout)
+        end, pause = time.monotonic() + seconds, 0.001
         while not self.check(keys):
             if time.monotonic() >= end:
-                absent = [key for key in keys if not self.check([key])]
-                raise DistStoreError(f"the wait for the keys {absent} of a {type(self).__name__} timed out")
+                absent = ", ".join(key for key in keys if not self.check([key]))
+                raise DistStoreError(
+                    f"wait timeout after {seconds * 1000:.0f}ms, keys: {absent} (of a {type(self).__name__}; timed out)"
+                )
             time.sleep(pause)
             pause = min(2 * pause, 0.05)
 
@@ -286,6 +288,8 @@ class TCPStore(_NativeStore):
         super().__init__()
         if not 0 <= port <= 65535:
             raise ValueError(f"TCPStore: a port is a number from 0 to 65535, but got {port}")
+        if world_size == 0:
+            raise ValueError("TCPStore world size cannot be 0; None is for a number that is not known")
         self.set_timeout(timeout)
         self._native = load()
         self._host, self._port, self._libuv, self._server = host_name, port, bool(use_libuv), None
@@ -319,7 +323,8 @@ class TCPStore(_NativeStore):
         while come < world_size:
             if time.monotonic() >= end:
                 raise DistStoreError(
-                    f"TCPStore: {come} of {world_size} processes came within {_seconds(self.timeout):g} s"
+                    f"Timed out after {_seconds(self.timeout):g} seconds waiting for clients. {come}/{world_size} "
+                    "clients joined."
                 )
             time.sleep(0.005)
             come = self.add("init/", 0)
@@ -513,7 +518,9 @@ def _leave(path, world_size):
         return
     try:
         store = FileStore(path, -1)
-        if store.add("left/", 1) >= world_size:
+        there = store.add(FileStore._USERS, -1)  # without this one, which only looks
+        left = store.add("left/", 1)
+        if left >= max(world_size, there):
             os.unlink(path)
     except (OSError, DistStoreError):
         pass  # at the end of a process, at best
@@ -529,6 +536,8 @@ class PrefixStore(Store):
 
     def __init__(self, prefix, store):
         super().__init__()
+        if store is None:
+            raise ValueError("PrefixStore: the store is None; it needs one whose keys it uses")
         if not isinstance(prefix, str) or not isinstance(store, Store):
             raise TypeError("PrefixStore takes a str and a Store")
         self._prefix, self._store = prefix, store
@@ -548,7 +557,7 @@ class PrefixStore(Store):
         return inner._underlying_non_prefix_store if isinstance(inner, PrefixStore) else inner
 
     def set(self, key, value):
-        self._store.set(self._of(key), value)
+        self._store.set(self._of(key), _bytes(value, "value"))
 
     def get(self, key):
         return self._store.get(self._of(key))
@@ -557,13 +566,18 @@ class PrefixStore(Store):
         return self._store.add(self._of(key), value)
 
     def append(self, key, value):
-        self._store.append(self._of(key), value)
+        name, value = self._of(key), _bytes(value, "value")
+        if self._store.has_extended_api() or type(self._store).append is not Store.append:
+            self._store.append(name, value)
+        else:  # a program's own store: all of them can set and get
+            self._store.set(name, self._store.get(name) + value)
 
     def check(self, keys):
         return self._store.check([self._of(key) for key in _keys(keys)])
 
     def compare_set(self, key, expected_value, desired_value):
-        return self._store.compare_set(self._of(key), expected_value, desired_value)
+        expected, desired = _bytes(expected_value, "value"), _bytes(desired_value, "value")
+        return self._store.compare_set(self._of(key), expected, desired)
 
     def delete_key(self, key):
         return self._store.delete_key(self._of(key))
@@ -586,7 +600,7 @@ class PrefixStore(Store):
         return self._store.multi_get([self._of(key) for key in keys])
 
     def multi_set(self, keys, values):
-        self._store.multi_set([self._of(key) for key in keys], values)
+        self._store.multi_set([self._of(key) for key in keys], [_bytes(value, "value") for value in values])
 
     def queue_push(self, key, value):
         self._store.queue_push(self._of(key), value)

@@ -344,6 +344,46 @@ class DeviceMesh:
         flat._group_names = [whole._line_groups(1, name, backend)] if self._group_names else []
         return flat
 
+    def _unflatten(self, dim, mesh_sizes, mesh_dim_names, backend_override=None):
+        """The mesh with one dimension cut into several. All processes call this, as their groups are made.
+
+        Args:
+            dim: the dimension, by number or name.
+            mesh_sizes: lengths of the new ones, whose product is the old one's.
+            mesh_dim_names: their names.
+            backend_override: for a new dimension (its number among them, or name) the backend of its groups.
+        """
+        at, sizes, names = self._dim(dim) % self.ndim, tuple(mesh_sizes), tuple(mesh_dim_names)
+        if len(names) != len(sizes):
+            raise RuntimeError(f"_unflatten: {len(sizes)} lengths take as many names, but got {names}")
+        if math.prod(sizes) != self.shape[at]:
+            raise ValueError(f"_unflatten: the product of {sizes} is not {self.shape[at]}, the dimension's length")
+        kept = self._names or tuple(f"dim_{i}" for i in range(self.ndim))
+        labels, override = _checked_names(kept[:at] + names + kept[at + 1 :], self.ndim + len(sizes) - 1), {}
+        for key, backend in _override_of(backend_override, names).items():
+            override[at + (names.index(key) if isinstance(key, str) else key)] = backend
+        made = DeviceMesh.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made._root, made._dims, made._flat, made._names = None, None, {}, labels
+        made._mesh = self._mesh.reshape(*self.shape[:at], *sizes, *self.shape[at + 1 :])
+        within = tuple(self._steps[at] * math.prod(sizes[i + 1 :]) for i in range(len(sizes)))
+        made._steps = self._steps[:at] + within + self._steps[at + 1 :]
+        made._coordinate = made._find()
+        if self._group_names:
+            new = self._new_groups(made, range(at, at + len(sizes)), override)
+            made._group_names = self._group_names[:at] + new + self._group_names[at + 1 :]
+        return made
+
+    def _new_groups(self, made, dims, override):
+        """Groups along some dimensions of `made`, in which this mesh has another shape, in all of the root."""
+        root = self._get_root_mesh()
+        own = list(range(root.ndim)) if self._dims is None else self._dims
+        others = [dim for dim in range(root.ndim) if dim not in own]
+        whole = DeviceMesh.__new__(DeviceMesh)
+        whole.__dict__.update(self.__dict__)
+        whole._mesh = root._mesh.permute(*others, *own).reshape(-1, *made.shape)
+        return [whole._line_groups(dim + 1, made._names[dim], override.get(dim)) for dim in dims]
+
     @staticmethod
     def _concatenate(device_mesh_list):
         """One mesh with the dimensions of several that were cut out of the same root."""
@@ -419,6 +459,19 @@ class DeviceMesh:
         self._thread = threading.get_ident()
 
 
+def _override_of(given, names):
+    """Backends of dimensions, checked. Raises: RuntimeError for a dimension that there is not, or that comes twice."""
+    override = {}
+    for dim, backend in (given or {}).items():
+        known = dim in names if isinstance(dim, str) else isinstance(dim, int) and 0 <= dim < len(names)
+        if not known:
+            raise RuntimeError(f"backend_override names the dimension {dim!r}, which the mesh does not have")
+        if not isinstance(dim, str) and names[dim] in given:
+            raise RuntimeError(f"backend_override names the dimension {names[dim]!r} twice: {list(given)}")
+        override[dim] = Backend(backend) if isinstance(backend, str) else backend
+    return override
+
+
 def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, backend_override=None):
     """A mesh of all processes, numbered along its last dimension first. Makes the default group if there is none.
 
@@ -435,10 +488,7 @@ def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, backend_ov
     if not shape or any(size < 1 for size in shape):
         raise ValueError(f"mesh_shape holds lengths of at least 1, but got {shape}")
     _checked_names(mesh_dim_names, len(shape))
-    override = {}
-    for dim, backend in (backend_override or {}).items():
-        if isinstance(dim, str) and dim not in (mesh_dim_names or ()):
-            raise RuntimeError(f"backend_override names the dimension '{dim}', which the mesh does not have")
-        override[dim] = Backend(backend) if isinstance(backend, str) else backend
+    names = tuple(mesh_dim_names or [None] * len(shape))
+    override = _override_of(backend_override, names)
     ranks = tessera.arange(math.prod(shape), dtype=tessera.int32).view(shape)
     return DeviceMesh(device_type, ranks, mesh_dim_names=mesh_dim_names, backend_override=override or None)

@@ -54,10 +54,10 @@ def rendezvous(url, rank=-1, world_size=-1, **kwargs):
     for name, value in (("rank", rank), ("world_size", world_size)):
         if value == -1:
             continue
-        assert name not in query, f"the URL {url} carries a {name}, and {name}={value} was given besides"
+        assert name not in query, f"the URL {url} has node-specific arguments: {name}, given as {value} besides"
         query[name] = str(value)
     if parts.scheme not in _handlers:
-        raise RuntimeError(f"there is no rendezvous handler for {parts.scheme}://; known are {sorted(_handlers)}")
+        raise RuntimeError(f"No rendezvous handler for {parts.scheme}://; known are {sorted(_handlers)}")
     kwargs.setdefault("timeout", default_pg_timeout)
     full = urlunparse(parts._replace(query="&".join(f"{name}={value}" for name, value in query.items())))
     return _handlers[parts.scheme](full, **kwargs)
@@ -69,7 +69,10 @@ def _numbers(url, kind):
     query = dict(parse_qsl(parts.query))
     for name in ("rank", "world_size"):
         if name not in query:
-            raise ValueError(f"a rendezvous at {kind}:// needs {name}, as an argument or in the URL {url}")
+            raise ValueError(
+                f"{name.removeprefix('world_')} parameter missing: a rendezvous at {kind}:// needs {name}, as an "
+                f"argument or in the URL {url}"
+            )
     return parts, int(query["rank"]), int(query["world_size"])
 
 
@@ -77,7 +80,7 @@ def _from_file(url, timeout=default_pg_timeout, **kwargs):
     parts, rank, size = _numbers(url, "file")
     path = parts.netloc + parts.path
     if not path:
-        raise ValueError(f"a rendezvous at file:// needs a path, but the URL is {url}")
+        raise ValueError(f"path missing: a rendezvous at file:// needs one, but the URL is {url}")
     store = FileStore(path, size)
     store.set_timeout(timeout)
     yield store, rank, size
@@ -101,7 +104,7 @@ def _store_at(host, port, rank, size, timeout):
 def _from_tcp(url, timeout=default_pg_timeout, **kwargs):
     parts, rank, size = _numbers(url, "tcp")
     if parts.hostname is None or parts.port is None:
-        raise ValueError(f"a rendezvous at tcp:// needs a host and a port, but the URL is {url}")
+        raise ValueError(f"port number missing: a rendezvous at tcp:// needs a host and a port, but the URL is {url}")
     yield _store_at(parts.hostname, parts.port, rank, size, timeout), rank, size
 
 

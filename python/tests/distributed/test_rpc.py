@@ -6,6 +6,7 @@ import socket
 import tempfile
 import threading
 import time
+import weakref
 
 import pytest
 import tessera
@@ -232,7 +233,7 @@ def test_tensors_cross_a_connection_as_they_are():
     writer = threading.Thread(target=_wire.send_message, args=(there, ("call", sent)))
     with there, here:
         writer.start()
-        kind, got = _wire.read_message(here)
+        kind, got = _wire.Reader(here).message()
         writer.join()
     assert kind == "call"
     for one, other in zip(sent, got):
@@ -248,4 +249,91 @@ def test_a_frame_that_is_too_large_ends_the_connection():
         there, here = socket.socketpair()
         with there, here, pytest.raises(_wire.Disconnected, match="a frame of"):
             there.sendall(b"".join(word.to_bytes(8, "little") for word in words))
-            _wire.read_message(here)
+            _wire.Reader(here).message()
+
+
+def test_messages_come_whole_however_they_are_cut():
+    here, there = socket.socketpair()
+    messages = [
+        ("small", [tessera.arange(5.0), tessera.ones(2, 3).t()]),
+        ("large", [tessera.arange(100_000.0), tessera.arange(3), tessera.rand(20_000)]),
+        ("none", []),
+    ] * 3
+    out = bytearray()
+
+    class Kept:
+        def sendmsg(self, pieces):
+            out.extend(b"".join(pieces))
+            return sum(piece.nbytes for piece in pieces)
+
+    for message in messages:
+        _wire.send_message(Kept(), message)
+
+    def give():
+        at, step = 0, 1
+        while at < len(out):  # pieces of all sizes, which end anywhere
+            here.sendall(out[at : at + step])
+            at, step = at + step, step * 3 % 70_001
+
+    thread = threading.Thread(target=give)
+    thread.start()
+    reader = _wire.Reader(there)
+    for name, tensors in messages:
+        found = reader.message()
+        assert found[0] == name and all(map(tessera.equal, found[1], tensors))
+    thread.join()
+    here.close()
+    with pytest.raises(_wire.Disconnected):
+        reader.message()
+    there.close()
+
+
+def test_an_answer_does_not_outlive_its_use():
+    from tessera.distributed.rpc._agent import _Clock
+    from tessera.futures import Future
+
+    clock = _Clock()
+    future, late = Future(), Future()
+    clock.limit(future, 1000, "never")
+    clock.limit(late, 0.01, "too late")  # which is earlier than what the clock waits for
+    with pytest.raises(RuntimeError, match="too late"):
+        late.wait()
+    gone = weakref.ref(future)
+    del future
+    assert gone() is None
+    clock.close()
+
+
+@tessera.jit.script
+def scripted(x: tessera.Tensor) -> tessera.Tensor:
+    return x + 1
+
+
+def is_a_leaf_with_gradients(x):
+    return x.requires_grad and x.is_leaf
+
+
+def test_scripted_functions_and_gradients_of_leaves_cross():
+    def body(rank):
+        x = tessera.ones(2, requires_grad=True)
+        got = rpc.remote("w1", tessera.mul, (x, 2)).to_here()
+        for wrong, kind in ((("w1", 5), TypeError), ((1.5, scripted), ValueError), (("w7", scripted), RuntimeError)):
+            with pytest.raises(kind):
+                rpc.rpc_sync(*wrong)
+        with pytest.raises(RuntimeError, match="should contain a tensor"):
+            rpc.RRef(5).backward()
+        sums = rpc.rpc_sync("w1", scripted, (tessera.ones(2),)).tolist()
+        return sums, rpc.rpc_sync("w1", is_a_leaf_with_gradients, (x,)), got.requires_grad and got.is_leaf
+
+    assert workers(body) == ([2.0, 2.0], True, True)
+
+
+def test_contexts_need_workers_and_options_are_checked():
+    def body(rank, world):
+        with pytest.raises(RuntimeError, match="init_rpc"), dist_autograd.context():
+            pass
+        with pytest.raises(RuntimeError, match="must be non-negative"):
+            rpc.TensorPipeRpcBackendOptions(rpc_timeout=-1)
+        return True
+
+    assert run(body, backend=None) == [True, True]

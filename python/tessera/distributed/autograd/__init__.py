@@ -118,6 +118,8 @@ class context:
     """A context of a backward pass; `with context() as context_id`. Gradients are there until it ends."""
 
     def __enter__(self):
+        if _call is None:
+            raise RuntimeError("a distributed autograd context needs rpc.init_rpc() first")
         self._made = _new_context()
         return self._made._number
 

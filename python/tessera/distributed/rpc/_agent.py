@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 import time
+import weakref
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 
@@ -53,11 +54,14 @@ class _Clock:
     def limit(self, future, seconds, text):
         """Ends a future with RuntimeError(text) after so many seconds."""
         with self._changed:
-            heapq.heappush(self._heap, (time.monotonic() + seconds, next(self._numbers), future, text))
+            # Most calls end long before their time: what they return must not stay until then.
+            entry = time.monotonic() + seconds, next(self._numbers), weakref.ref(future), text
+            heapq.heappush(self._heap, entry)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, daemon=True)
                 self._thread.start()
-            self._changed.notify()
+            elif self._heap[0] is entry:
+                self._changed.notify()
 
     def close(self):
         """Ends the thread."""
@@ -74,8 +78,10 @@ class _Clock:
                 if not self._heap or self._heap[0][0] > now:
                     self._changed.wait(self._heap[0][0] - now if self._heap else None)
                     continue
-                _, _, future, text = heapq.heappop(self._heap)
-            complete(future, error=RuntimeError(text))
+                _, _, reference, text = heapq.heappop(self._heap)
+            future = reference()
+            if future is not None:
+                complete(future, error=RuntimeError(text))
 
 
 class _Link:
@@ -111,9 +117,10 @@ class _Link:
             self._end(str(error))
 
     def _read(self):
+        reader = _wire.Reader(self._connection)
         try:
             while True:
-                kind, number, *rest = _wire.read_message(self._connection)
+                kind, number, *rest = reader.message()
                 if kind == "call":
                     self._agent.serve(self, number, *rest)
                 else:
@@ -244,18 +251,25 @@ class Agent:
             return link
 
     def find(self, to):
-        """The WorkerInfo of a name, a rank or a WorkerInfo. Raises: RuntimeError for one that there is not."""
+        """The WorkerInfo of a name, a rank or a WorkerInfo. Raises: RuntimeError for one that there is not, ValueError for
+        what is no such."""
         if isinstance(to, WorkerInfo):
             return to
         for one in self.workers:
             if to == (one.name if isinstance(to, str) else one.id):
                 return one
+        if not isinstance(to, (str, int)):
+            raise ValueError(f"a worker is a name, a rank or a WorkerInfo, but got {to!r}")
         raise RuntimeError(f"there is no worker {to!r}; the workers are {[one.name for one in self.workers]}")
 
     # ---- asking
 
     def call(self, to, function, args, kwargs, timeout, history=None):
         """Starts a call. Returns: its future."""
+        if not callable(function):
+            raise TypeError(f"a remote call takes a function, but got {type(function).__name__}")
+        if isinstance(timeout, str):
+            raise TypeError(f"the timeout of a remote call is a number of seconds, but got {timeout!r}")
         answer = Answer(self, history)
         device_map = self.options.device_maps.get(to.name, {})
         data, tensors = _wire.pack((function, args, kwargs), lambda obj: self.hooks.refer(obj, to))
@@ -283,7 +297,8 @@ class Agent:
     def _count(self, change):
         with self._idle:
             self._pending += change
-            self._idle.notify_all()
+            if not self._pending:
+                self._idle.notify_all()
 
     def wait_until_idle(self, seconds):
         """Waits until all calls of this process have ended."""

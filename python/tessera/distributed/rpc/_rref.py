@@ -5,6 +5,7 @@ import itertools
 import threading
 import weakref
 
+import tessera
 from tessera.distributed import autograd as dist_autograd
 from tessera.distributed._work import complete
 from tessera.distributed.rpc._agent import Present, current
@@ -232,6 +233,8 @@ def _type_of(rref):
 
 def _backward_at_owner(rref, context_id, retain_graph):
     value = rref.local_value()
+    if not isinstance(value, tessera.Tensor):
+        raise RuntimeError(f"RRef should contain a tensor for .backward(), but this one has a {type(value).__name__}")
     if context_id == -1:
         value.backward(retain_graph=retain_graph)
     else:

@@ -7,6 +7,8 @@ memory of the tensors in it, which is written from where it lies and read to whe
 
 import copyreg
 import ctypes
+import functools
+import importlib
 import io
 import pickle
 import struct
@@ -16,6 +18,7 @@ import traceback
 import tessera
 
 LARGEST = 1 << 40
+_AHEAD = 1 << 16
 
 
 class Disconnected(RuntimeError):
@@ -77,19 +80,50 @@ def send_message(connection, message):
             pieces[0] = pieces[0][sent:]
 
 
-def read_message(connection, largest=LARGEST):
-    """The next message. Raises: Disconnected, also for a frame that is too large."""
-    (count,) = struct.unpack("<Q", read_exactly(connection, 8))
-    if not 0 < count <= largest // 8:
-        raise Disconnected(f"a frame of {count} pieces")
-    sizes = struct.unpack(f"<{count}Q", read_exactly(connection, 8 * count))
-    if sum(sizes) > largest:
-        raise Disconnected(f"a frame of {sum(sizes)} bytes")
-    data, tensors = read_exactly(connection, sizes[0]), []
-    for size in sizes[1:]:
-        tensors.append(tessera.empty(size, dtype=tessera.uint8))
-        _read_into(connection, _memory(tensors[-1].data_ptr(), size))
-    return pickle.loads(data, buffers=tensors)
+class Reader:
+    """What comes at a socket: small pieces by a buffer, so that a message is one call of the system; large ones go to
+    where they stay.
+    """
+
+    def __init__(self, connection):
+        self._connection, self._view, self._at, self._end = connection, memoryview(bytearray(_AHEAD)), 0, 0
+
+    def message(self, largest=LARGEST):
+        """The next message. Raises: Disconnected, also for a frame that is too large."""
+        (count,) = struct.unpack("<Q", self._exactly(8))
+        if not 0 < count <= largest // 8:
+            raise Disconnected(f"a frame of {count} pieces")
+        sizes = struct.unpack(f"<{count}Q", self._exactly(8 * count))
+        if sum(sizes) > largest:
+            raise Disconnected(f"a frame of {sum(sizes)} bytes")
+        data, tensors = self._exactly(sizes[0]), []
+        if count > 1:
+            data = bytes(data)  # more comes in its place
+        for size in sizes[1:]:
+            tensors.append(tessera.empty(size, dtype=tessera.uint8))
+            self._into(_memory(tensors[-1].data_ptr(), size))
+        return pickle.loads(data, buffers=tensors)
+
+    def _exactly(self, count):
+        end = self._at + count
+        if end <= self._end:
+            at, self._at = self._at, end
+            return self._view[at:end]  # read before more comes in its place
+        buffer = bytearray(count)
+        self._into(memoryview(buffer))
+        return buffer
+
+    def _into(self, view):
+        at, size = 0, len(view)
+        while at < size:
+            if self._at == self._end:
+                if size - at >= _AHEAD // 2:
+                    _read_into(self._connection, view[at:])
+                    return
+                self._at, self._end = 0, _received(self._connection, self._view)
+            count = min(size - at, self._end - self._at)
+            view[at : at + count] = self._view[self._at : self._at + count]
+            at, self._at = at + count, self._at + count
 
 
 def read_exactly(connection, count):
@@ -99,16 +133,20 @@ def read_exactly(connection, count):
     return buffer
 
 
+def _received(connection, view):
+    try:
+        n = connection.recv_into(view)
+    except OSError as error:
+        raise Disconnected(str(error)) from None
+    if n == 0:
+        raise Disconnected("the connection was closed")
+    return n
+
+
 def _read_into(connection, view):
     at = 0
     while at < len(view):
-        try:
-            n = connection.recv_into(view[at:])
-        except OSError as error:
-            raise Disconnected(str(error)) from None
-        if n == 0:
-            raise Disconnected("the connection was closed")
-        at += n
+        at += _received(connection, view[at:])
 
 
 class _Pickler(pickle.Pickler):
@@ -123,7 +161,27 @@ class _Pickler(pickle.Pickler):
         if type(obj) is tessera.Tensor:
             self._tensors.append(obj)
             return ("tensor", len(self._tensors) - 1)
+        if type(obj).__name__ == "ScriptFunction":
+            return _place_of(obj)
         return self._refer(obj)
+
+
+def _place_of(function):
+    """What stands for a scripted function: the module and the name by which both sides find it."""
+    place = "script", function.__module__, function.__qualname__
+    try:
+        found = _function_at(*place)
+    except (ImportError, AttributeError):
+        found = None
+    if found is not function:
+        raise pickle.PicklingError(
+            f"a scripted function goes to another worker by its name, but {place[1]}.{place[2]} is another object"
+        )
+    return place
+
+
+def _function_at(_, module, name):
+    return functools.reduce(getattr, name.split("."), importlib.import_module(module))
 
 
 class _Unpickler(pickle.Unpickler):
@@ -132,6 +190,8 @@ class _Unpickler(pickle.Unpickler):
         self._tensors, self._resolve = tensors, resolve
 
     def persistent_load(self, pid):
+        if pid[0] == "script":
+            return _function_at(*pid)
         return self._tensors[pid[1]] if pid[0] == "tensor" else self._resolve(pid)
 
 
@@ -148,7 +208,7 @@ def unpack(data, tensors, resolve):
 
 
 def table(tensors, to, device_map):
-    """Tensors without history, on the host, each with the device that it goes to.
+    """Tensors without history, on the host, each with the device that it goes to and whether it has gradients.
 
     Raises: RuntimeError for a tensor on a device that no map names."""
     rows = []
@@ -161,13 +221,13 @@ def table(tensors, to, device_map):
                     f"a tensor on {tensor.device} cannot go to {to}: TensorPipeRpcBackendOptions.set_device_map() says "
                     "where to"
                 )
-        rows.append((tensor.detach().cpu(), str(target) if target else None))
+        rows.append((tensor.detach().cpu(), str(target) if target else None, tensor.requires_grad))
     return rows
 
 
 def placed(rows):
-    """The tensors of a table, on their devices."""
-    return [tensor if target is None else tensor.to(target) for tensor, target in rows]
+    """The tensors of a table, on their devices; those that had gradients are leaves that have."""
+    return [(tensor if target is None else tensor.to(target)).requires_grad_(grad) for tensor, target, grad in rows]
 
 
 class RemoteFailure:

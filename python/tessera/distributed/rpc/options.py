@@ -15,6 +15,8 @@ class RpcBackendOptions:
     """
 
     def __init__(self, rpc_timeout=constants.DEFAULT_RPC_TIMEOUT_SEC, init_method=constants.DEFAULT_INIT_METHOD):
+        if rpc_timeout < 0:
+            raise RuntimeError(f"RPC Timeout must be non-negative: 0 is without end, but got {rpc_timeout}")
         self.rpc_timeout, self.init_method = float(rpc_timeout), init_method
 
 
@@ -35,7 +37,7 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
         device_maps: for a worker's name the devices that tensors on this one's go to.
         devices: devices of this process.
 
-    Raises: ValueError for what is no CUDA device.
+    Raises: ValueError for what is no CUDA device; RuntimeError for less than one thread, and for a negative timeout.
     """
 
     def __init__(

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import inspect
 import operator
+import sys
 
 import tessera
 from tessera import _C
@@ -56,6 +57,14 @@ def _place(t):
     return t.untyped_storage()._cdata, t.storage_offset(), t.shape, t.stride(), t.dtype, t.is_conj(), t.is_neg()
 
 
+def _held_objects():
+    """Classes whose objects graphs hold: those of scripts, groups of processes and their reductions."""
+    kinds = sys.modules.get("tessera.distributed._kinds")
+    groups = sys.modules.get("tessera.distributed._process_group")
+    more = (kinds.ReduceOp,) if kinds else ()
+    return (_C.ScriptObject, *more, *((groups.ProcessGroup,) if groups else ()))
+
+
 class PythonKeyTracer(Tracer):
     """The tracer of make_fx: modules are run, not called as nodes; tensors that it has not seen are constants."""
 
@@ -64,6 +73,7 @@ class PythonKeyTracer(Tracer):
         self.root = Module()
         self._sizes = {}  # symbol -> (proxy of a tensor, the dimension whose size it is), or of a number and None
         self._number_nodes = None
+        self._objects = {}  # id of an object that operators take -> (the object, where the root has it)
         self.recompute = None  # function of a tensor that the trace has not seen: (it, its proxy), or None
         self._made = {}  # id of a tensor -> (the tensor, which stays alive, its proxy)
         self._places = {}  # what memory it shows -> the same: autograd hands out other tensors of what it saved
@@ -88,7 +98,17 @@ class PythonKeyTracer(Tracer):
         if isinstance(a, _symbolic_numbers()):
             self._env = a.node.shape_env
             return self._numbers().of(a.node.expr)
+        if isinstance(a, _held_objects()):
+            return self._object(a)
         return super().create_arg(a)
+
+    def _object(self, a):
+        """The node of an object that operators take as it is: an attribute (`_torchbind_obj0` ...)."""
+        if id(a) not in self._objects:
+            path = self.get_fresh_qualname("_torchbind_obj")
+            setattr(self.root, path, a)
+            self._objects[id(a)] = a, path
+        return self.create_node("get_attr", self._objects[id(a)][1], (), {})
 
     def found(self, a):
         """(the tensor, its proxy) of a tensor of the trace, or None."""

@@ -19,6 +19,7 @@ from functools import wraps
 from string import Template
 
 from tessera.distributed.elastic.multiprocessing.errors.error_handler import ErrorHandler
+from tessera.distributed.elastic.multiprocessing.errors.handlers import get_error_handler
 
 __all__ = ["ChildFailedError", "ErrorHandler", "ProcessFailure", "get_error_handler", "record"]
 
@@ -62,6 +63,8 @@ class ProcessFailure:
             with open(self.error_file) as file:
                 self.error_file_data = json.load(file)
             message = self.error_file_data["message"]
+            if "timestamp" in self.error_file_data:
+                self.timestamp = int(self.error_file_data["timestamp"])
             if isinstance(message, dict):
                 self.timestamp = int(message["extraInfo"]["timestamp"])
                 message = message["message"]
@@ -146,11 +149,6 @@ class ChildFailedError(Exception):
         return type(self), (self.name, self.failures)
 
 
-def get_error_handler():
-    """What writes this process's error file."""
-    return ErrorHandler()
-
-
 def record(fn, error_handler=None):
     """A function that writes what `fn` raises into the error file, and raises it.
 
@@ -171,10 +169,8 @@ def record(fn, error_handler=None):
             raise
         except ChildFailedError as error:
             _, failure = error.get_first_failure()
-            if failure.error_file != _NO_FILE:
+            if failure.error_file != _NO_FILE:  # the worker's words, not those of its agent
                 handler.dump_error_file(failure.error_file, failure.exitcode)
-            else:
-                handler.record_exception(error)
             raise
         except Exception as error:
             handler.record_exception(error)
