@@ -142,6 +142,25 @@ bool fold_norm(Graph& g, Block* b, Node* norm) {
   return true;
 }
 
+bool is_plain_convolution(const Node* n) {
+  for (const char* name : {"aten::conv1d", "aten::conv2d", "aten::conv3d"})
+    if (named(n, name) && n->op->overload.empty()) return true;
+  return false;
+}
+
+// relu(conv(x, w, b)) on a CUDA device: one call of cuDNN.
+void join_activation(Node* relu) {
+  Node* conv = relu->in[0]->node;
+  if (!is_plain_convolution(conv) || conv->owner != relu->owner || relu->in[0]->uses != 1) return;
+  const Tensor* weight = tensor_of(conv->in[1]);
+  static const Operator* const joined = find_operator("aten::cudnn_convolution_relu");
+  const bool lists = std::all_of(conv->in.begin() + 3, conv->in.begin() + 6,
+                                 [](const Val* v) { return v->type->kind == K::kList; });
+  if (!joined || !weight || !weight->is_cuda() || !weight->is_floating_point() || !lists) return;
+  conv->op = joined;
+  relu->out[0]->same = conv->out[0];
+}
+
 void fold_block(Graph& g, Block* b) {
   for (size_t i = 0; i < b->nodes.size(); ++i) {
     Node* n = b->nodes[i];
@@ -160,6 +179,12 @@ void fold_block(Graph& g, Block* b) {
 void fold_layers(Graph& g) {
   count_uses(g.top);
   fold_block(g, g.top);
+  apply_replacements(g.top);
+  remove_dead_code(g);
+  count_uses(g.top);
+  each_node(g.top, [](Node* n) {
+    if (named(n, "aten::relu") || named(n, "aten::relu_")) join_activation(n);
+  });
   apply_replacements(g.top);
   remove_dead_code(g);
 }

@@ -182,6 +182,19 @@ void sum_channels(const Tensor& grad, const Tensor& out) {
   copy__kernel(out, sum(grad, dims, false), false);
 }
 
+// fn(geometry, input, weight, bias, memory of the result): the tensors as the device's kernels want them.
+template <class F>
+void run_convolution(const Tensor& input, const Tensor& weight, const Tensor& bias, const ConvArgs& a,
+                     const Tensor& out, F fn) {
+  cpu::ConvGeometry g =
+      a.transposed ? geometry(out.sizes(), input.sizes(), weight, a) : geometry(input.sizes(), out.sizes(), weight, a);
+  choose_layout(g, input, weight);
+  const Tensor x = laid_out(input, g), w = laid_out(weight, g), b = bias.defined() ? contiguous(bias) : Tensor();
+  const ResultMemory y = result_memory(out, g);
+  fn(g, x, w, b, y.tensor());
+  y.finish();
+}
+
 }  // namespace
 
 OutputSpec convolution_meta(const Tensor& input, const Tensor& weight, const Tensor& bias, SymIntList stride,
@@ -209,19 +222,103 @@ void convolution_kernel(const Tensor& input, const Tensor& weight, const Tensor&
         false);
     return;
   }
-  cpu::ConvGeometry g =
-      transposed ? geometry(out.sizes(), input.sizes(), weight, a) : geometry(input.sizes(), out.sizes(), weight, a);
-  choose_layout(g, input, weight);
-  const Tensor x = laid_out(input, g), w = laid_out(weight, g), b = bias.defined() ? contiguous(bias) : Tensor();
-  const ResultMemory y = result_memory(out, g);
-  if (transposed) {
-    TESSERA_ON(w.device(), conv_backward_input)(x.dtype(), g, x.data_ptr(), w.data_ptr(), y.data());
-    if (b.defined()) add_bias(y.tensor(), b);
-  } else {
-    TESSERA_ON(w.device(), conv_forward)
-    (x.dtype(), g, x.data_ptr(), w.data_ptr(), b.defined() ? b.data_ptr() : nullptr, y.data());
+  run_convolution(input, weight, bias, a, out, [&](const cpu::ConvGeometry& g, const Tensor& x, const Tensor& w,
+                                                   const Tensor& b, const Tensor& y) {
+    if (transposed) {
+      TESSERA_ON(w.device(), conv_backward_input)(x.dtype(), g, x.data_ptr(), w.data_ptr(), y.data_ptr());
+      if (b.defined()) add_bias(y, b);
+    } else {
+      TESSERA_ON(w.device(), conv_forward)
+      (x.dtype(), g, x.data_ptr(), w.data_ptr(), b.defined() ? b.data_ptr() : nullptr, y.data_ptr());
+    }
+  });
+}
+
+// --- With what follows it: max(0, convolution + alpha z) ---
+
+namespace {
+
+bool without_batch(const Tensor& input, const Tensor& weight) { return input.dim() == weight.dim() - 1; }
+
+// What a call with activation is given; fn(the same with a batch) makes its result.
+struct Activated {
+  Tensor input, weight, z, bias;
+  double alpha;
+  template <class F>
+  Tensor call(F fn) const {
+    if (!without_batch(input, weight)) return fn(*this);
+    return squeeze(fn({unsqueeze(input, 0), weight, z.defined() ? unsqueeze(z, 0) : z, bias, alpha}), 0);
   }
-  y.finish();
+};
+
+Tensor activated_meta(const char* name, const Activated& given, SymIntList stride, SymIntList padding,
+                      SymIntList dilation, SymInt groups) {
+  return given.call([&](const Activated& c) {
+    TESSERA_CHECK_NOT_IMPLEMENTED(is_floating_point(c.input.dtype()) && !is_float8(c.input.dtype()), "\"", name,
+                                  "\" not implemented for '", type_name_of(c.input.dtype()), "'");
+    const Tensor y = empty_from(convolution_meta(c.input, c.weight, c.bias, stride, padding, dilation, false,
+                                                 IntVector{0}, groups));
+    TESSERA_CHECK(!c.z.defined() || (std::ranges::equal(c.z.sizes(), y.sizes()) && c.z.dtype() == y.dtype()), name,
+                  ": expected z of the result's size ", shape_string(y.sizes()), " and dtype ", name_of(y.dtype()),
+                  ", but got ", c.z.defined() ? shape_string(c.z.sizes()) : "", " and ",
+                  c.z.defined() ? name_of(c.z.dtype()) : "");
+    return y;
+  });
+}
+
+Tensor activated_convolution(const char* name, const Activated& given, SymIntList stride, SymIntList padding,
+                             SymIntList dilation, SymInt groups) {
+  return given.call([&](const Activated& c) {
+    const Tensor out = activated_meta(name, c, stride, padding, dilation, groups);
+    if (out.numel() == 0) return out;
+    const ConvArgs a =
+        conv_args(c.weight, stride.ints(), padding.ints(), dilation.ints(), false, IntVector{0}, groups.guard_int());
+    const auto device_does = nn::ConvEngines::of(c.weight.device().type).conv_relu;
+    run_convolution(c.input, c.weight, c.bias, a, out, [&](const cpu::ConvGeometry& g, const Tensor& x, const Tensor& w,
+                                                           const Tensor& b, const Tensor& y) {
+      const Tensor z = c.z.defined() ? laid_out(c.z, g) : Tensor();
+      const void* const bias = b.defined() ? b.data_ptr() : nullptr;
+      if (device_does) {
+        internal::select_device(w.device(), name);
+        if (device_does(x.dtype(), g, x.data_ptr(), w.data_ptr(), bias, z.defined() ? z.data_ptr() : nullptr, c.alpha,
+                        y.data_ptr()))
+          return;
+      }
+      TESSERA_ON(w.device(), conv_forward)(x.dtype(), g, x.data_ptr(), w.data_ptr(), bias, y.data_ptr());
+      const Tensor alias = tensor_from_storage(y.storage(), y.sizes(), y.strides(), y.storage_offset(), y.dtype());
+      if (z.defined()) add_(alias, c.z, Scalar(c.alpha));
+      relu_(alias);
+    });
+    return out;
+  });
+}
+double number_or_one(const std::optional<Scalar>& alpha) {
+  TESSERA_CHECK(!alpha || !alpha->is_complex(), "cudnn_convolution_add_relu: expected a real alpha, but got a complex");
+  return alpha ? alpha->to_double() : 1;
+}
+
+}  // namespace
+
+Tensor cudnn_convolution_relu_meta(const Tensor& self, const Tensor& weight, const Tensor& bias, SymIntList stride,
+                                   SymIntList padding, SymIntList dilation, SymInt groups) {
+  return activated_meta("cudnn_convolution_relu", {self, weight, Tensor(), bias, 0}, stride, padding, dilation, groups);
+}
+Tensor cudnn_convolution_relu_kernel(const Tensor& self, const Tensor& weight, const Tensor& bias, SymIntList stride,
+                                     SymIntList padding, SymIntList dilation, SymInt groups) {
+  return activated_convolution("cudnn_convolution_relu", {self, weight, Tensor(), bias, 0}, stride, padding, dilation,
+                               groups);
+}
+Tensor cudnn_convolution_add_relu_meta(const Tensor& self, const Tensor& weight, const Tensor& z,
+                                       const std::optional<Scalar>& alpha, const Tensor& bias, SymIntList stride,
+                                       SymIntList padding, SymIntList dilation, SymInt groups) {
+  return activated_meta("cudnn_convolution_add_relu", {self, weight, z, bias, number_or_one(alpha)}, stride, padding,
+                        dilation, groups);
+}
+Tensor cudnn_convolution_add_relu_kernel(const Tensor& self, const Tensor& weight, const Tensor& z,
+                                         const std::optional<Scalar>& alpha, const Tensor& bias, SymIntList stride,
+                                         SymIntList padding, SymIntList dilation, SymInt groups) {
+  return activated_convolution("cudnn_convolution_add_relu", {self, weight, z, bias, number_or_one(alpha)}, stride,
+                               padding, dilation, groups);
 }
 
 namespace {

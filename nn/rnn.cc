@@ -121,13 +121,15 @@ Results rounded(Results r, DType dtype) {
   return {to(output, dtype), to(h_n, dtype), to(c_n, dtype), values, extra};
 }
 
-// The rows behind the last step of each sequence. rows: (rows, n); to: (batch, n).
+// The rows behind the last step of each sequence, joined. rows: (rows, n); to: (batch, n).
 void copy_last(const cpu::RnnLayer& l, const Tensor& rows, const Tensor& to, bool reverse) {
+  std::vector<Tensor> parts;
   for (int64_t t = reverse ? 0 : l.steps - 1, done = 0; done < l.batch; --t) {
     const int64_t n = l.size(t);
-    if (n > done) copy_(narrow(to, 0, done, n - done), narrow(rows, 0, l.row(t) + done, n - done));
+    if (n > done) parts.push_back(narrow(rows, 0, l.row(t) + done, n - done));
     done = n;
   }
+  parts.size() == 1 ? copy_(to, parts[0]) : cat_out(to, parts, 0);
 }
 void copy_last(const cpu::RnnLayer& l, const Tensor& output, const Tensor& extra, const Tensor& h_n,
                const Tensor& c_n) {

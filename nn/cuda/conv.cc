@@ -39,7 +39,7 @@ struct Descriptors {
   cudnnTensorDescriptor_t x = nullptr, y = nullptr, bias = nullptr;
   cudnnFilterDescriptor_t w = nullptr;
   cudnnConvolutionDescriptor_t conv = nullptr;
-  cudnnActivationDescriptor_t none = nullptr;
+  cudnnActivationDescriptor_t none = nullptr, relu = nullptr;
   Descriptors() = default;
   Descriptors(const Descriptors&) = delete;
   Descriptors& operator=(const Descriptors&) = delete;
@@ -49,6 +49,7 @@ struct Descriptors {
     if (y) d.destroy_tensor(y);
     if (bias) d.destroy_tensor(bias);
     if (none) d.destroy_activation(none);
+    if (relu) d.destroy_activation(relu);
     if (w) d.destroy_filter(w);
     if (conv) d.destroy_convolution(conv);
   }
@@ -145,6 +146,8 @@ bool describe(DType dtype, const ConvGeometry& g, cudnnMathType_t math, Descript
          ok(dnn.set_filter(d.w, type, g.channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW, rank, w.data())) &&
          ok(dnn.create_activation(&d.none)) &&
          ok(dnn.set_activation(d.none, CUDNN_ACTIVATION_IDENTITY, CUDNN_NOT_PROPAGATE_NAN, 0)) &&
+         ok(dnn.create_activation(&d.relu)) &&
+         ok(dnn.set_activation(d.relu, CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0)) &&
          ok(dnn.set_convolution(d.conv, spatial, padding.data(), stride.data(), dilation.data(),
                                 CUDNN_CROSS_CORRELATION,
                                 type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT)) &&
@@ -269,9 +272,16 @@ std::shared_ptr<const Plan> plan_of(Direction direction, DType dtype, const Conv
 // The algorithm with which cuDNN adds a bias that no activation follows.
 bool adds_bias(const Choice& c) { return c.algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM; }
 
-// bias: null, or of a forward convolution whose choice adds it.
+// What else becomes part of a forward convolution: activation(sums + bias + alpha z). bias null: nothing.
+struct Ending {
+  const void *bias = nullptr, *z = nullptr;
+  double alpha = 0;
+  bool relu = false;
+};
+
+// The ending: of a choice that can do it.
 cudnnStatus_t start(Direction direction, DType dtype, const Plan& plan, const Choice& c, const Tensors& t,
-                    const void* bias, void* workspace) {
+                    const Ending& ending, void* workspace) {
   const Dnn& dnn = *find_dnn();
   const cudnnHandle_t h = dnn_handle();
   const Descriptors& d = plan.d;
@@ -283,10 +293,14 @@ cudnnStatus_t start(Direction direction, DType dtype, const Plan& plan, const Ch
                                                                                      : &zero_f;
   switch (direction) {
     case Direction::kForward:
-      if (bias)
-        return dnn.forward_with_bias(h, one, d.x, t.x, d.w, t.w, d.conv,
-                                     static_cast<cudnnConvolutionFwdAlgo_t>(c.algorithm), workspace, c.workspace, zero,
-                                     d.y, t.y, d.bias, bias, d.none, d.y, const_cast<void*>(t.y));
+      if (ending.bias) {
+        const float alpha_f = static_cast<float>(ending.alpha);
+        const void* const alpha = wide ? static_cast<const void*>(&ending.alpha) : &alpha_f;
+        return dnn.forward_with_ending(h, one, d.x, t.x, d.w, t.w, d.conv,
+                                     static_cast<cudnnConvolutionFwdAlgo_t>(c.algorithm), workspace, c.workspace,
+                                     ending.z ? alpha : zero, d.y, ending.z ? ending.z : t.y, d.bias, ending.bias,
+                                     ending.relu ? d.relu : d.none, d.y, const_cast<void*>(t.y));
+      }
       return dnn.forward(h, one, d.x, t.x, d.w, t.w, d.conv, static_cast<cudnnConvolutionFwdAlgo_t>(c.algorithm),
                          workspace, c.workspace, zero, d.y, const_cast<void*>(t.y));
     case Direction::kData:
@@ -308,35 +322,53 @@ void add_bias(DType dtype, const ConvGeometry& g, const void* bias, void* y) {
                      bias, y);
 }
 
-// False if cuDNN is missing, switched off, or cannot do it: nothing has been written then. bias: null, or what the
-// result of a forward convolution gets.
-bool run_dnn(Direction direction, DType dtype, const ConvGeometry& g, const Tensors& t, const void* bias) {
-  if (!dnn_type(dtype) || !dnn_settings().enabled || !find_dnn()) return false;
+// The plan of a convolution; null if cuDNN is missing, switched off, or there is nothing to do.
+std::shared_ptr<const Plan> dnn_plan(Direction direction, DType dtype, const ConvGeometry& g, const Tensors& t) {
+  if (!dnn_type(dtype) || !dnn_settings().enabled || !find_dnn()) return nullptr;
   if (g.batch == 0 || g.in_channels == 0 || g.out_channels == 0 || volume(g.in_size) == 0 || volume(g.out_size) == 0)
-    return false;
-  const auto plan = plan_of(direction, dtype, g, t);
-  for (const Choice& c : plan->choices) {
+    return nullptr;
+  return plan_of(direction, dtype, g, t);
+}
+
+// try_choice(choice, workspace) for one choice after the other, those first for which there is memory, until one is
+// not refused. False: all were.
+template <class F>
+bool try_choices(const Plan& plan, const char* name, F try_choice) {
+  for (const Choice& c : plan.choices) {
     Buffer workspace;
     try {
       workspace = Buffer(c.workspace);
     } catch (const OutOfMemoryError&) {
       continue;  // another algorithm may need less
     }
-    bool left = bias != nullptr;  // the bias is to be added afterwards
-    cudnnStatus_t s = CUDNN_STATUS_NOT_SUPPORTED;
-    if (left && adds_bias(c)) {
-      s = start(direction, dtype, *plan, c, t, bias, workspace.get());
-      left = refused(s);
-    }
-    if (refused(s)) s = start(direction, dtype, *plan, c, t, nullptr, workspace.get());
+    const cudnnStatus_t s = try_choice(c, workspace.get());
     if (refused(s)) continue;
-    check_dnn(s, direction == Direction::kForward ? "cudnnConvolutionForward"
-                 : direction == Direction::kData  ? "cudnnConvolutionBackwardData"
-                                                  : "cudnnConvolutionBackwardFilter");
-    if (left) add_bias(dtype, g, bias, const_cast<void*>(t.y));
+    check_dnn(s, name);
     return true;
   }
   return false;
+}
+
+// False if cuDNN is missing, switched off, or cannot do it: nothing has been written then. bias: null, or what the
+// result of a forward convolution gets.
+bool run_dnn(Direction direction, DType dtype, const ConvGeometry& g, const Tensors& t, const void* bias) {
+  const auto plan = dnn_plan(direction, dtype, g, t);
+  if (!plan) return false;
+  bool left = false;  // the bias is to be added afterwards
+  const char* const name = direction == Direction::kForward ? "cudnnConvolutionForward"
+                           : direction == Direction::kData  ? "cudnnConvolutionBackwardData"
+                                                            : "cudnnConvolutionBackwardFilter";
+  const bool done = try_choices(*plan, name, [&](const Choice& c, void* workspace) {
+    left = bias != nullptr;
+    cudnnStatus_t s = CUDNN_STATUS_NOT_SUPPORTED;
+    if (left && adds_bias(c)) {
+      s = start(direction, dtype, *plan, c, t, {bias}, workspace);
+      left = refused(s);
+    }
+    return refused(s) ? start(direction, dtype, *plan, c, t, {}, workspace) : s;
+  });
+  if (done && left) add_bias(dtype, g, bias, const_cast<void*>(t.y));
+  return done;
 }
 
 // ---- Columns ----
@@ -526,6 +558,19 @@ bool conv_channels_last(DType dtype, const ConvGeometry& g) {
 
 void conv_forward(DType dtype, const ConvGeometry& g, const void* x, const void* w, const void* bias, void* y) {
   run(Direction::kForward, dtype, g, {x, w, y}, bias);
+}
+bool conv_relu(DType dtype, const ConvGeometry& g, const void* x, const void* w, const void* bias, const void* z,
+               double alpha, void* y) {
+  const Tensors t{x, w, y};
+  const auto plan = internal::is_depthwise(dtype, g) ? nullptr : dnn_plan(Direction::kForward, dtype, g, t);
+  if (!plan || plan->choices.empty()) return false;
+  const size_t bytes = static_cast<size_t>(g.out_channels * item_size(dtype));
+  const Buffer zeros(bias ? 0 : bytes);  // the call wants a bias
+  if (!bias) fill_bytes(zeros.get(), 0, bytes);
+  const Ending ending{bias ? bias : zeros.get(), z, alpha, true};
+  return try_choices(*plan, "cudnnConvolutionBiasActivationForward", [&](const Choice& c, void* workspace) {
+    return start(Direction::kForward, dtype, *plan, c, t, ending, workspace);
+  });
 }
 void conv_backward_input(DType dtype, const ConvGeometry& g, const void* dy, const void* w, void* dx) {
   run(Direction::kData, dtype, g, {dx, w, dy});

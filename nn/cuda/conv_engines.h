@@ -8,7 +8,13 @@ namespace tessera::cuda {
 
 TESSERA_NN_CONV_ENGINES(TESSERA_ENGINE_DECLARATION)
 
+bool conv_relu(DType dtype, const cpu::ConvGeometry& g, const void* x, const void* w, const void* bias, const void* z,
+               double alpha, void* y);
+
 // Fills the table of DeviceType::kCUDA.
-inline void connect(nn::ConvEngines& engines) { TESSERA_NN_CONV_ENGINES(TESSERA_ENGINE_CONNECTION) }
+inline void connect(nn::ConvEngines& engines) {
+  TESSERA_NN_CONV_ENGINES(TESSERA_ENGINE_CONNECTION)
+  engines.conv_relu = conv_relu;
+}
 
 }  // namespace tessera::cuda

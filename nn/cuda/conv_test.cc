@@ -155,6 +155,39 @@ TEST_P(ConvTest, ChannelsLast) {
       if (on ? real : GetParam() == DType::kFloat16 || GetParam() == DType::kInt16) check_channels_last(GetParam(), g);
   }
 }
+// max(0, convolution + bias + alpha z) in one call of cuDNN, in both orders of memory; what it can not do is left to
+// the caller.
+TEST_P(ConvTest, WithActivation) {
+  const DType t = GetParam();
+  for (const auto& plain : kGeometries)
+    for (int variant = 0; variant < 8; ++variant) {
+      ConvGeometry g = plain;
+      const bool with_bias = variant & 1, with_z = variant & 2;
+      g.channels_last = variant & 4;
+      const int64_t in = volume(g.in_size), out = volume(g.out_size), taps = volume(g.kernel),
+                    group = g.in_channels / g.groups, nx = g.batch * g.in_channels * in,
+                    nw = g.out_channels * group * taps, ny = g.batch * g.out_channels * out;
+      const auto laid = [&](const Data& d, int64_t outer, int64_t channels, int64_t places) {
+        return g.channels_last ? moved(d, outer, channels, places, true) : d;
+      };
+      Data x = random_data(t, nx, 1), w = random_data(t, nw, 2), bias = random_data(t, g.out_channels, 3),
+           z = random_data(t, ny, 4), y(t, ny, 0x55);
+      const OnDevice dx(laid(x, g.batch, g.in_channels, in)), dw(laid(w, g.out_channels, group, taps)), db(bias),
+          dz(laid(z, g.batch, g.out_channels, out)), dy(y);
+      const bool done = cuda::conv_relu(t, g, dx.get(), dw.get(), with_bias ? db.get() : nullptr,
+                                        with_z ? dz.get() : nullptr, -0.5, dy.get());
+      const bool known = is_floating_point(t) && !(g.channels_last && t == DType::kFloat64);
+      EXPECT_EQ(done, known && !(g.groups == g.in_channels && g.groups > 1)) << show(g);
+      if (!done) continue;
+      cpu::conv_forward(t, plain, x.get(), w.get(), with_bias ? bias.get() : nullptr, y.get());
+      for (int64_t i = 0; i < ny; ++i) y.set(i, std::max(0.0, y.value(i) - (with_z ? 0.5 * z.value(i) : 0)));
+      const Data found = dy.read();
+      expect_near(g.channels_last ? moved(found, g.batch, g.out_channels, out, false) : found, y,
+                  8 + 2 * std::sqrt(static_cast<double>(nx + nw)), str_cat("activated ", variant, ", ", show(g)));
+    }
+  enable(false);
+  EXPECT_FALSE(cuda::conv_relu(t, kGeometries[0], nullptr, nullptr, nullptr, nullptr, 0, nullptr));
+}
 TEST_P(ConvTest, NothingToDo) {
   check_all(GetParam(), geometry(0, 3, 4, 1, {}, {6, 3, 1, 1, 1}, {7, 3, 1, 1, 1}));
   check_all(GetParam(), geometry(2, 0, 4, 1, {}, {6, 3, 1, 1, 1}, {7, 3, 1, 1, 1}));

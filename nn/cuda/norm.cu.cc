@@ -1,6 +1,7 @@
 // Batch and group normalisation: sums for each channel or group, then one pass over the elements.
 #include "nn/cuda/norm_engines.h"
 #include "nn/cuda/norm.h"
+#include "nn/cuda/norm_batch.h"
 
 namespace tessera::cuda {
 namespace internal {
@@ -56,26 +57,6 @@ struct BatchAffine {
       v[k] = static_cast<Compute<T>>((static_cast<double>(v[k]) - m) * scale + shift);
     }
     store_elements<V>(y + i, v);
-  }
-};
-
-// dx = dy a[c] + (x - mean[c]) b[c] + shift[c]
-template <class T>
-struct BatchGradient {
-  using Element = T;
-  const T *dy, *x;
-  T* dx;
-  ChannelValues mean;
-  const double *a, *b, *shift;
-  template <int V>
-  __device__ void apply(int64_t i, int64_t, int64_t c, int next) const {
-    Compute<T> g[V], v[V];
-    load_elements<V>(dy + i, g);
-    load_elements<V>(x + i, v);
-    for (int k = 0; k < V; ++k, c += next)
-      g[k] = static_cast<Compute<T>>(static_cast<double>(g[k]) * a[c] +
-                                     ((static_cast<double>(v[k]) - mean[c]) * b[c] + shift[c]));
-    store_elements<V>(dx + i, g);
   }
 };
 
@@ -163,11 +144,15 @@ struct Spread {
   }
 };
 template <class T>
-void sum_spread(const T* x, int64_t batch, int64_t channels, int64_t inner, auto finish) {
+SpreadSums<T> spread_sums(const T* x, int64_t inner) {
   SpreadSums<T> f;
   f.x = x;
   f.inner = inner;
-  sum_channels(f, finish, batch, channels, inner, aligned({x}, kVector<T> * sizeof(T)));
+  return f;
+}
+template <class T>
+void sum_spread(const T* x, int64_t batch, int64_t channels, int64_t inner, auto finish) {
+  sum_channels(spread_sums(x, inner), finish, batch, channels, inner, aligned({x}, kVector<T> * sizeof(T)));
 }
 
 template <class T>
@@ -176,28 +161,42 @@ struct StoreStats {
   double *mean, *var;
   __device__ void operator()(int64_t c, const Pair& sum) const { spread.get(c, sum, mean[c], var[c]); }
 };
-// What a batch normalisation in training does with them.
+// A batch normalisation in training.
 template <class T>
-struct StoreBatchStats {
+struct NormalizeBatch {
+  struct State {
+    double mean, scale, shift;
+  };
   Spread<T> spread;
+  T* y;
   double momentum, eps;
+  ChannelValues weight, bias;
   nn::ChannelNumbers running_mean, running_var, save_mean, save_invstd;
-  double *exact_mean, *exact_invstd;
 
   __device__ void update(const nn::ChannelNumbers& running, int64_t c, double now) const {
     const double before = load_real(running.data, running.dtype, c, 0);
     store_real(running.data, running.dtype, c, before * (1 - momentum) + now * momentum);
   }
-  __device__ void operator()(int64_t c, const Pair& sum) const {
+  __device__ State finish(int64_t c, const Pair& sum, bool store) const {
     const double n = static_cast<double>(spread.count);
     double mean, var;
     spread.get(c, sum, mean, var);
-    exact_mean[c] = mean;
-    exact_invstd[c] = 1 / sqrt(var + eps);
-    store_real(save_mean.data, save_mean.dtype, c, mean);
-    store_real(save_invstd.data, save_invstd.dtype, c, exact_invstd[c]);
-    update(running_mean, c, mean);
-    update(running_var, c, var * (n / (n - 1)));
+    const double invstd = 1 / sqrt(var + eps);
+    if (store) {
+      store_real(save_mean.data, save_mean.dtype, c, mean);
+      store_real(save_invstd.data, save_invstd.dtype, c, invstd);
+      update(running_mean, c, mean);
+      update(running_var, c, var * (n / (n - 1)));
+    }
+    return {mean, load_real(weight.data, weight.dtype, c, 1) * invstd, bias[c]};
+  }
+  template <int V>
+  __device__ void apply(int64_t i, const State* states, int next) const {
+    Compute<T> v[V];
+    load_elements<V>(spread.x + i, v);
+    for (int k = 0; k < V; ++k, states += next)
+      v[k] = static_cast<Compute<T>>((static_cast<double>(v[k]) - states->mean) * states->scale + states->shift);
+    store_elements<V>(y + i, v);
   }
 };
 template <class T>
@@ -236,23 +235,41 @@ struct MomentSums : SumFunctor<MomentSums<T>> {
     }
   }
 };
+// Gradients of the parameters.
+struct StoreBatchGradient {
+  ChannelValues invstd;
+  nn::ChannelNumbers dweight, dbias;
+  __device__ void operator()(int64_t c, const Pair& sum) const {
+    store_real(dweight.data, dweight.dtype, c, sum.b * invstd[c]);
+    store_real(dbias.data, dbias.dtype, c, sum.a);
+  }
+};
 // With h = (x - mean) invstd: dx = weight invstd (dy - mean(dy) - h mean(dy h)), as factors of dy and x - mean, and a
 // constant.
-struct StoreBatchGradient {
+template <class T>
+struct BatchGradient {
+  struct State {
+    double mean, a, b, shift;
+  };
+  const T *dy, *x;
+  T* dx;
   double count;
-  ChannelValues invstd, weight;
-  nn::ChannelNumbers dweight, dbias;
-  double *a, *b, *shift;  // null: not wanted
-  __device__ void operator()(int64_t c, const Pair& sum) const {
-    const double s = invstd[c];
-    if (a) {
-      const double scale = load_real(weight.data, weight.dtype, c, 1) * s;
-      a[c] = scale;
-      b[c] = -scale * s * s * sum.b / count;
-      shift[c] = -scale * sum.a / count;
-    }
-    store_real(dweight.data, dweight.dtype, c, sum.b * s);
-    store_real(dbias.data, dbias.dtype, c, sum.a);
+  ChannelValues mean, weight;
+  StoreBatchGradient parameters;
+  __device__ State finish(int64_t c, const Pair& sum, bool store) const {
+    if (store) parameters(c, sum);
+    const double s = parameters.invstd[c], scale = load_real(weight.data, weight.dtype, c, 1) * s;
+    return {mean[c], scale, -scale * s * s * sum.b / count, -scale * sum.a / count};
+  }
+  template <int V>
+  __device__ void apply(int64_t i, const State* states, int next) const {
+    Compute<T> g[V], v[V];
+    load_elements<V>(dy + i, g);
+    load_elements<V>(x + i, v);
+    for (int k = 0; k < V; ++k, states += next)
+      g[k] = static_cast<Compute<T>>(static_cast<double>(g[k]) * states->a +
+                                     ((static_cast<double>(v[k]) - states->mean) * states->b + states->shift));
+    store_elements<V>(dx + i, g);
   }
 };
 
@@ -341,19 +358,18 @@ void batch_forward(const nn::BatchNormCall& call) {
     const ChannelValues mean = values(call.running_mean), invstd = values(call.running_var, call.eps);
     return map_elements(BatchAffine<T>{x, y, mean, invstd, weight, bias}, layout, vectors);
   }
-  const Buffer exact(static_cast<size_t>(2 * c) * sizeof(double));
-  double *const mean = exact.as<double>(), *const invstd = mean + c;
-  sum_spread(x, call.batch, c, call.inner,
-             StoreBatchStats<T>{{x, call.inner, call.batch * call.inner},
+  sum_and_map(spread_sums(x, call.inner),
+              NormalizeBatch<T>{{x, call.inner, call.batch * call.inner},
+                                y,
                                 call.momentum,
                                 call.eps,
+                                weight,
+                                bias,
                                 call.running_mean,
                                 call.running_var,
                                 call.save_mean,
-                                call.save_invstd,
-                                mean,
-                                invstd});
-  map_elements(BatchAffine<T>{x, y, doubles(mean), doubles(invstd), weight, bias}, layout, vectors);
+                                call.save_invstd},
+              call.batch, c, call.inner, vectors);
 }
 
 template <class T>
@@ -364,21 +380,18 @@ void batch_backward(const nn::BatchNormGradientCall& call) {
   const Layout layout{call.batch * c * call.inner, c, call.inner, c * call.inner};
   const ChannelValues mean = values(call.mean), weight = values(call.weight),
                       invstd = values(call.invstd_or_var, call.training ? -1 : call.eps);
-  const Buffer factors(call.training && dx ? static_cast<size_t>(3 * c) * sizeof(double) : 0);
-  double *const a = factors.as<double>(), *const b = a ? a + c : nullptr, *const shift = a ? b + c : nullptr;
-  if (call.training || call.dweight.data || call.dbias.data) {
-    MomentSums<T> f;
-    f.dy = dy;
-    f.x = x;
-    f.mean = mean;
-    sum_channels(f,
-                 StoreBatchGradient{static_cast<double>(call.batch * call.inner), invstd, weight, call.dweight,
-                                    call.dbias, a, b, shift},
-                 call.batch, c, call.inner, aligned({dy, x}, kVector<T> * sizeof(T)));
-  }
-  if (!dx) return;
   const bool vectors = aligned({dy, x, dx}, kVector<T> * sizeof(T));
-  if (call.training) return map_elements(BatchGradient<T>{dy, x, dx, mean, a, b, shift}, layout, vectors);
+  MomentSums<T> f;
+  f.dy = dy;
+  f.x = x;
+  f.mean = mean;
+  const StoreBatchGradient parameters{invstd, call.dweight, call.dbias};
+  if (call.training && dx)
+    return sum_and_map(f, BatchGradient<T>{dy, x, dx, static_cast<double>(call.batch * call.inner), mean, weight,
+                                           parameters},
+                       call.batch, c, call.inner, vectors);
+  if (call.dweight.data || call.dbias.data) sum_channels(f, parameters, call.batch, c, call.inner, vectors);
+  if (!dx) return;
   // Infinities and NaN of x must not reach dx: it does not depend on x.
   map_elements(BatchAffine<T>{dy, dx, doubles(nullptr), invstd, weight, doubles(nullptr)}, layout, vectors);
 }

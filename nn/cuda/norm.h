@@ -70,23 +70,31 @@ struct SumShape {
 constexpr int kSumThreads = 256;
 constexpr int kRowsOfColumns = 8;  // the columns kernel: 32 x 8 threads
 
-// inner is long: a block sums pieces of runs of one channel.
-template <class F, int V>
-__global__ void __launch_bounds__(kSumThreads) sum_runs_kernel(F f, SumShape s, Pair* parts) {
-  const int64_t c = blockIdx.x;
+// fn(n, flat index of this thread's first elements, end, step) for each piece of runs of channel c that the block has.
+template <int V, class Fn>
+__device__ inline void for_pieces(const SumShape& s, int64_t c, Fn fn) {
   const int lane = static_cast<int>(threadIdx.x) % s.lanes, row = static_cast<int>(threadIdx.x) / s.lanes,
             rows = kSumThreads / s.lanes;
   const int64_t piece = int64_t{s.lanes} * V * 16, pieces = (s.inner + piece - 1) / piece, units = s.batch * pieces;
   const int64_t begin = units * blockIdx.y / s.splits, end = units * (blockIdx.y + 1) / s.splits;
-  Pair sums[V] = {};
   for (int64_t u = begin + row; u < end; u += rows) {
     int64_t n = u;
     const int64_t from = split(n, pieces) * piece, to = from + piece < s.inner ? from + piece : s.inner,
                   run = (n * s.channels + c) * s.inner;
+    fn(n, run + from + lane * V, run + to, s.lanes * V);
+  }
+}
+
+// inner is long: a block sums pieces of runs of one channel.
+template <class F, int V>
+__global__ void __launch_bounds__(kSumThreads) sum_runs_kernel(F f, SumShape s, Pair* parts) {
+  const int64_t c = blockIdx.x;
+  Pair sums[V] = {};
+  for_pieces<V>(s, c, [&](int64_t n, int64_t from, int64_t to, int step) {
     const auto state = f.at(n, c);
 #pragma unroll 4
-    for (int64_t i = from + lane * V; i < to; i += s.lanes * V) f.template add<V>(state, run + i, sums);
-  }
+    for (int64_t i = from; i < to; i += step) f.template add<V>(state, i, sums);
+  });
   Pair sum = sums[0];
   for (int k = 1; k < V; ++k) sum = AddPairs()(sum, sums[k]);
   sum = block_reduce(sum, AddPairs());
@@ -153,32 +161,63 @@ inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t between(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 constexpr int64_t kWantedBlocks = 2048;
 
-template <int V, class F, class G>
-void sum_channels_by(const F& f, const G& finish, SumShape s) {
-  const bool long_runs = s.inner >= 32;
-  const int64_t per_channel = long_runs ? 1 : s.inner, columns = s.channels * per_channel,
-                groups = divide_up(columns, 32 * V);
-  if (long_runs) {
-    s.lanes = 32;
-    while (s.lanes < kSumThreads && s.lanes * V < s.inner) s.lanes *= 2;
-    const int64_t units = s.batch * divide_up(s.inner, int64_t{s.lanes} * V * 16);
+constexpr int64_t kLongRun = 32;  // elements of inner from which on blocks have one channel
+
+// How the work is shared between blocks.
+template <int V>
+SumShape sum_shape(int64_t batch, int64_t channels, int64_t inner) {
+  SumShape s{batch, channels, inner, 1, 32};
+  if (inner >= kLongRun) {
+    while (s.lanes < kSumThreads && s.lanes * V < inner) s.lanes *= 2;
+    const int64_t units = batch * divide_up(inner, int64_t{s.lanes} * V * 16);
     s.splits =
-        static_cast<int>(between(kWantedBlocks / s.channels, 1, between(units / (kSumThreads / s.lanes) / 2, 1, 1024)));
+        static_cast<int>(between(kWantedBlocks / channels, 1, between(units / (kSumThreads / s.lanes) / 2, 1, 1024)));
   } else {
-    s.splits = static_cast<int>(between(kWantedBlocks / groups, 1, between(s.batch / (kRowsOfColumns * 8), 1, 1024)));
+    const int64_t groups = divide_up(channels * inner, 32 * V);
+    s.splits = static_cast<int>(between(kWantedBlocks / groups, 1, between(batch / (kRowsOfColumns * 8), 1, 1024)));
   }
-  const Buffer parts(static_cast<size_t>(columns * s.splits) * sizeof(Pair));
-  if (long_runs)
-    launch_blocks(sum_runs_kernel<F, V>, dim3(static_cast<unsigned>(s.channels), static_cast<unsigned>(s.splits)),
-                  dim3(kSumThreads), 0, f, s, parts.as<Pair>());
-  else
-    launch_blocks(sum_columns_kernel<F, V>, dim3(static_cast<unsigned>(groups), static_cast<unsigned>(s.splits)),
-                  dim3(32, kRowsOfColumns), 0, f, s, parts.as<Pair>());
+  return s;
+}
+// Blocks of the sums, and of what goes through the elements in the same way.
+template <int V>
+dim3 sum_blocks(const SumShape& s) {
+  const int64_t x = s.inner >= kLongRun ? s.channels : divide_up(s.channels * s.inner, 32 * V);
+  return dim3(static_cast<unsigned>(x), static_cast<unsigned>(s.splits));
+}
+inline dim3 sum_threads(const SumShape& s) {
+  return s.inner >= kLongRun ? dim3(kSumThreads) : dim3(32, kRowsOfColumns);
+}
+
+// What the blocks find, `splits` for each channel or column.
+template <int V, class F>
+Buffer sum_parts(const F& f, const SumShape& s) {
+  const bool long_runs = s.inner >= kLongRun;
+  Buffer parts(static_cast<size_t>(s.channels * (long_runs ? 1 : s.inner) * s.splits) * sizeof(Pair));
+  launch_blocks(long_runs ? sum_runs_kernel<F, V> : sum_columns_kernel<F, V>, sum_blocks<V>(s), sum_threads(s), 0, f, s,
+                parts.as<Pair>());
+  return parts;
+}
+
+template <class G>
+void finish_sums(const G& finish, const SumShape& s, const Pair* parts) {
+  const int64_t per_channel = s.inner >= kLongRun ? 1 : s.inner;
   if (s.splits * per_channel <= kFewParts)
     return launch(finish_few_kernel<G>, dim3(static_cast<unsigned>(divide_up(s.channels, kSumThreads))),
-                  dim3(kSumThreads), finish, s.channels, per_channel, s.splits, parts.as<Pair>());
+                  dim3(kSumThreads), finish, s.channels, per_channel, s.splits, parts);
   launch_blocks(finish_sums_kernel<G>, dim3(static_cast<unsigned>(divide_up(s.channels, kSumThreads / 32))),
-                dim3(kSumThreads), 0, finish, s.channels, per_channel, s.splits, parts.as<Pair>());
+                dim3(kSumThreads), 0, finish, s.channels, per_channel, s.splits, parts);
+}
+
+template <int V, class F, class G>
+void sum_channels_by(const F& f, const G& finish, int64_t batch, int64_t channels, int64_t inner) {
+  const SumShape s = sum_shape<V>(batch, channels, inner);
+  const Buffer parts = sum_parts<V>(f, s);
+  finish_sums(finish, s, parts.as<Pair>());
+}
+
+template <int V>
+bool in_vectors(int64_t channels, int64_t inner) {
+  return inner >= kLongRun ? inner % V == 0 : channels * inner % V == 0;
 }
 
 // finish(c, the sum over batch and inner of f) for each channel. `vectors`: the tensors are aligned for vectors of
@@ -190,10 +229,8 @@ void sum_channels(const F& f, const G& finish, int64_t batch, int64_t channels, 
   if (batch * inner == 0)  // sums of nothing
     return launch(finish_few_kernel<G>, dim3(static_cast<unsigned>(divide_up(channels, kSumThreads))),
                   dim3(kSumThreads), finish, channels, 0, 0, nullptr);
-  const SumShape s{batch, channels, inner, 1, 32};
-  const bool whole = inner >= 32 ? inner % V == 0 : channels * inner % V == 0;
-  if (vectors && whole) return sum_channels_by<V>(f, finish, s);
-  sum_channels_by<1>(f, finish, s);
+  if (vectors && in_vectors<V>(channels, inner)) return sum_channels_by<V>(f, finish, batch, channels, inner);
+  sum_channels_by<1>(f, finish, batch, channels, inner);
 }
 
 // Columns of different channels: the state of each is its own. Base of the functors.

@@ -82,7 +82,8 @@ TEST_P(NormTest, Batch) {
 // The whole in one call: statistics, running ones, results.
 TEST_P(NormTest, WholeBatch) {
   const DType t = GetParam(), st = stat_type(t);
-  for (const auto& [batch, channels, inner] : {BatchCase{4, 3, 49}, {33, 8, 1}, {7, 4, 4}, {2, 3, 33}, {300, 2, 40}})
+  for (const auto& [batch, channels, inner] :
+       {BatchCase{4, 3, 49}, {33, 8, 1}, {7, 4, 4}, {2, 3, 33}, {300, 2, 40}, {3000, 8, 1}, {700, 5, 7}})
     for (const DType pt : {t, st}) {
       const std::string what = str_cat("batch norm ", batch, " ", channels, " ", inner);
       const int64_t n = batch * channels * inner;

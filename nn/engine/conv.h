@@ -16,6 +16,10 @@ namespace tessera::nn {
 
 struct ConvEngines : EngineTable<ConvEngines> {
   TESSERA_NN_CONV_ENGINES(TESSERA_ENGINE_MEMBER)
+  // y = max(0, convolution + bias + alpha z) in one step; bias and z may be null. False: not of such sizes, and nothing
+  // was done. Null: a device has no such step.
+  bool (*conv_relu)(DType dtype, const cpu::ConvGeometry& g, const void* x, const void* w, const void* bias,
+                    const void* z, double alpha, void* y) = nullptr;
 };
 
 }  // namespace tessera::nn

@@ -57,4 +57,38 @@ std::array<Tensor, 3> convolution_backward_tangent(const Tensor& grad_output_t, 
   return sums;
 }
 
+std::tuple<Tensor, Tensor, Tensor> convolution_relu_backward(const Tensor& grad, const Tensor& result,
+                                                             const Tensor& input, const Tensor& weight,
+                                                             SymIntList stride, SymIntList padding, SymIntList dilation,
+                                                             SymInt groups, std::array<bool, 3> wanted) {
+  const bool lone = input.dim() < weight.dim();
+  const auto batch = [lone](const Tensor& t) { return lone ? unsqueeze(t, 0) : t; };
+  auto [x, w, b] = convolution_backward(batch(threshold_backward(grad, result, 0)), batch(input), weight, std::nullopt,
+                                        stride, padding, dilation, false, IntVector(stride.size(), 0), groups, wanted);
+  if (lone && x.defined()) x = squeeze(x, 0);
+  return {x, w, b};
+}
+
+Tensor convolution_relu_tangent(const Tensor& input_t, const Tensor& weight_t, const Tensor& bias_t,
+                                const Tensor& result, const Tensor& input, const Tensor& weight, SymIntList stride,
+                                SymIntList padding, SymIntList dilation, SymInt groups) {
+  const bool lone = input.dim() < weight.dim();
+  const auto forward = [&](const Tensor& x, const Tensor& w) {
+    const Tensor y = convolution(lone ? unsqueeze(x, 0) : x, w, Tensor(), stride, padding, dilation, false,
+                                 IntVector(stride.size(), 0), groups);
+    return lone ? squeeze(y, 0) : y;
+  };
+  Tensor sum;
+  if (input_t.defined()) sum = forward(input_t, weight);
+  if (weight_t.defined()) sum = plus(sum, forward(input, weight_t));
+  if (bias_t.defined()) {
+    IntVector shape(static_cast<size_t>(result.dim()), 1);
+    shape[lone ? 0 : 1] = bias_t.numel();
+    sum = plus(sum, expand(reshape(bias_t, shape), result.sizes()));
+  }
+  return threshold_backward(sum, result, 0);
+}
+
+Tensor scaled_by(const Tensor& t, const std::optional<Scalar>& alpha) { return alpha ? mul(t, *alpha) : t; }
+
 }  // namespace tessera::autograd::formulas

@@ -1,4 +1,4 @@
-// Derivatives of convolution_backward.
+// Derivatives of convolution_backward, and of convolutions with their activation.
 #pragma once
 
 #include <array>
@@ -25,5 +25,16 @@ std::array<Tensor, 3> convolution_backward_tangent(const Tensor& grad_output_t, 
                                                    SymIntList padding, SymIntList dilation, bool transposed,
                                                    SymIntList output_padding, SymInt groups,
                                                    std::span<const bool> output_mask);
+
+// Gradients and tangent of relu(convolution) where `result` is it; the input with a batch or without.
+std::tuple<Tensor, Tensor, Tensor> convolution_relu_backward(const Tensor& grad, const Tensor& result,
+                                                             const Tensor& input, const Tensor& weight,
+                                                             SymIntList stride, SymIntList padding, SymIntList dilation,
+                                                             SymInt groups, std::array<bool, 3> wanted);
+Tensor convolution_relu_tangent(const Tensor& input_t, const Tensor& weight_t, const Tensor& bias_t,
+                                const Tensor& result, const Tensor& input, const Tensor& weight, SymIntList stride,
+                                SymIntList padding, SymIntList dilation, SymInt groups);
+// alpha t; no alpha: t.
+Tensor scaled_by(const Tensor& t, const std::optional<Scalar>& alpha);
 
 }  // namespace tessera::autograd::formulas

@@ -151,6 +151,15 @@ TEST(Layers, BatchNormKeepsStatistics) {
   expect_near(norm(floats({3.5f}, {1, 1})), {0});
 }
 
+// Nor does its mean over all batches: numbers on Meta can't be asked for.
+TEST(Layers, BatchNormDoesNotWait) {
+  BatchNorm1d norm(2, {.momentum = std::nullopt});
+  const auto on_meta = [](Tensor& t) { t = to(t, Device(DeviceType::kMeta), t.dtype()); };
+  for (Tensor* t : {&norm.weight, &norm.bias, &norm.running_mean, &norm.running_var, &norm.num_batches_tracked})
+    on_meta(*t);
+  EXPECT_TRUE(norm(to(zeros({3, 2}), Device(DeviceType::kMeta), DType::kFloat32)).is_meta());
+}
+
 TEST(Layers, DropoutOnlyTrains) {
   Dropout dropout(0.5);
   const Tensor x = ones({1000});

@@ -29,15 +29,22 @@ void BatchNorm::reset_running_stats() {
 
 Tensor BatchNorm::forward(const Tensor& input) {
   check_input(input);
-  double factor = options.momentum.value_or(0);
-  if (is_training() && options.track_running_stats) {
-    add_(num_batches_tracked, 1);
-    // Only a mean over all batches has to know their number, for which a device would be waited.
-    if (!options.momentum) factor = 1.0 / static_cast<double>(num_batches_tracked.item<int64_t>());
-  }
+  const bool tracks = is_training() && options.track_running_stats;
+  if (tracks) add_(num_batches_tracked, 1);
   // Running statistics are written in training and read in evaluation.
-  return batch_norm(input, weight, bias, running_mean, running_var, is_training() || !options.track_running_stats,
-                    factor, options.eps, false);
+  const auto normalize = [&](const Tensor& mean, const Tensor& var, double factor) {
+    return batch_norm(input, weight, bias, mean, var, is_training() || !options.track_running_stats, factor,
+                      options.eps, false);
+  };
+  if (!tracks || options.momentum) return normalize(running_mean, running_var, options.momentum.value_or(0));
+  // The mean over all batches: a device that counts them is not waited for.
+  const Tensor mean = zeros_like(running_mean), var = zeros_like(running_var);
+  const Tensor result = normalize(mean, var, 1);
+  const NoGradGuard no_grad;
+  const Tensor factor = reciprocal(tessera::to(num_batches_tracked, running_mean.dtype()));
+  lerp_(running_mean, mean, factor);
+  lerp_(running_var, var, factor);
+  return result;
 }
 
 std::string BatchNorm::extra_repr() const {

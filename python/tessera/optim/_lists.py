@@ -10,7 +10,9 @@ __all__ = ["Together", "joined", "of_numbers"]
 # Methods of Tensor -> operators of lists, with the same arguments: numbers, tensors of one element, other lists.
 _OPERATORS = {
     name: getattr(tessera, f"_foreach_{name}")
-    for base in ("add sub mul div lerp addcmul addcdiv maximum minimum pow abs neg sqrt reciprocal sign").split()
+    for base in (
+        "add sub mul div lerp addcmul addcdiv clamp_max clamp_min maximum minimum pow abs neg sqrt reciprocal sign"
+    ).split()
     for name in (base, base + "_")
 }
 _OPERATORS["copy_"] = tessera._foreach_copy_

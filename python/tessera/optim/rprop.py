@@ -32,10 +32,10 @@ class Rprop(SingleTensorOptimizer):
         down, up = group["etas"]
         low, high = group["step_sizes"]
         p, grad, prev, size = as_real(p, grad, state["prev"], state["step_size"])
-        sign = (grad * prev).sign()
-        one = tessera.ones_like(sign)
-        factor = tessera.where(sign > 0, one * up, tessera.where(sign < 0, one * down, one))
-        size.mul_(factor).clamp_(low, high)
-        grad = tessera.where(sign < 0, tessera.zeros_like(grad), grad)
+        sign = (grad * prev).detach().sign()
+        kept = (sign + 1).clamp_max_(1)  # 0 where the sign has changed
+        size.mul_(kept.clamp_min(down).clamp_min_(sign * up)).clamp_min_(low).clamp_max_(high)
+        most = kept.neg_().add_(1).reciprocal_().sub_(1)  # 0 there, elsewhere infinity
+        grad = grad.clamp_max(most).clamp_min_(-most)
         p.addcmul_(grad.sign(), size, value=-1)
         prev.copy_(grad)

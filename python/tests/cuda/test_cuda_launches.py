@@ -143,6 +143,18 @@ def recurrent(device, kind, differentiated=False, hidden=16, **options):
     return call
 
 
+def packed(device):
+    """Sequences of different lengths, whose last states lie at different steps."""
+    layer = module(device, lambda: nn.LSTM(8, 16, bidirectional=True))
+    x = nn.utils.rnn.pack_padded_sequence(numbers(device, 10, 6, 8), [10, 9, 7, 4, 3, 1])
+
+    def call():
+        y, (h, c) = layer(x)
+        return [y.data, h, c]
+
+    return call
+
+
 def images(device):
     return numbers(device, 2, 3, 8, 8)
 
@@ -183,6 +195,30 @@ def convolution(device, memory_format=torch.contiguous_format, **options):
     return call
 
 
+def activated(device, memory_format=torch.contiguous_format, added=False, bias=True):
+    layer = module(device, lambda: nn.Conv2d(6, 12, 3, bias=bias)).to(memory_format=memory_format)
+    x = numbers(device, 2, 6, 5, 7).to(memory_format=memory_format)
+    z = numbers(device, 2, 12, 3, 5, seed=2).to(memory_format=memory_format)
+    sizes = ([1, 1], [0, 0], [1, 1], 1)
+    if added:
+        return lambda: torch.cudnn_convolution_add_relu(x, layer.weight, z, -0.7, layer.bias, *sizes)
+    return lambda: torch.cudnn_convolution_relu(x, layer.weight, layer.bias, *sizes)
+
+
+def frozen(device):
+    """Convolutions and activations of a frozen program: one call of cuDNN for both."""
+    layers = module(device, lambda: nn.Sequential(nn.Conv2d(6, 12, 3), nn.ReLU(), nn.Conv2d(12, 4, 1), nn.ReLU()))
+    program = torch.jit.optimize_for_inference(torch.jit.script(layers.eval()))
+    assert ("cudnn_convolution_relu" in str(program.graph)) == (device == "cuda")
+    x = numbers(device, 2, 6, 5, 7)
+
+    def call():
+        with torch.no_grad():
+            return program(x)
+
+    return call
+
+
 def convolution_gradients(device):
     layer = module(device, lambda: nn.Conv2d(6, 12, 3, padding=1)).to(memory_format=torch.channels_last)
     x = numbers(device, 2, 6, 5, 7).to(memory_format=torch.channels_last).requires_grad_()
@@ -193,9 +229,10 @@ def convolution_gradients(device):
 # What it is -> (at most so many launches, function of a device that gives a call). A step of an optimizer with five
 # parameters has five clones more.
 CASES = {
-    "batch_norm, training": (4, lambda d: batch_norm(d, True)),  # one of them counts batches
+    "batch_norm, training": (3, lambda d: batch_norm(d, True)),  # one of them counts batches
+    "batch_norm, mean over batches": (9, lambda d: batch_norm(d, True, momentum=None)),
     "batch_norm, evaluation": (1, lambda d: batch_norm(d, False)),
-    "batch_norm, gradients": (8, batch_norm_gradients),
+    "batch_norm, gradients": (6, batch_norm_gradients),
     "grid_sample, bilinear": (1, lambda d: lambda: F.grid_sample(images(d), places(d), align_corners=False)),
     "grid_sample, bicubic": (
         1,
@@ -236,6 +273,8 @@ CASES = {
     "RAdam, capturable": (46, optimizer(torch.optim.RAdam, capturable=True)),
     "ASGD, capturable": (29, optimizer(torch.optim.ASGD, capturable=True)),
     "ASGD": (8, optimizer(torch.optim.ASGD)),
+    "Rprop": (25, optimizer(torch.optim.Rprop)),
+    "Rprop, capturable": (26, optimizer(torch.optim.Rprop, capturable=True)),
     "clip_grad_norm_": (9, clipped),
     "binary_cross_entropy": (3, lambda d: lambda: F.binary_cross_entropy(numbers(d, 40), numbers(d, 40, seed=1))),
     "embedding_bag, sum": (2, lambda d: bag(d, "sum")),
@@ -247,6 +286,10 @@ CASES = {
     "conv2d with a bias, channels last": (1, lambda d: convolution(d, torch.channels_last)),
     "conv2d of one channel per group": (1, lambda d: convolution(d, groups=6)),
     "conv2d of one channel per group, channels last": (1, lambda d: convolution(d, torch.channels_last, groups=6)),
+    "conv2d and relu": (1, activated),
+    "conv2d and relu without a bias": (2, lambda d: activated(d, bias=False)),
+    "conv2d, addition and relu, channels last": (1, lambda d: activated(d, torch.channels_last, True)),
+    "conv2d and relu, frozen": (2, frozen),
     "conv2d, channels last, gradients": (5, lambda d: convolution_gradients(d)),
     "max_pool, gradients": (3, lambda d: gradients(lambda x: F.max_pool2d(x, 3, 2, 1), images(d))),
     "_int_mm": (1, lambda d: lambda: torch._int_mm(octets(d, 70, 90), octets(d, 50, 90).t())),
@@ -258,6 +301,7 @@ CASES = {
     "LSTM, projected": (26, lambda d: recurrent(d, nn.LSTM, proj_size=5)),
     "LSTM, projected, gradients": (58, lambda d: recurrent(d, nn.LSTM, True, proj_size=5)),
     "LSTM, both directions": (13, lambda d: recurrent(d, nn.LSTM, bidirectional=True)),
+    "LSTM, packed": (22, packed),
     "GRU": (4, lambda d: recurrent(d, nn.GRU)),
     "GRU, gradients": (14, lambda d: recurrent(d, nn.GRU, True)),
     "GRU, a launch a step": (13, lambda d: recurrent(d, nn.GRU, hidden=70)),

@@ -266,3 +266,17 @@ def test_fractional_max_pool_at_its_edges():
         F.fractional_max_pool2d(tessera.ones(1, 0, 8, 8), 2, output_size=3)
     with pytest.raises(RuntimeError, match="Expect _random_samples"):
         F.fractional_max_pool2d(x, 2, output_size=3, _random_samples=tessera.zeros(0, 3, 2))
+
+
+def test_batch_norm_without_momentum_keeps_the_mean_over_all_batches():
+    layer, plain = tessera.nn.BatchNorm1d(3, momentum=None), tessera.nn.BatchNorm1d(3)
+    batches = [tessera.rand(5, 3, generator=tessera.Generator().manual_seed(i)) for i in range(4)]
+    for batch in batches:
+        assert tessera.equal(layer(batch), plain(batch))
+    mean = tessera.stack([batch.mean(0) for batch in batches]).mean(0)
+    var = tessera.stack([batch.var(0) for batch in batches]).mean(0)
+    tessera.testing.assert_close(layer.running_mean, mean)
+    tessera.testing.assert_close(layer.running_var, var)
+    assert layer.num_batches_tracked == 4
+    # no number is asked for: there are none on Meta
+    assert tessera.nn.BatchNorm1d(3, momentum=None, device="meta")(batches[0].to("meta")).shape == (5, 3)

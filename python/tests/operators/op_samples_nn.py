@@ -90,7 +90,19 @@ def _conv_transpose(n):
     ]
 
 
+# With a batch and without.
+_ACTIVATED = [
+    dict(self=F(2, 4, 5), weight=F(4, 2, 3), bias=F(4), stride=[1], padding=[1], dilation=[1], groups=2),
+    dict(self=F(2, 3, 2), weight=F(3, 2, 2, 2), bias=None, stride=[1, 2], padding=[0, 1], dilation=[1, 1], groups=1),
+]
+
+
 CONVOLUTIONS = {
+    "cudnn_convolution_relu": [Given(**call) for call in _ACTIVATED],
+    "cudnn_convolution_add_relu": [
+        Given(**_ACTIVATED[0], z=F(2, 4, 5), alpha=0.5),
+        Given(**_ACTIVATED[1], z=F(3, 2, 2), alpha=None),
+    ],
     "convolution": [Given(**_PLAIN), Given(**_PLANE), Given(**_ADJOINT)],
     "_convolution": [Given(**_PLAIN, **_FLAGS), Given(**_ADJOINT, **_FLAGS)],
     "convolution_backward": [

@@ -142,6 +142,11 @@ def _pool(rank, **more):
     return Given(kernel_size=[2] * rank, stride=[2] * rank, padding=[0] * rank, **more)
 
 
+def _activated(rank, **more):
+    steps = dict(stride=[1] * rank, padding=[0] * rank, dilation=[1] * rank, groups=1)
+    return Given(self=floats(1, 2, *[4] * rank), weight=floats(3, 2, *[2] * rank), bias=floats(3), **steps, **more)
+
+
 def _convolution(rank, **more):
     ones, zeros = [1] * rank, [0] * rank
     return Given(
@@ -170,6 +175,8 @@ FITTING = {
     "_fft_r2c": [Given(self=floats(2, 3), dim=[1], normalization=0, onesided=True)],
     "_convolution": [_convolution(1), _convolution(2)],
     "convolution": [_convolution(1), _convolution(2), _convolution(3)],
+    "cudnn_convolution_relu": [_activated(1), _activated(2)],
+    "cudnn_convolution_add_relu": [_activated(2, z=floats(1, 3, 3, 3), alpha=2)],
     "convolution_backward": [
         _convolution(1, grad_output=floats(1, 3, 3), bias_sizes=[3]),
         _convolution(2, grad_output=floats(1, 3, 3, 3), bias_sizes=[3]),

@@ -92,9 +92,20 @@ void for_products(const Problem& p, F&& fn) {
 
 enum class Direction { kForward, kData, kFilter };
 
-// result = alpha (the sums) + beta result; with a bias: + bias, beta is 0 then.
+struct Activation {
+  cudnnActivationMode_t mode;
+  cudnnNanPropagation_t nan;
+};
+// What becomes part of a forward convolution: activation(sums + alpha z + bias).
+struct Ending {
+  const void *bias = nullptr, *z = nullptr;
+  double alpha = 0;
+  Activation activation{CUDNN_ACTIVATION_IDENTITY, CUDNN_NOT_PROPAGATE_NAN};
+};
+
+// result = alpha (the sums) + beta result; with an ending: that, beta is 0 then.
 template <class T, class S>
-void convolve(const Problem& p, Direction direction, const T* x, const T* w, const T* y, const T* bias, S alpha,
+void convolve(const Problem& p, Direction direction, const T* x, const T* w, const T* y, const Ending& ending, S alpha,
               S beta) {
   const int64_t x_size = p.batch * p.in_c * p.in_plane, w_size = int64_t{p.out_c} * (p.in_c / p.groups) * p.taps,
                 y_size = p.batch * p.out_c * p.out_plane;
@@ -110,28 +121,34 @@ void convolve(const Problem& p, Direction direction, const T* x, const T* w, con
       sums[wi] += static_cast<S>(y[yi]) * static_cast<S>(x[xi]);
   });
   T* const to = const_cast<T*>(direction == Direction::kForward ? y : direction == Direction::kData ? x : w);
-  for (size_t i = 0; i < sums.size(); ++i)
-    if (bias)
-      to[i] = static_cast<T>(alpha * sums[i] + static_cast<S>(bias[(p.channels_last ? i : i / p.out_plane) % p.out_c]));
-    else
+  const T *const bias = static_cast<const T*>(ending.bias), *const z = static_cast<const T*>(ending.z);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (!bias) {
       to[i] = static_cast<T>(beta == 0 ? alpha * sums[i] : alpha * sums[i] + beta * static_cast<S>(to[i]));
+      continue;
+    }
+    S v = alpha * sums[i] + static_cast<S>(bias[(p.channels_last ? i : i / p.out_plane) % p.out_c]);
+    if (ending.alpha != 0) v += static_cast<S>(ending.alpha) * static_cast<S>(z[i]);
+    const bool keep = v > 0 || (v != v && ending.activation.nan == CUDNN_PROPAGATE_NAN);
+    to[i] = static_cast<T>(ending.activation.mode == CUDNN_ACTIVATION_IDENTITY || keep ? v : S(0));
+  }
 }
 
 template <class T, class S>
 cudnnStatus_t start(cudnnHandle_t h, const Problem& p, Direction direction, const void* x, const void* w, const void* y,
-                    const void* bias, const void* alpha, const void* beta) {
+                    const Ending& ending, const void* alpha, const void* beta) {
   const S a = *static_cast<const S*>(alpha), b = *static_cast<const S*>(beta);
   const cudaError_t e = run(stream_of(h), dim3(1), dim3(1), 0, false, [=] {
-    convolve<T, S>(p, direction, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(y),
-                   static_cast<const T*>(bias), a, b);
+    convolve<T, S>(p, direction, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(y), ending,
+                   a, b);
   });
   return e == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
 cudnnStatus_t convolve_any(cudnnHandle_t h, Direction direction, cudnnTensorDescriptor_t xd, const void* x,
                            cudnnFilterDescriptor_t wd, const void* w, cudnnConvolutionDescriptor_t c,
-                           cudnnTensorDescriptor_t yd, const void* y, const void* bias, const void* alpha,
-                           const void* beta) {
+                           cudnnTensorDescriptor_t yd, const void* y, const Ending& ending,
+                           const void* alpha, const void* beta) {
   Problem p;
   if (!problem_of(*get(xd), *get(wd), *get(c), *get(yd), &p)) return CUDNN_STATUS_BAD_PARAM;
   const cudnnDataType_t type = get(xd)->type;
@@ -139,13 +156,13 @@ cudnnStatus_t convolve_any(cudnnHandle_t h, Direction direction, cudnnTensorDesc
     return CUDNN_STATUS_NOT_SUPPORTED;
   switch (type) {
     case CUDNN_DATA_HALF:
-      return start<Half, float>(h, p, direction, x, w, y, bias, alpha, beta);
+      return start<Half, float>(h, p, direction, x, w, y, ending, alpha, beta);
     case CUDNN_DATA_BFLOAT16:
-      return start<BFloat16, float>(h, p, direction, x, w, y, bias, alpha, beta);
+      return start<BFloat16, float>(h, p, direction, x, w, y, ending, alpha, beta);
     case CUDNN_DATA_FLOAT:
-      return start<float, float>(h, p, direction, x, w, y, bias, alpha, beta);
+      return start<float, float>(h, p, direction, x, w, y, ending, alpha, beta);
     case CUDNN_DATA_DOUBLE:
-      return start<double, double>(h, p, direction, x, w, y, bias, alpha, beta);
+      return start<double, double>(h, p, direction, x, w, y, ending, alpha, beta);
     default:
       return CUDNN_STATUS_NOT_SUPPORTED;
   }
@@ -258,28 +275,33 @@ cudnnStatus_t convolution(cudnnHandle_t h, const void* alpha, A a, const void* a
                           cudnnConvolutionDescriptor_t c, Algorithm, void*, size_t, const void* beta, D d,
                           void* d_data) {
   const Operands o = Order<Algorithm>::operands(a, a_data, b, b_data, d, d_data);
-  return convolve_any(h, Order<Algorithm>::kDirection, o.x, o.x_data, o.w, o.w_data, c, o.y, o.y_data, nullptr, alpha,
+  return convolve_any(h, Order<Algorithm>::kDirection, o.x, o.x_data, o.w, o.w_data, c, o.y, o.y_data, {}, alpha,
                       beta);
 }
 
-// As documented: without an activation by one algorithm alone, and the bias is a tensor of one number for each channel.
-cudnnStatus_t convolution_with_bias(cudnnHandle_t h, const void* alpha, cudnnTensorDescriptor_t xd, const void* x,
-                                    cudnnFilterDescriptor_t wd, const void* w, cudnnConvolutionDescriptor_t c,
-                                    cudnnConvolutionFwdAlgo_t algorithm, void*, size_t, const void* alpha2,
-                                    cudnnTensorDescriptor_t zd, const void*, cudnnTensorDescriptor_t bd,
-                                    const void* bias, cudnnActivationDescriptor_t activation,
-                                    cudnnTensorDescriptor_t yd, void* y) {
-  const Sizes &b = *get(bd), &result = *get(yd);
-  if (b.type != result.type || b.rank != result.rank || b.size[0] != 1 || b.size[1] != result.size[1] ||
-      b.volume(2) != 1 || get(zd)->rank != result.rank)
+// As documented: without an activation by one algorithm alone; the bias has one number for each channel; z is of the
+// result's form, and not read where its factor is 0.
+cudnnStatus_t convolution_with_ending(cudnnHandle_t h, const void* alpha, cudnnTensorDescriptor_t xd, const void* x,
+                                      cudnnFilterDescriptor_t wd, const void* w, cudnnConvolutionDescriptor_t c,
+                                      cudnnConvolutionFwdAlgo_t algorithm, void*, size_t, const void* alpha2,
+                                      cudnnTensorDescriptor_t zd, const void* z, cudnnTensorDescriptor_t bd,
+                                      const void* bias, cudnnActivationDescriptor_t activation,
+                                      cudnnTensorDescriptor_t yd, void* y) {
+  const Sizes &b = *get(bd), &result = *get(yd), &added = *get(zd);
+  bool same = added.type == result.type && added.rank == result.rank && added.last == result.last;
+  for (int i = 0; i < result.rank && same; ++i) same = added.size[i] == result.size[i];
+  if (!same || !bias || !z || b.type != result.type || b.rank != result.rank || b.size[0] != 1 ||
+      b.size[1] != result.size[1] || b.volume(2) != 1)
     return CUDNN_STATUS_BAD_PARAM;
-  const bool nothing_more = result.type == CUDNN_DATA_DOUBLE ? *static_cast<const double*>(alpha2) == 0
-                                                             : *static_cast<const float*>(alpha2) == 0;
-  if (*reinterpret_cast<cudnnActivationMode_t*>(activation) != CUDNN_ACTIVATION_IDENTITY || !nothing_more ||
-      algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)
+  const double factor = result.type == CUDNN_DATA_DOUBLE ? *static_cast<const double*>(alpha2)
+                                                         : *static_cast<const float*>(alpha2);
+  const Activation& a = *reinterpret_cast<Activation*>(activation);
+  const bool bare = a.mode == CUDNN_ACTIVATION_IDENTITY;
+  if ((!bare && a.mode != CUDNN_ACTIVATION_RELU) ||
+      (bare && algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM))
     return CUDNN_STATUS_NOT_SUPPORTED;
   const double zero = 0;  // of either type
-  return convolve_any(h, Direction::kForward, xd, x, wd, w, c, yd, y, bias, alpha, &zero);
+  return convolve_any(h, Direction::kForward, xd, x, wd, w, c, yd, y, {bias, z, factor, a}, alpha, &zero);
 }
 
 cudnnStatus_t set_convolution(cudnnConvolutionDescriptor_t d, int rank, const int* padding, const int* stride,
@@ -324,12 +346,12 @@ Dnn dnn_functions() {
   };
   f.set_math_type = [](cudnnConvolutionDescriptor_t, cudnnMathType_t) { return CUDNN_STATUS_SUCCESS; };
   f.destroy_convolution = destroy<Convolution>;
-  f.create_activation = make<cudnnActivationMode_t>;
-  f.set_activation = [](cudnnActivationDescriptor_t d, cudnnActivationMode_t mode, cudnnNanPropagation_t, double) {
-    *reinterpret_cast<cudnnActivationMode_t*>(d) = mode;
+  f.create_activation = make<Activation>;
+  f.set_activation = [](cudnnActivationDescriptor_t d, cudnnActivationMode_t mode, cudnnNanPropagation_t nan, double) {
+    *reinterpret_cast<Activation*>(d) = {mode, nan};
     return CUDNN_STATUS_SUCCESS;
   };
-  f.destroy_activation = destroy<cudnnActivationMode_t>;
+  f.destroy_activation = destroy<Activation>;
   f.forward_algorithms = algorithms;
   f.backward_data_algorithms = algorithms;
   f.backward_filter_algorithms = algorithms;
@@ -340,7 +362,7 @@ Dnn dnn_functions() {
   f.backward_data_workspace = workspace;
   f.backward_filter_workspace = workspace;
   f.forward = convolution;
-  f.forward_with_bias = convolution_with_bias;
+  f.forward_with_ending = convolution_with_ending;
   f.backward_data = convolution;
   f.backward_filter = convolution;
   return f;

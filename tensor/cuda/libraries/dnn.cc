@@ -41,7 +41,7 @@ Library<Dnn> load() {
     get(f.forward_workspace, "cudnnGetConvolutionForwardWorkspaceSize");
     get(f.measure_forward, "cudnnFindConvolutionForwardAlgorithmEx");
     get(f.forward, "cudnnConvolutionForward");
-    get(f.forward_with_bias, "cudnnConvolutionBiasActivationForward");
+    get(f.forward_with_ending, "cudnnConvolutionBiasActivationForward");
     get(f.backward_data_algorithms, "cudnnGetConvolutionBackwardDataAlgorithm_v7");
     get(f.backward_data_workspace, "cudnnGetConvolutionBackwardDataWorkspaceSize");
     get(f.measure_backward_data, "cudnnFindConvolutionBackwardDataAlgorithmEx");

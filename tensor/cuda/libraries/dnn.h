@@ -35,7 +35,7 @@ struct Dnn {
   decltype(&cudnnGetConvolutionForwardWorkspaceSize) forward_workspace;
   decltype(&cudnnFindConvolutionForwardAlgorithmEx) measure_forward;
   decltype(&cudnnConvolutionForward) forward;
-  decltype(&cudnnConvolutionBiasActivationForward) forward_with_bias;
+  decltype(&cudnnConvolutionBiasActivationForward) forward_with_ending;
   decltype(&cudnnGetConvolutionBackwardDataAlgorithm_v7) backward_data_algorithms;
   decltype(&cudnnGetConvolutionBackwardDataWorkspaceSize) backward_data_workspace;
   decltype(&cudnnFindConvolutionBackwardDataAlgorithmEx) measure_backward_data;

@@ -85,12 +85,14 @@ class _NormBase(Module):
 
 class _BatchNorm(_NormBase):
     def _update_factor(self):
-        """Counts the batch; the weight of its statistics in the running ones (momentum None: cumulative average)."""
+        """Counts the batch; the weight of its statistics in the running ones. Momentum None: a mean over all batches,
+        whose weight is a tensor, since a device would be waited for to know it.
+        """
         factor = 0.0 if self.momentum is None else self.momentum
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
-                factor = 1.0 / float(self.num_batches_tracked)
+                factor = self.num_batches_tracked.to(self.running_mean.dtype).reciprocal()
         return factor
 
     def forward(self, input):
@@ -99,16 +101,15 @@ class _BatchNorm(_NormBase):
         use_batch = self.training or (self.running_mean is None and self.running_var is None)
         # without tracking the buffers, if there are any, are not touched
         keep = not self.training or self.track_running_stats
-        return F.batch_norm(
-            input,
-            self.running_mean if keep else None,
-            self.running_var if keep else None,
-            self.weight,
-            self.bias,
-            use_batch,
-            factor,
-            self.eps,
-        )
+        running = (self.running_mean, self.running_var) if keep else (None, None)
+        if not isinstance(factor, tessera.Tensor):
+            return F.batch_norm(input, *running, self.weight, self.bias, use_batch, factor, self.eps)
+        batch = [tessera.zeros_like(t) for t in running]
+        out = F.batch_norm(input, *batch, self.weight, self.bias, use_batch, 1.0, self.eps)
+        with tessera.no_grad():
+            for total, now in zip(running, batch):
+                total.lerp_(now, factor)
+        return out
 
 
 # No features at first: no parameter is drawn and no buffer filled before the shape is known.

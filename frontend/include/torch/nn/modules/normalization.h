@@ -67,13 +67,26 @@ class BatchNormLayer : public NormLayer<Derived, BatchNormOptions> {
   using NormLayer<Derived, BatchNormOptions>::NormLayer;
   Tensor forward(const Tensor& input) {
     this->check_dims(input, Derived::kLeast, Derived::kMost);
-    std::optional<double> momentum = this->options.momentum();
-    if (this->is_training() && this->num_batches_tracked.defined()) {
+    const std::optional<double> momentum = this->options.momentum();
+    const bool counts = this->is_training() && this->num_batches_tracked.defined();
+    if (counts) {
       at::NoGradGuard no_grad;
       at::add_(this->num_batches_tracked, 1);
-      if (!momentum) momentum = 1.0 / this->num_batches_tracked.template item<double>();
     }
-    return functional::batch_norm(input, this->running_mean, this->running_var,
+    if (!counts || momentum) return normalized(input, this->running_mean, this->running_var, momentum);
+    // The mean over all batches: a device that counts them is not waited for.
+    const Tensor mean = at::zeros_like(this->running_mean), var = at::zeros_like(this->running_var);
+    const Tensor result = normalized(input, mean, var, 1);
+    at::NoGradGuard no_grad;
+    const Tensor factor = at::reciprocal(this->num_batches_tracked.to(mean.scalar_type()));
+    at::lerp_(this->running_mean, mean, factor);
+    at::lerp_(this->running_var, var, factor);
+    return result;
+  }
+
+ private:
+  Tensor normalized(const Tensor& input, const Tensor& mean, const Tensor& var, std::optional<double> momentum) const {
+    return functional::batch_norm(input, mean, var,
                                   functional::BatchNormFuncOptions()
                                       .weight(this->weight)
                                       .bias(this->bias)
