@@ -154,8 +154,8 @@ void join_activation(Node* relu) {
   if (!is_plain_convolution(conv) || conv->owner != relu->owner || relu->in[0]->uses != 1) return;
   const Tensor* weight = tensor_of(conv->in[1]);
   static const Operator* const joined = find_operator("aten::cudnn_convolution_relu");
-  const bool lists = std::all_of(conv->in.begin() + 3, conv->in.begin() + 6,
-                                 [](const Val* v) { return v->type->kind == K::kList; });
+  const bool lists =
+      std::all_of(conv->in.begin() + 3, conv->in.begin() + 6, [](const Val* v) { return v->type->kind == K::kList; });
   if (!joined || !weight || !weight->is_cuda() || !weight->is_floating_point() || !lists) return;
   conv->op = joined;
   relu->out[0]->same = conv->out[0];

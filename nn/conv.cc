@@ -222,16 +222,17 @@ void convolution_kernel(const Tensor& input, const Tensor& weight, const Tensor&
         false);
     return;
   }
-  run_convolution(input, weight, bias, a, out, [&](const cpu::ConvGeometry& g, const Tensor& x, const Tensor& w,
-                                                   const Tensor& b, const Tensor& y) {
-    if (transposed) {
-      TESSERA_ON(w.device(), conv_backward_input)(x.dtype(), g, x.data_ptr(), w.data_ptr(), y.data_ptr());
-      if (b.defined()) add_bias(y, b);
-    } else {
-      TESSERA_ON(w.device(), conv_forward)
-      (x.dtype(), g, x.data_ptr(), w.data_ptr(), b.defined() ? b.data_ptr() : nullptr, y.data_ptr());
-    }
-  });
+  run_convolution(input, weight, bias, a, out,
+                  [&](const cpu::ConvGeometry& g, const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& y) {
+                    if (transposed) {
+                      TESSERA_ON(w.device(), conv_backward_input)
+                      (x.dtype(), g, x.data_ptr(), w.data_ptr(), y.data_ptr());
+                      if (b.defined()) add_bias(y, b);
+                    } else {
+                      TESSERA_ON(w.device(), conv_forward)
+                      (x.dtype(), g, x.data_ptr(), w.data_ptr(), b.defined() ? b.data_ptr() : nullptr, y.data_ptr());
+                    }
+                  });
 }
 
 // --- With what follows it: max(0, convolution + alpha z) ---
@@ -256,8 +257,8 @@ Tensor activated_meta(const char* name, const Activated& given, SymIntList strid
   return given.call([&](const Activated& c) {
     TESSERA_CHECK_NOT_IMPLEMENTED(is_floating_point(c.input.dtype()) && !is_float8(c.input.dtype()), "\"", name,
                                   "\" not implemented for '", type_name_of(c.input.dtype()), "'");
-    const Tensor y = empty_from(convolution_meta(c.input, c.weight, c.bias, stride, padding, dilation, false,
-                                                 IntVector{0}, groups));
+    const Tensor y =
+        empty_from(convolution_meta(c.input, c.weight, c.bias, stride, padding, dilation, false, IntVector{0}, groups));
     TESSERA_CHECK(!c.z.defined() || (std::ranges::equal(c.z.sizes(), y.sizes()) && c.z.dtype() == y.dtype()), name,
                   ": expected z of the result's size ", shape_string(y.sizes()), " and dtype ", name_of(y.dtype()),
                   ", but got ", c.z.defined() ? shape_string(c.z.sizes()) : "", " and ",
@@ -274,21 +275,22 @@ Tensor activated_convolution(const char* name, const Activated& given, SymIntLis
     const ConvArgs a =
         conv_args(c.weight, stride.ints(), padding.ints(), dilation.ints(), false, IntVector{0}, groups.guard_int());
     const auto device_does = nn::ConvEngines::of(c.weight.device().type).conv_relu;
-    run_convolution(c.input, c.weight, c.bias, a, out, [&](const cpu::ConvGeometry& g, const Tensor& x, const Tensor& w,
-                                                           const Tensor& b, const Tensor& y) {
-      const Tensor z = c.z.defined() ? laid_out(c.z, g) : Tensor();
-      const void* const bias = b.defined() ? b.data_ptr() : nullptr;
-      if (device_does) {
-        internal::select_device(w.device(), name);
-        if (device_does(x.dtype(), g, x.data_ptr(), w.data_ptr(), bias, z.defined() ? z.data_ptr() : nullptr, c.alpha,
-                        y.data_ptr()))
-          return;
-      }
-      TESSERA_ON(w.device(), conv_forward)(x.dtype(), g, x.data_ptr(), w.data_ptr(), bias, y.data_ptr());
-      const Tensor alias = tensor_from_storage(y.storage(), y.sizes(), y.strides(), y.storage_offset(), y.dtype());
-      if (z.defined()) add_(alias, c.z, Scalar(c.alpha));
-      relu_(alias);
-    });
+    run_convolution(
+        c.input, c.weight, c.bias, a, out,
+        [&](const cpu::ConvGeometry& g, const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& y) {
+          const Tensor z = c.z.defined() ? laid_out(c.z, g) : Tensor();
+          const void* const bias = b.defined() ? b.data_ptr() : nullptr;
+          if (device_does) {
+            internal::select_device(w.device(), name);
+            if (device_does(x.dtype(), g, x.data_ptr(), w.data_ptr(), bias, z.defined() ? z.data_ptr() : nullptr,
+                            c.alpha, y.data_ptr()))
+              return;
+          }
+          TESSERA_ON(w.device(), conv_forward)(x.dtype(), g, x.data_ptr(), w.data_ptr(), bias, y.data_ptr());
+          const Tensor alias = tensor_from_storage(y.storage(), y.sizes(), y.strides(), y.storage_offset(), y.dtype());
+          if (z.defined()) add_(alias, c.z, Scalar(c.alpha));
+          relu_(alias);
+        });
     return out;
   });
 }

@@ -297,9 +297,9 @@ cudnnStatus_t start(Direction direction, DType dtype, const Plan& plan, const Ch
         const float alpha_f = static_cast<float>(ending.alpha);
         const void* const alpha = wide ? static_cast<const void*>(&ending.alpha) : &alpha_f;
         return dnn.forward_with_ending(h, one, d.x, t.x, d.w, t.w, d.conv,
-                                     static_cast<cudnnConvolutionFwdAlgo_t>(c.algorithm), workspace, c.workspace,
-                                     ending.z ? alpha : zero, d.y, ending.z ? ending.z : t.y, d.bias, ending.bias,
-                                     ending.relu ? d.relu : d.none, d.y, const_cast<void*>(t.y));
+                                       static_cast<cudnnConvolutionFwdAlgo_t>(c.algorithm), workspace, c.workspace,
+                                       ending.z ? alpha : zero, d.y, ending.z ? ending.z : t.y, d.bias, ending.bias,
+                                       ending.relu ? d.relu : d.none, d.y, const_cast<void*>(t.y));
       }
       return dnn.forward(h, one, d.x, t.x, d.w, t.w, d.conv, static_cast<cudnnConvolutionFwdAlgo_t>(c.algorithm),
                          workspace, c.workspace, zero, d.y, const_cast<void*>(t.y));

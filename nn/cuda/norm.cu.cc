@@ -387,9 +387,9 @@ void batch_backward(const nn::BatchNormGradientCall& call) {
   f.mean = mean;
   const StoreBatchGradient parameters{invstd, call.dweight, call.dbias};
   if (call.training && dx)
-    return sum_and_map(f, BatchGradient<T>{dy, x, dx, static_cast<double>(call.batch * call.inner), mean, weight,
-                                           parameters},
-                       call.batch, c, call.inner, vectors);
+    return sum_and_map(
+        f, BatchGradient<T>{dy, x, dx, static_cast<double>(call.batch * call.inner), mean, weight, parameters},
+        call.batch, c, call.inner, vectors);
   if (call.dweight.data || call.dbias.data) sum_channels(f, parameters, call.batch, c, call.inner, vectors);
   if (!dx) return;
   // Infinities and NaN of x must not reach dx: it does not depend on x.

@@ -448,6 +448,7 @@ class _Hierarchy:
 
     def _call_kept(self, frame, child, path, signature):
         graph = frame.graph
+
         def of(frame):
             known = lambda a: frame.value_of(self.by_name[a.name]) if a.name in self.by_name else None  # noqa: E731
             return lambda a: a.value if isinstance(a, ConstantArgument) else known(a)

@@ -147,8 +147,8 @@ cudnnStatus_t start(cudnnHandle_t h, const Problem& p, Direction direction, cons
 
 cudnnStatus_t convolve_any(cudnnHandle_t h, Direction direction, cudnnTensorDescriptor_t xd, const void* x,
                            cudnnFilterDescriptor_t wd, const void* w, cudnnConvolutionDescriptor_t c,
-                           cudnnTensorDescriptor_t yd, const void* y, const Ending& ending,
-                           const void* alpha, const void* beta) {
+                           cudnnTensorDescriptor_t yd, const void* y, const Ending& ending, const void* alpha,
+                           const void* beta) {
   Problem p;
   if (!problem_of(*get(xd), *get(wd), *get(c), *get(yd), &p)) return CUDNN_STATUS_BAD_PARAM;
   const cudnnDataType_t type = get(xd)->type;
@@ -275,8 +275,7 @@ cudnnStatus_t convolution(cudnnHandle_t h, const void* alpha, A a, const void* a
                           cudnnConvolutionDescriptor_t c, Algorithm, void*, size_t, const void* beta, D d,
                           void* d_data) {
   const Operands o = Order<Algorithm>::operands(a, a_data, b, b_data, d, d_data);
-  return convolve_any(h, Order<Algorithm>::kDirection, o.x, o.x_data, o.w, o.w_data, c, o.y, o.y_data, {}, alpha,
-                      beta);
+  return convolve_any(h, Order<Algorithm>::kDirection, o.x, o.x_data, o.w, o.w_data, c, o.y, o.y_data, {}, alpha, beta);
 }
 
 // As documented: without an activation by one algorithm alone; the bias has one number for each channel; z is of the
@@ -293,8 +292,8 @@ cudnnStatus_t convolution_with_ending(cudnnHandle_t h, const void* alpha, cudnnT
   if (!same || !bias || !z || b.type != result.type || b.rank != result.rank || b.size[0] != 1 ||
       b.size[1] != result.size[1] || b.volume(2) != 1)
     return CUDNN_STATUS_BAD_PARAM;
-  const double factor = result.type == CUDNN_DATA_DOUBLE ? *static_cast<const double*>(alpha2)
-                                                         : *static_cast<const float*>(alpha2);
+  const double factor =
+      result.type == CUDNN_DATA_DOUBLE ? *static_cast<const double*>(alpha2) : *static_cast<const float*>(alpha2);
   const Activation& a = *reinterpret_cast<Activation*>(activation);
   const bool bare = a.mode == CUDNN_ACTIVATION_IDENTITY;
   if ((!bare && a.mode != CUDNN_ACTIVATION_RELU) ||
