@@ -251,8 +251,9 @@ class Agent:
             return link
 
     def find(self, to):
-        """The WorkerInfo of a name, a rank or a WorkerInfo. Raises: RuntimeError for one that there is not, ValueError for
-        what is no such."""
+        """The WorkerInfo of a name, a rank or a WorkerInfo.
+
+        Raises: RuntimeError for one that there is not, ValueError for what is no such."""
         if isinstance(to, WorkerInfo):
             return to
         for one in self.workers:
