@@ -200,3 +200,27 @@ def check_etcd(place):
     assert (state, stored) == (b"first", True) and backend.set_state(b"late") == (b"first", token, False)
     assert backend.set_state(b"second", token)[2] and backend.get_state()[0] == b"second"
     assert not backend.set_state(b"third", token)[2]
+
+
+def test_error_files_have_their_own_time_and_agents_do_not_write_over_them(tmp_path, monkeypatch):
+    import json
+
+    from tessera.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure, record
+    from tessera.distributed.elastic.multiprocessing.errors.handlers import get_error_handler
+
+    path = tmp_path / "error.json"
+    path.write_text(json.dumps({"message": "why", "timestamp": "10"}))
+    failure = ProcessFailure(0, 997, 1, str(path))
+    assert (failure.message, failure.timestamp) == ("why", 10)
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "own.json"))
+
+    @record
+    def main(file):
+        raise ChildFailedError("trainer", {0: ProcessFailure(0, 997, 1, file)})
+
+    with pytest.raises(ChildFailedError):
+        main("no such file")
+    assert not (tmp_path / "own.json").exists() and get_error_handler() is not None
+    with pytest.raises(ChildFailedError):
+        main(str(path))
+    assert json.loads((tmp_path / "own.json").read_text())["message"] == "why"

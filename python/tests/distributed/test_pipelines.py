@@ -162,3 +162,24 @@ def test_one_part_is_too_few_for_one_forward_one_backward():
             get_schedule_class("1F1B")(stage, 1, loss_of)
 
     run(body)
+
+
+def test_parts_of_other_sizes_are_refused_before_they_are_sent():
+    def body(rank, world):
+        stage = PipelineStage(layers(2)[rank], rank, 2, tessera.device("cpu"))
+        schedule = get_schedule_class("GPipe")(stage, 5, loss_of)  # parts of 3 and of 2
+        x, y = batch()
+        if rank == 0:
+            with pytest.raises(RuntimeError, match="parts of a batch have equal sizes") as caught:
+                schedule.step(x)
+            assert type(caught.value).__name__ == "PipeliningShapeError"
+        return True
+
+    assert run(body) == [True, True]
+
+
+def test_arguments_go_to_all_parts_where_told_so():
+    from tessera.distributed.pipelining.microbatch import _Replicate
+
+    _, kwargs = split_args_kwargs_into_chunks((), {"scale": tessera.ones(1, 4)}, 3, None, {"scale": _Replicate()})
+    assert [tuple(one["scale"].shape) for one in kwargs] == [(1, 4)] * 3

@@ -38,6 +38,10 @@ class TensorChunkSpec:
         return {name: TensorChunkSpec(dim) for name, dim in chunk_dims.items()}
 
 
+class _Replicate:
+    """In place of a TensorChunkSpec: the tensor goes to all parts."""
+
+
 def _spec_of(value, spec):
     """What says how a leaf is cut: tensors along dimension 0 unless told otherwise; the rest goes to all parts."""
     if spec is None:

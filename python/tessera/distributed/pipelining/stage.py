@@ -16,6 +16,10 @@ def _meta(tensors):
     return [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
 
 
+class PipeliningShapeError(RuntimeError):
+    """Tensors between stages have another shape or dtype than those of the first part."""
+
+
 class PipelineStage:
     """A stage of a pipeline, in the process that holds it.
 
@@ -196,6 +200,13 @@ class PipelineStage:
                 for one in self._received.pop(fwd_chunk_id)
             ]
         outputs = self.forward_maybe_with_nosync(*inputs, **(kwargs or {}))
+        if not self.is_last and self._peer(1) is not None:  # which has room for what was announced
+            found = _meta(_tuple(outputs))
+            if found != self._outputs_meta:
+                raise PipeliningShapeError(
+                    f"stage {self.stage_index} gives {found} for part {fwd_chunk_id}, but {self._outputs_meta} for the "
+                    "first: parts of a batch have equal sizes"
+                )
         self._kept[fwd_chunk_id] = (_tuple(outputs), inputs)
         if self.is_last and save_forward_output:
             self.output_chunks.append(outputs)

@@ -253,8 +253,7 @@ class Agent:
     def find(self, to):
         """The WorkerInfo of a name, a rank or a WorkerInfo.
 
-        Raises: RuntimeError for one that there is not, ValueError for what is no such.
-        """
+        Raises: RuntimeError for one that there is not, ValueError for what is no such."""
         if isinstance(to, WorkerInfo):
             return to
         for one in self.workers:
