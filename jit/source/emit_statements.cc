@@ -94,6 +94,9 @@ void Emitter::set(const std::string& name, Sugar s, const Range& where, bool ref
   if (s.kind == Sugar::kValue && !refined && name[0] != '$') {
     TypePtr before = nullptr;
     if (!frame_->assigned.contains(name) || declared_type(name)) before = settled_type(name);
+    if (before && s.value->type->is(K::kTuple))  // (1, 2) where a list was
+      if (Val* list = convert(s.value, Formal{nullptr, before, false, false, nullptr, -1, true}, before, false, where))
+        s.value = list;
     if (before && !is_subtype(s.value->type, before)) {
       std::string hint;
       if (before->inferred && !s.value->type->is(K::kTensor)) hint = "\n";
@@ -308,8 +311,7 @@ Emitter::Exit Emitter::statement(const Ast& s, const std::vector<const Ast*>& li
       raise_statement(s);
       return {Ends::kAlways, true, true, false, nullptr};
     case A::kAssert:
-      assertion(s);
-      return {};
+      return assertion(s);
     case A::kBreak:
     case A::kContinue:
       if (stop_.empty())
@@ -602,9 +604,14 @@ void Emitter::emit_raise(const Range& where, Val* message, const std::string& cl
   Val* c = cls.empty() ? none(where) : text(cls, where);
   node(N::kRaise, {message, c}, where);
 }
-void Emitter::assertion(const Ast& s) {
+Emitter::Exit Emitter::assertion(const Ast& s) {
   const Condition c = condition(s[0]);
-  if (c.known && *c.known) return refine(c.if_true, s[0]);
+  if (c.known) {
+    refine(*c.known ? c.if_true : c.if_false, s[0]);
+    if (*c.known) return {};
+    emit_raise(s, assertion_message(s), "");
+    return {Ends::kAlways, true, true, false, nullptr};
+  }
   Node* n = node(N::kIf, {condition_value(c, s[0])}, s);
   n->blocks = {graph_.new_block(n), graph_.new_block(n)};
   Block* const block = block_;
@@ -613,16 +620,17 @@ void Emitter::assertion(const Ast& s) {
   frame.outer = frame_;
   Frame* const outer = std::exchange(frame_, &frame);
   refine(c.if_false, s[0]);
-  Val* message = s[1].is(A::kEmpty) ? text("", s) : expr(s[1]);
-  Val* whole;
-  if (const Value* k = known(message); k && message->type->is(K::kStr))
-    whole = text(k->string().empty() ? "AssertionError: " : str_cat("AssertionError: ", k->string()), s);
-  else
-    whole = op("aten::format", {text("AssertionError: {}", s), message}, s);
-  emit_raise(s, whole, "");
+  emit_raise(s, assertion_message(s), "");
   frame_ = outer;
   block_ = block;
   refine(c.if_true, s[0]);
+  return {};
+}
+Val* Emitter::assertion_message(const Ast& s) {
+  Val* message = s[1].is(A::kEmpty) ? text("", s) : expr(s[1]);
+  if (const Value* k = known(message); k && message->type->is(K::kStr))
+    return text(str_cat("AssertionError: ", k->string()), s);
+  return op("aten::format", {text("AssertionError: {}", s), message}, s);
 }
 void Emitter::raise_statement(const Ast& s) {
   if (s[0].is(A::kEmpty)) return emit_raise(s, text("", s), "");

@@ -84,7 +84,8 @@ class Emitter {
   Exit for_loop(const Ast& s);
   Exit return_statement(const Ast& s);
   Exit with_statement(const Ast& s, const std::vector<const Ast*>& list, size_t at);
-  void assertion(const Ast& s);
+  Exit assertion(const Ast& s);
+  Val* assertion_message(const Ast& s);
   void raise_statement(const Ast& s);
   void emit_raise(const Range& where, Val* message, const std::string& cls);
   void assign(const Ast& target, Sugar value, const Range& where);

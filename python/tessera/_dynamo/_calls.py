@@ -1,8 +1,10 @@
 """Calls of captured values: operators go into the graph, the program's functions are looked into."""
 
+import copy
 import functools
 import inspect
 import operator
+import sys
 import types
 
 import tessera
@@ -78,6 +80,8 @@ def _call_object(tracer, function, args, kwargs):
         special = None
     if special is not None:
         return special(tracer, args, kwargs)
+    if scripted(value):
+        return _call_scripted(tracer, function, args, kwargs)
     if isinstance(value, tessera.nn.Module):
         return _call_module(tracer, function, args, kwargs)
     if isinstance(value, type):
@@ -428,6 +432,33 @@ def called_as_modules_are(module):
         module._ready()
         return True
     return raw is tessera.nn.Module.__call__
+
+
+def scripted(value):
+    """Whether something is a function, method or module of TorchScript."""
+    jit = sys.modules.get("tessera.jit._modules")
+    return jit is not None and isinstance(value, (jit.ScriptModule, jit.ScriptMethod, jit.ScriptFunction))
+
+
+def run_scripted(function, *args, **kwargs):
+    """The function in whose place TorchScript's are captured."""
+    return function(*args, **kwargs)
+
+
+def _call_scripted(tracer, function, args, kwargs):
+    value = function.value
+    if function.source is not None:
+        tracer.guard(function.source, "ID_MATCH", value, value)
+
+    # On examples a copy runs: the numbers that a module counts are its own.
+    runs = copy.deepcopy(value) if isinstance(value, tessera.nn.Module) else value
+
+    def program(*args, **kwargs):
+        return runs(*args, **kwargs)
+
+    made = tracer.call("call_function", program, args, kwargs)
+    runs = value
+    return made
 
 
 def _call_module(tracer, function, args, kwargs):

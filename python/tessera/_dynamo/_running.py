@@ -68,6 +68,9 @@ class Optimizing:
 def _target(fn):
     """(function of Python, arguments in front) of something that can be called, or None."""
     front = ()
+    owner = fn.__self__ if isinstance(fn, types.MethodType) and fn.__name__ == "__call__" else fn
+    if _calls.scripted(owner):
+        return _calls.run_scripted, (owner,)
     if isinstance(fn, functools.partial):
         return None
     if isinstance(fn, types.MethodType):

@@ -630,13 +630,17 @@ def upsample_nearest(input: Tensor, size: Optional[BroadcastingList1[int]] = Non
 def upsample_bilinear(input: Tensor, size: Optional[BroadcastingList1[int]] = None,
         scale_factor: Optional[BroadcastingList1[float]] = None) -> Tensor:
     return F.interpolate(input, size, scale_factor, "bilinear", True)
-def tensordot(a: Tensor, b: Tensor, dims: Union[int, List[List[int]], Tuple[List[int], List[int]]] = 2) -> Tensor:
+def tensordot(a: Tensor, b: Tensor, dims: Union[int, List[List[int]], Tuple[List[int], List[int]]] = 2,
+        out: Optional[Tensor] = None) -> Tensor:
     if isinstance(dims, int):
-        return torch._C._tensordot(a, b, [i - dims for i in range(dims)], [i for i in range(dims)])
+        left, right = [i - dims for i in range(dims)], [i for i in range(dims)]
     elif isinstance(dims, List[List[int]]):
-        return torch._C._tensordot(a, b, dims[0], dims[1])
+        left, right = dims[0], dims[1]
     else:
-        return torch._C._tensordot(a, b, dims[0], dims[1])
+        left, right = dims[0], dims[1]
+    if out is None:
+        return torch._C._tensordot(a, b, left, right)
+    return torch._C._tensordot(a, b, left, right, out=out)
 def _convert_indices_from_coo_to_csr(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
     if input.dim() > 1 or input.is_floating_point() or input.is_complex():
         raise RuntimeError("Input is supposed to be a vector of integers")

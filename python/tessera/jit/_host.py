@@ -10,7 +10,7 @@ from ._frontend import PYTHON_CLASSES, attribute, class_type  # noqa: F401
 from ._graphs import InsertPoint, Use, attribute_value  # noqa: F401
 from ._modules import ScriptModule, wrapped  # noqa: F401
 from ._objects import ScriptObject
-from ._types import simple
+from ._types import UnknownType, simple
 from ._types import type_of_value as _type_of_value
 
 
@@ -36,7 +36,10 @@ def type_of_value(value):
     """The type of a value that is given where Any is asked for."""
     if isinstance(value, (ScriptModule, ScriptObject)):
         return value._c.class_.type
-    return _type_of_value(value, class_type) or simple("Any")
+    try:
+        return _type_of_value(value, class_type) or simple("Any")
+    except UnknownType:  # a named tuple with annotations that say nothing to programs
+        return simple("Tuple", *map(type_of_value, value)) if isinstance(value, tuple) else simple("Any")
 
 
 def wait_for(future):

@@ -419,3 +419,33 @@ def test_the_class_of_compiled_modules_is_there_without_the_capture():
         "assert not hasattr(tessera._dynamo.eval_frame, 'nothing')\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)))
+
+
+class Counting(tessera.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.calls = tessera.nn.BatchNorm1d(2), 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.layer(x) * self.calls
+
+
+def test_programs_of_torchscript_in_captured_functions():
+    """They are nodes of the graph, run once a call, and may be compiled themselves."""
+    x = tessera.arange(6.0).view(3, 2).requires_grad_()
+    function, module, plain = tessera.jit.script(plus), tessera.jit.script(Counting()), Counting()
+    counter = CompileCounter()
+    compiled = tessera.compile(lambda x: function(module(x)) * 2, fullgraph=True, backend=counter)
+    for calls in (1, 2):
+        found, expected = compiled(x), plus(plain(x)) * 2
+        assert tessera.equal(found, expected) and module.calls == calls
+        for a, b in zip(module.state_dict().values(), plain.state_dict().values()):
+            assert tessera.equal(a, b)
+        for a, b in zip(*(tessera.autograd.grad(y.sin().sum(), x) for y in (found, expected))):
+            assert tessera.equal(a, b)
+    assert counter.frame_count == 1 and counter.op_count == 3
+    assert tessera.equal(tessera.compile(function, fullgraph=True)(x), plus(x))
+    assert tessera.equal(tessera.compile(module, fullgraph=True)(x), plain(x))
+    traced = tessera.jit.trace(lambda x: (x, x + 1), x)
+    assert tessera.equal(tessera.compile(lambda x: traced(x)[1], fullgraph=True)(x), x + 1)

@@ -1,7 +1,7 @@
 """TorchScript as other people's libraries write it."""
 
 import sys
-from typing import List, Tuple, Union
+from typing import Any, List, NamedTuple, Tuple, Union
 from typing import List as Many
 from typing import Optional as Maybe
 from typing import Tuple as Several
@@ -259,14 +259,71 @@ def test_tuples_in_subscripts_and_dimensions_of_tensordot():
         return (
             t.tensordot(x, y, dims=([1], [0])),
             t.tensordot(x, y, 1),
-            t.tensordot(x, y, [[0], [1]]),
-            t.tensordot(x, y),
+            t.tensordot(x, y, [[0], [1]], out=None),
+            t.tensordot(x, y, 2),
+            t.tensordot(x, y, 1, out=t.zeros(2, 2)),
         )
 
     x, y = t.arange(4.0).view(2, 2), t.arange(4.0).view(2, 2) + 1
     for function, args in ((parts, (x,)), (products, (x, y))):
         for made, expected in zip(jit.script(function)(*args), function(*args)):
             assert t.equal(made, expected)
+
+
+class _Place(NamedTuple):
+    at: int
+    shape: tuple  # of what, scripts do not learn
+
+
+class _Places(t.nn.Module):
+    places: List[Any]
+
+    def __init__(self):
+        super().__init__()
+        self.places = [_Place(1, (2,)), _Place(3, (4.0, 5))]
+
+    def forward(self, x):
+        return x + len(self.places)
+
+
+def test_named_tuples_of_unknown_types_are_values_of_any():
+    made = jit.script(_Places())
+    assert made(t.zeros(1)).item() == 2.0 and made.places == [(1, (2,)), (3, (4.0, 5))]
+
+
+class _Positions(nn.Module):
+    """As timm's: which buffer there is decides what the method returns; a tuple goes where a list may be."""
+
+    def __init__(self, by_shape):
+        super().__init__()
+        self.register_buffer("bands", t.ones(2) if by_shape else None)
+        self.table = None if by_shape else t.ones(2)
+
+    def embedding(self, shape: Maybe[Many[int]] = None):
+        if shape is not None and self.bands is not None:
+            return t.cat([self.bands, t.ones(shape)])
+        elif self.table is not None:
+            return self.table
+        else:
+            assert False, "neither a shape nor a table"
+
+    def forward(self, x, size: Maybe[Many[int]] = None):
+        if size is None:
+            size = 3, x.shape[0]
+        return self.embedding(size[:1]).sum() + size[1]
+
+
+def test_an_assertion_of_false_ends_a_function_and_tuples_become_lists_where_these_were():
+    for by_shape, size in ((True, [4, 5]), (True, None), (False, None)):
+        module = _Positions(by_shape)
+        assert jit.script(module)(t.ones(2), size).item() == module(t.ones(2), size).item()
+    with pytest.raises(jit.Error, match="AssertionError: no list"):
+
+        @jit.script
+        def refused(x):
+            assert False, "no list"
+
+        refused(t.ones(1))
 
 
 def test_traces_are_checked_with_inputs_of_other_sizes():

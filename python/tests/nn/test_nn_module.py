@@ -284,3 +284,24 @@ def test_instances_have_annotations():
     import typing
 
     assert typing.get_type_hints(nn.CrossEntropyLoss())["training"] is bool
+
+
+class _OwnState(nn.Module):
+    made = []
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(1, 1)
+
+    def __getstate__(self):
+        state = {**self.__dict__, "_modules": dict(self._modules)}
+        self.made.append(id(state["_modules"]))
+        return state
+
+
+def test_deepcopy_keeps_the_dicts_of_getstate():
+    """Like the tensors above: the dict of another module's state would get the id, and be taken for the first one."""
+    memo = {}
+    copied = copy.deepcopy(nn.ModuleList([_OwnState(), _OwnState()]), memo)
+    assert copied[0].layer is not copied[1].layer
+    assert set(_OwnState.made) <= {id(kept) for kept in memo[id(memo)]}

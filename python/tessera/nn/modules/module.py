@@ -918,6 +918,7 @@ def _deep_copied(value, memo):
         twin = kind()
         if value:  # an empty one is nobody's but the module's
             memo[id(value)] = twin
+            copy._keep_alive(value, memo)  # a dict that __getstate__ has made: its id would be another's soon
             for name, item in value.items():
                 twin[name if type(name) is str else copy.deepcopy(name, memo)] = _deep_copied(item, memo)
         return twin
