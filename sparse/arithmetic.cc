@@ -158,7 +158,7 @@ Tensor add_any(const Tensor& a, const Tensor& b, const Scalar& alpha, const char
 
 Tensor multiply_any(const Tensor& a, const Tensor& b) {
   // A number that is sparse is no pattern.
-  if (is_sparse(b) && b.dim() == 0 && a.dim() != 0) return multiply_any(a, dense_of(b));
+  if (is_sparse(a) && is_sparse(b) && b.dim() == 0 && a.dim() != 0) return multiply_any(a, dense_of(b));
   if (is_sparse(a) && a.dim() == 0 && b.dim() != 0 && is_sparse(b)) return multiply_any(dense_of(a), b);
   if (is_sparse(a) && is_sparse(b)) {
     const auto blocks = blocks_of(a);
