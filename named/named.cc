@@ -191,8 +191,6 @@ Names Call::product(const Tensor& a, const Tensor& b) const {
   if (x.empty() || y.empty()) return {};
   Names r;
   if (x.size() > 1 && y.size() > 1) {
-    check_batch(x, y[y.size() - 2]);
-    check_batch(y, x.back());
     r = batch(x, y);
     r.push_back(x[x.size() - 2]);
     r.push_back(y.back());
@@ -205,6 +203,10 @@ Names Call::product(const Tensor& a, const Tensor& b) const {
   check_unique(
       r, str_cat("Matrix-multiplying Tensor", quoted(x), " and Tensor", quoted(y), " would produce an output tensor")
              .c_str());
+  if (x.size() > 1 && y.size() > 1) {
+    check_batch(x, y[y.size() - 2]);
+    check_batch(y, x.back());
+  }
   return r;
 }
 

@@ -158,7 +158,7 @@ Tensor add_any(const Tensor& a, const Tensor& b, const Scalar& alpha, const char
 
 Tensor multiply_any(const Tensor& a, const Tensor& b) {
   // A number that is sparse is no pattern.
-  if (is_sparse(b) && b.dim() == 0 && a.dim() != 0) return multiply_any(a, dense_of(b));
+  if (is_sparse(a) && is_sparse(b) && b.dim() == 0 && a.dim() != 0) return multiply_any(a, dense_of(b));
   if (is_sparse(a) && a.dim() == 0 && b.dim() != 0 && is_sparse(b)) return multiply_any(dense_of(a), b);
   if (is_sparse(a) && is_sparse(b)) {
     const auto blocks = blocks_of(a);
@@ -172,6 +172,10 @@ Tensor multiply_any(const Tensor& a, const Tensor& b) {
   }
   const Tensor &s = is_sparse(a) ? a : b, &d = is_sparse(a) ? b : a;
   if (d.dim() == 0) return with_values(s, mul(members(s).values, d));
+  if (d.dim() > s.dim() && is_coo(s)) {  // the sparse one once for each index of the dimensions in front
+    const std::vector<Tensor> rows(static_cast<size_t>(d.size(d.dim() - s.dim() - 1)), s);
+    if (!rows.empty()) return multiply_any(stack(rows), d);
+  }
   TESSERA_CHECK(d.dim() <= s.dim(), "mul(sparse, dense): the dense tensor of shape ", shape_string(d.sizes()),
                 " does not broadcast to the size of the sparse one, ", shape_string(s.sizes()));
   return with_values(s, mul(members(s).values, gathered(d, s)));

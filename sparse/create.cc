@@ -351,7 +351,9 @@ bool coalesced_flag(const Tensor& self) {
 const Tensor& _coalesced__kernel(const Tensor& self, bool coalesced) {
   check_coo(self, "_coalesced_");
   const Members& m = members(self);
-  sparse::take_members(self, make_coo(self.sizes(), m.compressed, m.values, coalesced));
+  const Tensor flagged = make_coo(self.sizes(), m.compressed, m.values, coalesced);
+  const_cast<Members&>(members(flagged)).coalesced = coalesced;  // nobody else has these yet; false of one element, too
+  sparse::take_members(self, flagged);
   return self;
 }
 

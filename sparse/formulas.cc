@@ -49,7 +49,7 @@ Tensor to_dense_gradient(const Tensor& grad, const Tensor& self, bool masked) {
 }
 
 Tensor sparse_mask_gradient(const Tensor& grad, const Tensor& self, const Tensor& mask) {
-  const Tensor at = is_sparse(grad) ? grad : sparse_mask(grad, pattern_of(mask));
+  const Tensor at = sparse_mask(grad, pattern_of(mask));
   return is_sparse(self) ? sparse_mask(at, pattern_of(self)) : to_dense(at);
 }
 

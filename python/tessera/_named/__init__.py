@@ -67,7 +67,7 @@ def call(function, args, kwargs):
     first = args[0][0] if isinstance(args[0], (tuple, list)) and args[0] else args[0]
     if not isinstance(first, tessera.Tensor):
         return NotImplemented
-    if name == "select" and args[1:2] == (None,) and has_names(first):
+    if args[1:2] == (None,) and has_names(first):
         _to_place(first, None)
     places = [_to_place(first, a) if _is_name(a) else a for a in args]
     by_name = {k: _to_place(first, v) if k in _PLACES and _is_name(v) else v for k, v in kwargs.items()}

@@ -96,6 +96,7 @@ def test_names_live_in_the_key_and_go_with_it():
         (lambda x: x.align_to("N", None), RuntimeError, "align_to"),
         (lambda x: x.refine_names(..., ...), RuntimeError, "More than one"),
         (lambda x: x.select(None, 0), RuntimeError, "look up dimensions by name"),
+        (lambda x: x.prod(None), RuntimeError, "look up dimensions by name"),
         (lambda x: x.sum([None, "C"]), RuntimeError, "look up dimensions by name"),
         (lambda x: tessera.tensor(x, names=("N", "D")), RuntimeError, "Name mismatch"),
         (lambda x: x.resize_as_(tessera.zeros(2, 3)), RuntimeError, "not the same"),
@@ -205,6 +206,8 @@ def test_a_batch_dimension_is_not_contracted():
         tessera.bmm(a, zeros(3, 3, 3, names=(None, "N", "B")))
     with pytest.raises(RuntimeError, match="misaligned"):
         tessera.bmm(zeros(3, 3, 3, names=(None, "A", "M")), zeros(3, 3, 3, names=("M", "A", "C")))
+    with pytest.raises(RuntimeError, match="duplicate names"):
+        tessera.bmm(zeros(3, 3, 3, names=("N", "A", "B")), zeros(3, 3, 3, names=(None, "B", "A")))
     assert tessera.bmm(a, zeros(3, 3, 3, names=("N", "A", "D"))).names == ("N", "A", "D")
 
 

@@ -70,3 +70,25 @@ def test_zeros_into_a_sparse_tensor():
 def test_masked_reductions_over_no_named_dimension_are_over_all():
     x = DATA + 1
     assert tessera.masked.prod(x, dim=()).shape == tessera.masked.amax(x, dim=()).shape == ()
+
+
+def test_the_gradient_of_a_mask_stays_inside_of_it():
+    x = tessera.arange(1.0, 10).reshape(3, 3).to_sparse().requires_grad_()
+    mask = tessera.sparse_coo_tensor([[0, 2], [1, 2]], [1.0, 1.0], (3, 3)).coalesce()
+    for masked in (True, False):
+        (grad,) = tessera.autograd.grad(x.sparse_mask(mask).to_dense(masked_grad=masked), x, tessera.full((3, 3), 5.0))
+        assert (grad.to_dense() if grad.is_sparse else grad).equal(5 * mask.to_dense())
+
+
+def test_one_element_can_be_called_uncoalesced():
+    x = tessera.sparse_coo_tensor([[0], [1]], [3.0], (2, 3))
+    assert x.is_coalesced() and not x._coalesced_(False).is_coalesced()
+    with pytest.raises(RuntimeError, match="uncoalesced"):
+        x.values()
+    assert x.coalesce().is_coalesced()
+
+
+def test_a_sparse_tensor_broadcasts_over_a_dense_one():
+    dense = tessera.arange(24.0).reshape(4, 2, 3)
+    for product in (DATA.to_sparse() * dense, dense * DATA.to_sparse()):
+        assert product.is_sparse and product.to_dense().equal(DATA * dense)
