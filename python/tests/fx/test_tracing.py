@@ -337,3 +337,12 @@ def test_operators_are_recorded_as_they_are_called():
     x = tessera.randn(4)
     for got, wanted in zip(copy.deepcopy(traced)(x), function(x)):
         assert tessera.equal(got, wanted)
+
+
+def test_quantizing_is_one_node():
+    def function(x):
+        return tessera.quantize_per_tensor(x, 0.5, zero_point=3, dtype=tessera.quint8).dequantize()
+
+    traced, x = fx.symbolic_trace(function), tessera.tensor([0.2, 1.7])
+    assert [n.target for n in traced.graph.nodes][1:3] == [tessera.quantize_per_tensor, "dequantize"]
+    assert tessera.equal(fx.symbolic_trace(traced)(x), function(x)) and "torch.quantize_per_tensor(x" in traced.code
