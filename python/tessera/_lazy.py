@@ -92,9 +92,6 @@ def attach(package_name, attributes=None):
     attributes = attributes or {}
     package = sys.modules[package_name]
     known = None
-    clashing = [name for name, where in attributes.items() if where == name]
-    if clashing:
-        keep_functions(package_name, *clashing)
 
     def submodules():
         nonlocal known

@@ -140,12 +140,14 @@ def test_functions_stay_when_the_modules_of_their_names_are_imported():
     program = """
 import importlib, torch, torch.nn.parallel
 names = ["autograd.gradcheck", "distributed.rendezvous", "export.unflatten", "multiprocessing.spawn",
-         "nn.parallel.data_parallel", "nn.utils.spectral_norm", "nn.utils.weight_norm", "quantization.quantize"]
+         "nn.parallel.data_parallel", "nn.utils.spectral_norm", "nn.utils.weight_norm", "quantization.quantize",
+         "ao.quantization.quantize", "ao.quantization.fuse_modules"]
 for name in names:
     module = importlib.import_module("torch." + name)
     package, _, last = name.rpartition(".")
     found = getattr(importlib.import_module("torch." + package), last)
     assert found is getattr(module, last) and callable(found), name
+assert type(torch) is type(importlib)  # its attributes are looked up as fast as those of any module
 """
     assert run("-c", program).returncode == 0
 

@@ -5,6 +5,7 @@ Functions come to it above autograd: those that move elements work on the intege
 stand for; all others are refused.
 """
 
+import functools
 import typing
 
 import tessera
@@ -446,6 +447,19 @@ _SERVED = {
 # ---- making them ----
 
 
+def _overridable(function):
+    """The function, whose calls are left to tensors of other kinds and to modes, as those of operators are."""
+
+    @functools.wraps(function)
+    def call(input, *args, **kwargs):
+        given = [x for x in (input, *args, *kwargs.values()) if not isinstance(x, QuantizedTensor)]
+        if tessera.overrides.has_torch_function(given):
+            return tessera.overrides.handle_torch_function(call, given, input, *args, **kwargs)
+        return function(input, *args, **kwargs)
+
+    return call
+
+
 def _checked(name, input, dtype):
     if dtype not in _INTEGERS:
         raise RuntimeError(f"{name}: expected a quantized dtype such as torch.quint8, but got {dtype}")
@@ -461,6 +475,7 @@ def _checked_zero_point(name, zero_point, dtype):
     return zero_point
 
 
+@_overridable
 def quantize_per_tensor(input, scale, zero_point, dtype):
     """The float32 tensor `input` as integers round(input / scale) + zero_point of a quantized dtype, saturated.
 
@@ -481,6 +496,7 @@ def quantize_per_tensor(input, scale, zero_point, dtype):
     return _wrapped(quantizer.integers(input, dtype), dtype, quantizer)
 
 
+@_overridable
 def quantize_per_tensor_dynamic(input, dtype, reduce_range):
     """quantize_per_tensor with the scale and zero point that cover the range of `input` and 0.
 
@@ -497,6 +513,7 @@ def quantize_per_tensor_dynamic(input, dtype, reduce_range):
     return quantize_per_tensor(input, scale, max(low, min(high, round(low - least / scale))), dtype)
 
 
+@_overridable
 def quantize_per_channel(input, scales, zero_points, axis, dtype):
     """Like quantize_per_tensor with a scale and a zero point for each index along `axis`: 1-D tensors of its size."""
     _checked("quantize_per_channel", input, dtype)

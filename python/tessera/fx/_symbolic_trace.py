@@ -70,6 +70,9 @@ class PHWithMeta(PHBase):
     def __init__(self, ph_key=None):
         self.ph_key = ph_key
 
+    def __repr__(self):
+        return f"PHWithMeta({self.ph_key!r})"
+
 
 class ProxyableClassMeta(type):
     """Metaclass: making an object of the class with proxies among the arguments is a node; objects made of others may
@@ -459,6 +462,10 @@ class Tracer(TracerBase):
 
             return call
 
+        for kind in {type(m) for m in self._submodules}:
+            if kind.__call__ is _orig_module_call:
+                continue
+            patcher.patch_method(kind, "__call__", caller(kind.__call__))
         before = _C._trace_modules(caller(_orig_module_call), read)
         try:
             yield

@@ -118,7 +118,8 @@ class ConcreteType:
             if child is None:
                 self.attributes[name] = (simple("None"), False, False)
             elif interface is not None:
-                self.children[name] = concrete_type(child)
+                if not isinstance(child, ScriptModule):
+                    self.children[name] = concrete_type(child)
                 self.attributes[name] = (interface, False, False)
             elif isinstance(child, ScriptModule):
                 self.attributes[name] = (child._c.class_.type, False, False)

@@ -61,6 +61,35 @@ def _type(value, what):
     return kind
 
 
+def _shown(value):
+    """The type of an input as scripts write it."""
+    if isinstance(value, tuple):
+        return f"Tuple[{', '.join(map(_shown, value))}]"
+    if isinstance(value, list) and value:
+        return f"List[{_shown(value[0])}]"
+    if isinstance(value, dict) and value:
+        key, first = next(iter(value.items()))
+        return f"Dict[{type(key).__name__}, {_shown(first)}]"
+    return {"NoneType": "NoneType", "device": "Device"}.get(type(value).__name__, type(value).__name__)
+
+
+def _only_tensors(value, whole):
+    """RuntimeError if an example input is, or holds, anything else than tensors."""
+    if isinstance(value, (list, dict)) and not value:
+        raise RuntimeError(
+            f"Tracer cannot infer type of {whole}\n:{'List' if isinstance(value, list) else 'Dictionary'} inputs of "
+            "traces must have elements"
+        )
+    if isinstance(value, (list, tuple, dict)):
+        for element in value.values() if isinstance(value, dict) else value:
+            _only_tensors(element, whole)
+    elif not isinstance(value, tessera.Tensor):
+        raise RuntimeError(
+            f"Type '{_shown(whole)}' cannot be traced. Only Tensors and (possibly nested) Lists, Dicts, and Tuples of "
+            "Tensors can be traced"
+        )
+
+
 def _check_inputs(values):
     for value in values:
         if isinstance(value, (list, tuple)):
@@ -129,25 +158,35 @@ def _record(fn, args, kwargs, name, qualified, owner=None, module=None, strict=T
     return made, result
 
 
+def _is_output(value):
+    if isinstance(value, tuple):
+        return all(map(_is_output, value))
+    if isinstance(value, (list, dict)):
+        return all(isinstance(v, tessera.Tensor) for v in (value.values() if isinstance(value, dict) else value))
+    return isinstance(value, (tessera.Tensor, ScriptModule)) or type(value).__module__.endswith("_C._jit")
+
+
 def _result(value, strict):
-    if isinstance(value, dict) and strict:
-        raise RuntimeError(
-            "Encountering a dict at the output of the tracer might cause the trace to "
-            "be incorrect, this is only "
-            "valid if the container structure does not change based on the module's inputs. Consider using a constant "
-            "container instead (e.g. for `list`, use a `tuple` instead. for `dict`, use a `NamedTuple` "
-            "instead). If you "
-            "absolutely need this and know the side effects, pass strict=False to trace() to allow this behavior."
-        )
     if value is None:
         raise RuntimeError(
             "The traced function didn't return any values! Side-effects are not captured in traces, so it would be a "
             "no-op."
         )
-    if not isinstance(value, (tessera.Tensor, tuple, list, dict)):
+    if not _is_output(value):
         raise RuntimeError(
             "Only tensors, lists, tuples of tensors, or dictionary of tensors can be output from traced functions"
         )
+    if isinstance(value, (list, dict)) and strict:
+        text = (
+            f"Encountering a {type(value).__name__} at the output of the tracer might cause the trace to be incorrect, "
+            "this is only valid if the container structure does not change based on the module's inputs. Consider "
+            "using a constant container instead (e.g. for `list`, use a `tuple` instead. for `dict`, use a "
+            "`NamedTuple` instead). If you absolutely need this and know the side effects, pass strict=False to "
+            "trace() to allow this behavior."
+        )
+        if isinstance(value, dict):
+            raise RuntimeError(text)
+        warnings.warn(text, TracerWarning, stacklevel=4)
     return value
 
 
@@ -243,7 +282,7 @@ def trace(
     Args:
         func: function or Module. example_inputs: a tensor, or a tuple of tensors and containers of such.
         check_trace: traces twice and compares. check_inputs: list of further inputs to compare with.
-        check_tolerance: relative and absolute. strict: refuses dicts as results.
+        check_tolerance: relative and absolute. strict: refuses dicts as results, and warns of lists.
         example_kwarg_inputs: dict, in the place of example_inputs.
 
     Returns: ScriptFunction, or a ScriptModule.
@@ -261,6 +300,16 @@ def trace(
         raise RuntimeError("example_kwarg_inputs should be a dict")
     kwargs = dict(example_kwarg_inputs or {})
     args = _as_tuple(example_inputs)
+    _only_tensors(args, args)
+    _only_tensors(tuple(kwargs.values()), tuple(kwargs.values()))
+    return _traced(func, args, kwargs, check_trace, check_inputs, check_tolerance, strict)
+
+
+def _traced(func, args, kwargs=None, check_trace=False, check_inputs=None, check_tolerance=1e-5, strict=True):
+    """trace(), whose inputs may be other things than tensors, too."""
+    kwargs, args = kwargs or {}, _as_tuple(args)
+    if isinstance(func, (ScriptModule, ScriptFunction)):
+        return func
     if isinstance(func, Module):
         return trace_module(
             func,
@@ -275,6 +324,11 @@ def trace(
     owner = getattr(func, "__self__", None)
     if isinstance(owner, Module):
         name = func.__name__
+        if name != "forward":
+            raise AttributeError(
+                f"trace doesn't support compiling individual module's functions.\nPlease use trace_module: here "
+                f"torch.jit.trace_module(module, {{{name!r}: example_inputs}})"
+            )
         made = trace_module(
             owner,
             {name: kwargs or args},
@@ -285,7 +339,7 @@ def trace(
             strict,
             example_inputs_is_kwarg=bool(kwargs),
         )
-        return made if name == "forward" else getattr(made, name)
+        return made
     name = getattr(func, "__name__", type(func).__name__)
     name = "lambda_" if name == "<lambda>" else name
     qualified = qualified_name(func) if hasattr(func, "__qualname__") else f"__torch__.{name}"
@@ -338,6 +392,9 @@ def trace_module(
         raise AttributeError("expected torch.nn.Module as the first argument")
     if not isinstance(inputs, dict):
         raise AttributeError("expected a dictionary of (method_name, input) pairs")
+    hooked = next((m for m in mod.modules() if getattr(m, "_backward_hooks", None)), None)
+    if hooked is not None:
+        raise ValueError(f"Modules that have backward hooks assigned can't be compiled: {hooked}")
     concrete = _traced_type(mod)
     made = _instance(mod, concrete)
     cls = concrete.made

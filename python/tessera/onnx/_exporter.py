@@ -387,7 +387,7 @@ def _of_scripts(model, args, kwargs, scripted, input_names, output_names, opset,
                 input_names = names if input_names is None else input_names
                 args, kwargs, wrapped = (*args, *kwargs.values()), {}, True
             if source is None:
-                plain, model = model, tessera.jit.trace(model, args, check_trace=False, strict=False)
+                plain, model = model, tessera.jit._trace._traced(model, args, strict=False)
                 state = plain.state_dict().values() if isinstance(plain, tessera.nn.Module) else ()
                 if _complex.may_make_complex(model.inlined_graph, (*pytree.tree_leaves(args), *state)):
                     source, shapes = tessera.export.export(_as_module(plain), args, strict=False), None

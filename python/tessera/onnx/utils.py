@@ -103,7 +103,7 @@ def unconvertible_ops(model, args, training=TrainingMode.EVAL, opset_version=Non
 
     version = _exporter.DEFAULT_OF_SCRIPTS if opset_version is None else opset_version
     with select_model_mode_for_export(model, training), _exporter.in_export():
-        graph = model if hasattr(model, "graph") else tessera.jit.trace(model, args, check_trace=False)
+        graph = model if hasattr(model, "graph") else tessera.jit._trace._traced(model, args)
     graph = getattr(graph, "inlined_graph", None) or graph.graph
     translator = Translator(Model(version), Walk, _custom.legacy_translations(version))
     kinds = dict.fromkeys(n.kind() for n in graph.nodes())

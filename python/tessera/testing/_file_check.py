@@ -83,8 +83,10 @@ class FileCheck:
             text = test_string
         if not self._checks:
             raise RuntimeError("No checks have been added to this instance of FileCheck! Check for bad input.")
+        if type(text).__module__.endswith("_C._jit") or type(text).__name__ == "Graph":
+            text = str(text)
         if not isinstance(text, str):
-            raise TypeError(f"FileCheck.run: expected a str, but got {type(text).__name__}")
+            raise TypeError(f"FileCheck.run: expected a str or a graph, but got {type(text).__name__}")
         position, i = 0, 0
         pending = []
         while i < len(self._checks):

@@ -1,17 +1,19 @@
 """symbolic_trace: what becomes a node, and the code that comes of it."""
 
 import copy
+import functools
 import math
 import operator
 import pickle
 import sys
 import typing
 from math import sqrt
+from typing import List
 
 import pytest
 import tessera
 from tessera import fx, nn
-from tessera.fx._symbolic_trace import is_fx_tracing
+from tessera.fx._symbolic_trace import PHWithMeta, is_fx_tracing
 
 
 class Block(nn.Module):
@@ -337,3 +339,109 @@ def test_operators_are_recorded_as_they_are_called():
     x = tessera.randn(4)
     for got, wanted in zip(copy.deepcopy(traced)(x), function(x)):
         assert tessera.equal(got, wanted)
+
+
+def test_quantizing_is_one_node():
+    def function(x):
+        return tessera.quantize_per_tensor(x, 0.5, zero_point=3, dtype=tessera.quint8).dequantize()
+
+    traced, x = fx.symbolic_trace(function), tessera.tensor([0.2, 1.7])
+    assert [n.target for n in traced.graph.nodes][1:3] == [tessera.quantize_per_tensor, "dequantize"]
+    assert tessera.equal(fx.symbolic_trace(traced)(x), function(x)) and "torch.quantize_per_tensor(x" in traced.code
+
+
+def test_open_arguments_with_notes():
+    function = lambda a, b: a["f1"] + b  # noqa: E731
+    traced = fx.symbolic_trace(function, concrete_args=({"f1": PHWithMeta("first")}, PHWithMeta(ph_key="second")))
+    inputs = traced.graph.find_nodes(op="placeholder")
+    assert [(n.name, n.ph_key) for n in inputs] == [("a_1", "first"), ("b_1", "second")]
+    assert repr(PHWithMeta("x")) == "PHWithMeta('x')" and traced({"f1": 2}, 3) == 5
+    with pytest.raises(RuntimeError, match="expected 2 arguments but got 1"):
+        fx.symbolic_trace(function, concrete_args=(fx.PH,))
+
+
+def test_decorators_of_forward_are_traced_through():
+    def rectified(function):
+        @functools.wraps(function)
+        def call(*args, **kwargs):
+            return tessera.relu(function(*args, **kwargs))
+
+        return call
+
+    class M(nn.Module):
+        @rectified
+        def forward(self, x, *, y):
+            return x + y
+
+    traced = fx.symbolic_trace(M())
+    assert [n.target for n in traced.graph.nodes if n.op == "call_function"] == [operator.add, tessera.relu]
+
+    class Starred(nn.Module):
+        @rectified
+        def forward(self, x, *rest):
+            return x
+
+    with pytest.raises(RuntimeError, match="without its decorator"):
+        fx.symbolic_trace(Starred())
+
+
+def test_graph_modules_and_modules_with_calls_of_their_own_are_leaves():
+    class Counted(nn.Module):
+        def forward(self, x):
+            return x
+
+        def __call__(self, *args):
+            return super().__call__(*args)
+
+    class Leaves(fx.Tracer):
+        def is_leaf_module(self, m, module_qualified_name):
+            return True
+
+    graph = Leaves().trace(nn.Sequential(Counted(), fx.symbolic_trace(nn.ReLU())))
+    assert [n.target for n in graph.nodes if n.op == "call_module"] == ["0", "1"]
+
+
+def test_code_with_names_of_its_own_globals_and_writes_of_numbers():
+    graph = fx.Graph()
+    a, b = graph.placeholder("a"), graph.placeholder("b")
+    inf = graph.create_node("call_function", operator.add, (a, float("inf")), name="inf")
+    nan = graph.create_node("call_function", operator.imul, (a, b), name="nan")
+    graph.output((inf, nan))
+    made = fx.GraphModule({}, graph)
+    assert made(2, 3) == (math.inf, 6) and "a *= b" in made.code and {inf.name, nan.name} == {"inf_1", "nan_1"}
+
+
+def test_annotations_that_no_name_reaches_are_text():
+    class Local:
+        pass
+
+    def function(x: "Local", y: List["Local"], z: "torch.Tensor"):  # noqa: F821
+        return x
+
+    traced = fx.symbolic_trace(function)
+    assert "x : 'Local'" in traced.code and "['Local']" in traced.code and "z : torch.Tensor" in traced.code
+    assert pickle.loads(pickle.dumps(traced))(1, [], 2) == 1
+
+
+def test_circles_of_notes_are_copied_and_additions_are_pickled():
+    traced = fx.symbolic_trace(nn.Linear(1, 1))
+    traced.meta["self"] = traced
+    assert (made := copy.deepcopy(traced)).meta["self"] is made
+    traced.meta.clear()
+    traced.add_submodule("more", nn.ReLU())
+    traced.register_buffer("b", tessera.ones(1))
+    other = pickle.loads(pickle.dumps(traced))
+    assert isinstance(other.more, nn.ReLU) and other.b.item() == 1
+
+
+class Pair(metaclass=fx.ProxyableClassMeta):
+    def __init__(self, first):
+        self.first = first
+
+    def plus(self, other):
+        return Pair(self.first + other.first)
+
+
+def test_objects_of_proxyable_classes_are_constants():
+    traced = fx.symbolic_trace(lambda p: p.plus(Pair(tessera.ones(1))))
+    assert traced(Pair(tessera.ones(1))).first.item() == 2

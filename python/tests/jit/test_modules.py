@@ -288,3 +288,49 @@ def test_load_hands_programs_on_to_jit(tmp_path):
         assert isinstance(tessera.load(file, map_location="cpu", weights_only=False), tessera.jit.ScriptModule)
     with pytest.raises(RuntimeError, match="weights_only"):
         tessera.load(path)
+
+
+@tessera.jit.interface
+class TwoMethods(nn.Module):
+    def one(self, x: tessera.Tensor, y: tessera.Tensor) -> tessera.Tensor:
+        pass
+
+    def forward(self, x: tessera.Tensor) -> tessera.Tensor:
+        pass
+
+
+def test_interfaces_hold_modules_of_derived_script_classes():
+    class Sums(tessera.jit.ScriptModule):
+        @tessera.jit.script_method
+        def one(self, x: tessera.Tensor, y: tessera.Tensor) -> tessera.Tensor:
+            return x + y
+
+        @tessera.jit.script_method
+        def forward(self, x: tessera.Tensor) -> tessera.Tensor:
+            return self.one(x, x) + 1
+
+    class Products(tessera.jit.ScriptModule):
+        @tessera.jit.script_method
+        def one(self, x: tessera.Tensor, y: tessera.Tensor) -> tessera.Tensor:
+            return x * y
+
+        @tessera.jit.script_method
+        def forward(self, x: tessera.Tensor) -> tessera.Tensor:
+            return self.one(x, x)
+
+    class Holder(nn.Module):
+        inner: TwoMethods
+
+        def __init__(self):
+            super().__init__()
+            self.inner = Sums()
+
+        def forward(self, x: tessera.Tensor) -> tessera.Tensor:
+            return self.inner.forward(x) + self.inner.one(x, x)
+
+    made, x = tessera.jit.script(Holder()), tessera.full((1,), 3.0)
+    assert made(x).item() == 13
+    made.inner = Products()
+    assert made(x).item() == 18
+    with pytest.raises(RuntimeError, match="TwoMethods"):
+        made.inner = nn.Linear(1, 1)

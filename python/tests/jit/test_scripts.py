@@ -1,6 +1,7 @@
 """jit: what scripted functions and modules are in Python; marks and settings."""
 
 import cmath
+import re
 import warnings
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
@@ -298,3 +299,62 @@ def test_tasks_that_wait_for_tasks_end_however_many_there_are():
     x = tessera.ones(2, requires_grad=True)
     scripted(x, 2, 0).sum().backward()
     assert x.grad.tolist() == [10.0, 10.0]
+
+
+@pytest.mark.parametrize(
+    "given, shown",
+    [
+        ((3,), "Tuple[Tensor, int]"), ((None,), "Tuple[Tensor, NoneType]"), (("a",), "Tuple[Tensor, str]"),
+        (({"a": 1.0},), "Tuple[Tensor, Dict[str, float]]"), (([1],), "Tuple[Tensor, List[int]]"),
+    ],
+)  # fmt: skip
+def test_traces_take_tensors_and_containers_of_them(given, shown):
+    with pytest.raises(RuntimeError, match=re.escape(f"Type '{shown}' cannot be traced")):
+        tessera.jit.trace(lambda *values: values[0] * 2, (tessera.ones(2), *given))
+
+
+def test_traces_take_no_empty_containers():
+    with pytest.raises(RuntimeError, match="List inputs of traces must have elements"):
+        tessera.jit.trace(lambda x, y: x, (tessera.ones(2), []))
+
+
+@pytest.mark.parametrize("result", [3, [1, 2], "a", (None,)])
+def test_traces_return_tensors(result):
+    with pytest.raises(RuntimeError, match="Only tensors, lists, tuples of tensors"):
+        tessera.jit.trace(lambda x: (x, result), (tessera.ones(2),))
+
+
+def test_traces_warn_of_lists_that_they_return():
+    both = lambda x: [x + 1, x * 2]  # noqa: E731
+    with pytest.warns(tessera.jit.TracerWarning, match="Encountering a list at the output"):
+        tessera.jit.trace(both, (tessera.ones(2),))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = tessera.jit.trace(both, (tessera.ones(2),), strict=False)
+    assert [t.tolist() for t in made(tessera.zeros(1))] == [[1.0], [0.0]]
+
+
+def test_what_traces_of_modules_refuse():
+    class M(tessera.nn.Module):
+        def forward(self, x):
+            return x
+
+        def other(self, x):
+            return x + 1
+
+    with pytest.raises(AttributeError, match="use trace_module"):
+        tessera.jit.trace(M().other, (tessera.ones(2),))
+    hooked = M()
+    hooked.register_full_backward_hook(lambda *a: None)
+    with pytest.raises(ValueError, match="backward hooks"):
+        tessera.jit.trace(hooked, (tessera.ones(2),))
+
+
+def test_graphs_can_be_checked():
+    @tessera.jit.script
+    def plus(x):
+        return x + 1
+
+    tessera.testing.FileCheck().check("aten::add").check("return").run(plus.graph)
+    with pytest.raises(TypeError, match="a str or a graph"):
+        tessera.testing.FileCheck().check("a").run(3)

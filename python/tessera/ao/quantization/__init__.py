@@ -1,6 +1,6 @@
 """Quantization: observers, fake quantizers, and what brings models from floats to integers."""
 
-from tessera._lazy import attach as _attach
+from tessera._lazy import attach as _attach, keep_functions as _keep_functions
 
 _NAMES = {
     "fake_quantize": """
@@ -76,3 +76,4 @@ __getattr__, __dir__ = _attach(__name__, _table)
 # module, unless it is bound again: both are loaded now.
 from .fuse_modules import fuse_modules  # noqa: E402
 from .quantize import quantize  # noqa: E402
+_keep_functions(__name__, "fuse_modules", "quantize")
