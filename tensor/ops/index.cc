@@ -541,8 +541,8 @@ void check_mask(const Tensor& mask, const char* name) {
 
 Tensor masked_select_kernel(const Tensor& self, const Tensor& mask) {
   check_mask(mask, "masked_select");
-  TESSERA_CHECK(mask.device() == self.device(), "masked_select: expected self and mask to be on the same device, but got ",
-                self.device().str(), " and ", mask.device().str());
+  TESSERA_CHECK(mask.device() == self.device(), "masked_select: expected self and mask to be on the same device, but ",
+                "got ", self.device().str(), " and ", mask.device().str());
   const IntVector shape = infer_broadcast(self.sizes(), mask.sizes());
   Strided from(self, shape), m(mask, shape);
   const int64_t n[1] = {TESSERA_ON(self.device(), run_count_nonzero)(shape, m)};

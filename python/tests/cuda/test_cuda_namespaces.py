@@ -1,4 +1,6 @@
-"""torch.fft, torch.special and windows on devices: as on the CPU; tensors of two devices; quantized ones. Run on the emulated device by test_cuda.py."""
+"""torch.fft, torch.special and windows on devices as on the CPU; tensors of two devices; quantized ones. Run on the
+emulated device by test_cuda.py.
+"""
 
 import pytest
 
