@@ -195,7 +195,7 @@ def main():
     found = libraries()
     if not found[0][1].cuda.is_available():
         sys.exit("there is no CUDA device")
-    lines = []
+    lines, missing = [], []
     print(f"{'':26}{'tessera us':>12}{'torch us':>12}{'ratio':>8}   tessera")
     for name in WORKLOADS:
         if not re.search(options.only, name):
@@ -204,6 +204,7 @@ def main():
             times, amount, unit = measure(name, found, options.rounds)
         except Exception as error:  # the table goes on: one missing entry is a line of its own
             print(f"{name:26}{type(error).__name__}: {error}"[:160])
+            missing.append(name)
             continue
         mine, other = times["tessera"], times.get("torch")
         ratio = f"{other / mine:8.2f}" if other else " " * 8
@@ -213,6 +214,8 @@ def main():
     if options.csv:
         with open(options.csv, "w") as file:
             file.write("name,tessera_us,torch_us\n" + "\n".join(lines) + "\n")
+    if missing or not lines:
+        sys.exit(f"not measured: {', '.join(missing) or 'anything'}")
 
 
 if __name__ == "__main__":

@@ -83,10 +83,14 @@ void check_channels(const Tensor& input, const Tensor& weight, const Tensor& bia
 }
 
 void check_dtypes(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-  for (const Tensor* t : {&weight, &bias})
-    TESSERA_CHECK(!t->defined() || t->dtype() == input.dtype(), "Input type (torch.", type_name_of(input.dtype()),
-                  "Tensor) and ", t == &bias ? "bias" : "weight", " type (torch.", type_name_of(t->dtype()),
-                  "Tensor) should be the same");
+  const auto type = [](const Tensor& t) {
+    return str_cat("torch.", t.is_cuda() ? "cuda." : "", type_name_of(t.dtype()), "Tensor");
+  };
+  for (const Tensor* t : {&weight, &bias}) {
+    if (!t->defined()) continue;
+    TESSERA_CHECK(t->dtype() == input.dtype() && t->is_cuda() == input.is_cuda(), "Input type (", type(input), ") and ",
+                  t == &bias ? "bias" : "weight", " type (", type(*t), ") should be the same");
+  }
   TESSERA_CHECK_NOT_IMPLEMENTED(input.dtype() != DType::kBool, "\"slow_conv2d_cpu\" not implemented for 'Bool'");
 }
 

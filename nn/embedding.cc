@@ -129,6 +129,8 @@ void check_bags(const Tensor& weight, const Tensor& indices, const Tensor& offse
   TESSERA_CHECK(weight.dim() == 2, "'weight' must be 2-D, but got ", weight.dim(), "-D");
   check_indices(indices, "embedding_bag");
   check_indices(offsets, "embedding_bag");
+  TESSERA_CHECK(indices.device() == weight.device(), "Expected all tensors to be on the same device, but found at ",
+                "least two devices, ", weight.device().str(), " and ", indices.device().str(), "! (in embedding_bag)");
   TESSERA_CHECK(indices.dim() == 1, "input has to be a 1D Tensor, but got Tensor of dimension ", indices.dim());
   TESSERA_CHECK(offsets.dim() == 1, "offsets has to be a 1D Tensor, but got Tensor of dimension ", offsets.dim());
   TESSERA_CHECK_NOT_IMPLEMENTED(is_floating_point(weight.dtype()), "\"embedding_bag\" not implemented for '",

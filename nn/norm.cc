@@ -30,6 +30,9 @@ void check_param_dtype(const char* op, const char* what, const Tensor& param, co
                 op, ": expected ", what, " of dtype ", name_of(input.dtype()),
                 is_reduced_float(input.dtype()) ? " or float32" : "", " for an input of dtype ", name_of(input.dtype()),
                 ", but got ", param.defined() ? name_of(param.dtype()) : "");
+  TESSERA_CHECK(!param.defined() || param.device() == input.device(), "Expected all tensors to be on the same device, ",
+                "but found at least two devices, ", input.device().str(), " and ",
+                param.defined() ? param.device().str() : "", "! (", op, ": ", what, ")");
 }
 const void* data_or_null(const Tensor& t) { return t.defined() ? t.data_ptr() : nullptr; }
 Tensor dense_as(const Tensor& t, DType dtype) { return t.defined() ? contiguous(to(t, dtype)) : Tensor(); }

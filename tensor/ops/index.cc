@@ -330,10 +330,12 @@ struct IndexPlan {
 
 std::vector<Tensor> expand_masks(const Tensor& self, TensorList given) {
   std::vector<Tensor> r;
-  for (const Tensor& i : given) {
-    TESSERA_CHECK(!i.defined() || i.is_meta() == self.is_meta(),
+  for (const Tensor& index : given) {
+    Tensor i = index;
+    TESSERA_CHECK(!i.defined() || i.device() == self.device() || (i.is_cpu() && !self.is_meta()),
                   "indices should be either on cpu or on the same device as the indexed tensor (", self.device().str(),
                   "), got one on ", i.device().str());
+    if (i.defined() && i.device() != self.device()) i = to(i, self.device(), i.dtype());
     if (i.defined() && (i.dtype() == DType::kBool || i.dtype() == DType::kUInt8)) {
       if (i.dtype() == DType::kUInt8)
         warn("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.");
@@ -539,6 +541,8 @@ void check_mask(const Tensor& mask, const char* name) {
 
 Tensor masked_select_kernel(const Tensor& self, const Tensor& mask) {
   check_mask(mask, "masked_select");
+  TESSERA_CHECK(mask.device() == self.device(), "masked_select: expected self and mask to be on the same device, but ",
+                "got ", self.device().str(), " and ", mask.device().str());
   const IntVector shape = infer_broadcast(self.sizes(), mask.sizes());
   Strided from(self, shape), m(mask, shape);
   const int64_t n[1] = {TESSERA_ON(self.device(), run_count_nonzero)(shape, m)};

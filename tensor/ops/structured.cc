@@ -1,6 +1,7 @@
 #include "tensor/ops/structured.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "tensor/dispatch/op.h"
 #include "tensor/ops/inference_writes.h"
@@ -25,6 +26,12 @@ bool computes(CallContext ctx, const Tensor& result) {
   TESSERA_CHECK(!ctx.keys.has(DispatchKey::kMeta),
                 "Expected all tensors to be on the same device, but found at least two devices, ",
                 result.device().str(), " and meta!");
+  // Two kinds of memory: no kernel reads both. (_ctc_loss takes lengths from the host.)
+  if (ctx.keys.has(DispatchKey::kCUDA) && ctx.keys.has(DispatchKey::kCPU) &&
+      std::string_view(ctx.op->name) != "aten::_ctc_loss")
+    throw Error(str_cat("Expected all tensors to be on the same device, but found at least two devices, ",
+                        result.is_cpu() ? "cpu and cuda" : result.device().str() + " and cpu", "! (of ", ctx.op->name,
+                        ")"));
   return true;
 }
 

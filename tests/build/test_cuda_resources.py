@@ -114,6 +114,20 @@ def check(kernels, wrong):
     assert not failed, "\n".join(failed[:20])
 
 
+def test_every_kernel_is_there_for_the_architectures_of_the_build(library):
+    """Code of each "sm_", and of each "compute_" what newer devices translate; all in less than 16 MiB."""
+    found = set()
+    for what, kind, file in (("elf", "sm", "cubin"), ("ptx", "compute", "ptx")):
+        listed = subprocess.run([cuobjdump(), f"--list-{what}", library], capture_output=True, text=True, check=True)
+        names = re.findall(rf"\.sm_(\d+[a-z]?)\.{file}", listed.stdout)
+        found |= {f"{kind}_{name}" for name in names}
+        counts = {names.count(name) for name in names}
+        assert len(counts) == 1 and counts.pop() > 50  # of each source
+    named = re.search(r"^ARCHITECTURES = \[(.*)\]", definitions(), re.MULTILINE)
+    assert found == set(re.findall(r'"(\w+)"', named[1]))
+    assert pathlib.Path(library).stat().st_size < 16 * 2**20
+
+
 def test_there_are_kernels(kernels):
     assert len(kernels) > 1000
     assert any(n > THREADS for _, _, _, n in kernels) and any(r["STACK"] for _, _, r, _ in kernels)

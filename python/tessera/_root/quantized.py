@@ -68,25 +68,25 @@ class _Quantizer(typing.NamedTuple):
     zero_point: typing.Any
     axis: typing.Any = None
 
-    def spread(self, rank):
-        """scale and zero point as what broadcasts to tensors of this rank; the zero point in float32's precision."""
+    def spread(self, to):
+        """scale and zero point as what broadcasts to the tensor `to`; the zero point in float32's precision."""
         if self.axis is None:
             return self.scale, self.zero_point
-        shape = [-1 if i == self.axis else 1 for i in range(rank)]
-        return self.scale.float().reshape(shape), self.zero_point.reshape(shape)
+        shape = [-1 if i == self.axis else 1 for i in range(to.dim())]
+        return self.scale.float().reshape(shape).to(to.device), self.zero_point.reshape(shape).to(to.device)
 
     def numbers(self, integers):
         """The numbers, float32, of integers."""
         if self._served(integers):
             return _C._dequantize_affine(integers, *self._lists())
-        scale, zero_point = self.spread(integers.dim())
+        scale, zero_point = self.spread(integers)
         return (integers.to(tessera.float32) - zero_point) * scale
 
     def integers(self, numbers, dtype):
         """The nearest integers that a quantized dtype has."""
         if self._served(numbers) and numbers.dtype == tessera.float32:
             return _C._quantize_affine(numbers.detach(), *self._lists(), *_range_of(dtype), _INTEGERS[dtype])
-        scale, zero_point = self.spread(numbers.dim())
+        scale, zero_point = self.spread(numbers)
         if self.floats():
             return (numbers.detach() * (1.0 / scale) + zero_point).round().clamp(*_range_of(dtype)).to(_INTEGERS[dtype])
         inverse = 1.0 / scale if self.axis is not None else _single(1.0 / _single(scale))
@@ -440,6 +440,9 @@ _SERVED = {
     "relu": _rectified,
     "relu_": _rectified_in_place,
     "to": _flattened_to,
+    "cuda": lambda self, device=None, *args, **kwargs: _flattened_to(
+        self, "cuda" if device is None else device, *args, **kwargs
+    ),
     "dequantize": lambda tensor: tensor.dequantize(),
 }
 

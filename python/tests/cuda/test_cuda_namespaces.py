@@ -1,8 +1,11 @@
-"""torch.fft, torch.special and windows on devices: as on the CPU. Run on the emulated device by test_cuda.py."""
+"""torch.fft, torch.special and windows on devices as on the CPU; tensors of two devices; quantized ones. Run on the
+emulated device by test_cuda.py.
+"""
 
 import pytest
 
 import tessera
+from tessera.nn import functional as F
 
 on_device = pytest.mark.skipif(not tessera.cuda.is_available(), reason="no CUDA device")
 
@@ -141,3 +144,68 @@ def test_no_device_has_no_plans():
         tessera.backends.cuda.cufft_plan_cache.size
     with pytest.raises(RuntimeError, match="device index < 0, but got 0"):
         tessera.backends.cuda.cufft_plan_cache[0]
+
+
+# A call with tensors in memory of two kinds; which of them is on the device changes.
+MIXED = {
+    "conv2d": lambda x, y: F.conv2d(x.expand(1, 4, 4, 4), y.expand(2, 4, 4, 4)),
+    "addmm": lambda x, y: tessera.addmm(x, y, y),
+    "layer_norm": lambda x, y: F.layer_norm(x, (4,), y[0]),
+    "group_norm": lambda x, y: F.group_norm(x, 2, y[0], y[1]),
+    "batch_norm": lambda x, y: F.batch_norm(x, y[0], y[1]),
+    "index_select": lambda x, y: x.index_select(0, y[0].long()),
+    "embedding": lambda x, y: F.embedding(y.long(), x),
+    "embedding_bag": lambda x, y: F.embedding_bag(y[0].long(), x, tessera.tensor([0])),
+    "gather": lambda x, y: x.gather(0, y.long()),
+    "scatter": lambda x, y: x.clone().scatter_(0, y.long(), 1.0),
+    "index_add": lambda x, y: x.clone().index_add_(0, y[0].long(), x),
+    "masked_select": lambda x, y: x.masked_select(y > 0),
+    "nll_loss": lambda x, y: F.nll_loss(x, y[0].long()),
+    "cdist": tessera.cdist,
+    "searchsorted": lambda x, y: tessera.searchsorted(x, y),
+}
+
+
+@on_device
+@pytest.mark.parametrize("name", MIXED)
+def test_tensors_of_two_devices_are_refused(name):
+    x, y = tessera.ones(4, 4), tessera.ones(4, 4)
+    MIXED[name](x, y)
+    for a, b in ((x.cuda(), y), (x, y.cuda())):
+        with pytest.raises(RuntimeError, match="same device|should be the same"):
+            MIXED[name](a, b)
+
+
+@on_device
+def test_indices_of_the_host_go_to_the_device():
+    x, index, mask = (
+        tessera.arange(12.0).reshape(4, 3),
+        tessera.tensor([2, 0]),
+        tessera.tensor([True, False, True, True]),
+    )
+    for where in (index, mask, index.int()):
+        tessera.testing.assert_close(x.cuda()[where].cpu(), x[where])
+        here, there = x.clone(), x.cuda()
+        here[where] = there[where] = -1.0
+        tessera.testing.assert_close(there.cpu(), here)
+        with pytest.raises(RuntimeError, match="indices should be either on cpu or on the same device"):
+            x[where.cuda()]
+    # Kernels of the emulated device can read the host's memory: that the index is copied shows in a capture.
+    there = x.cuda()
+    with tessera.cuda.stream(tessera.cuda.Stream()), pytest.raises(RuntimeError, match="captur"):
+        with tessera.cuda.graph(tessera.cuda.CUDAGraph()):
+            there[index]
+
+
+@on_device
+def test_quantized_tensors_move_and_layers_say_where_they_run():
+    x = tessera.randn(2, 3)
+    for q in (
+        tessera.quantize_per_tensor(x, 0.1, 0, tessera.quint8),
+        tessera.quantize_per_channel(x, tessera.tensor([0.1, 0.2]), tessera.tensor([0, 1]), 0, tessera.qint8),
+    ):
+        for moved in (q.cuda(), q.to("cuda"), q.cuda(0)):
+            assert moved.is_cuda and moved.is_quantized and moved.cpu().device.type == "cpu"
+            tessera.testing.assert_close(moved.dequantize().cpu(), q.dequantize())
+    with pytest.raises(NotImplementedError, match="quantized layers run on the CPU"):
+        tessera.ao.nn.quantized.Linear(3, 4)(tessera.quantize_per_tensor(x, 0.1, 0, tessera.quint8).cuda())

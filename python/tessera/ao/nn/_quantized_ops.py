@@ -258,7 +258,7 @@ def _transposed(numbers, packed):
     g, weight = packed.geometry, packed.weight()
     quantizer = weight._quantizer
     centred = weight._ints().double() - (
-        quantizer.zero_point if quantizer.axis is None else quantizer.spread(weight.dim())[1]
+        quantizer.zero_point if quantizer.axis is None else quantizer.spread(weight)[1]
     )
     function = getattr(F, f"conv_transpose{g['dims']}d")
     return function(numbers, centred, None, g["stride"], g["padding"], g["output_padding"], g["groups"], g["dilation"])
