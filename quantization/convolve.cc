@@ -14,7 +14,7 @@ constexpr const char* kName = "_quantized_convolution";
 
 void check_operand(const char* what, const Tensor& t, std::initializer_list<DType> kinds) {
   TESSERA_CHECK_NOT_IMPLEMENTED(t.is_cpu() || t.is_meta(), kName, ": there is no kernel for ", t.device().str(),
-                               "; quantized layers run on the CPU: move the layer and its input there with .cpu()");
+                                "; quantized layers run on the CPU: move the layer and its input there with .cpu()");
   TESSERA_CHECK(std::ranges::find(kinds, t.dtype()) != kinds.end(), kName, ": expected ", what, " of ",
                 name_of(*kinds.begin()), ", but got ", name_of(t.dtype()));
 }

@@ -9,7 +9,7 @@ namespace {
 
 void check_device(const char* name, const Tensor& t) {
   TESSERA_CHECK_NOT_IMPLEMENTED(t.is_cpu() || t.is_meta(), name, ": there is no kernel for ", t.device().str(),
-                               "; quantized layers run on the CPU: move the layer and its input there with .cpu()");
+                                "; quantized layers run on the CPU: move the layer and its input there with .cpu()");
 }
 void check(const char* name, const Tensor& t, DType dtype) {
   check_device(name, t);

@@ -76,4 +76,5 @@ __getattr__, __dir__ = _attach(__name__, _table)
 # module, unless it is bound again: both are loaded now.
 from .fuse_modules import fuse_modules  # noqa: E402
 from .quantize import quantize  # noqa: E402
+
 _keep_functions(__name__, "fuse_modules", "quantize")
