@@ -132,7 +132,6 @@ _lazy_names = {
     "from_dlpack": "utils.dlpack",
     "from_file": "_api",
     "get_device": "_api",
-    "_VF": "_VF",
     "_convert_indices_from_coo_to_csr": "sparse._indices",
     "_convert_indices_from_csr_to_coo": "sparse._indices",
     "_segment_reduce": "functional segment_reduce",

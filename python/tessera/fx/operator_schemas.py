@@ -64,6 +64,8 @@ def _schemas_of(op):
             packet = getattr(tessera.ops.aten, name)
         except AttributeError:
             return []
+    if not hasattr(packet, "overloads"):  # a function that is called as a method of the namespace is
+        return []
     return [getattr(packet, overload)._schema for overload in packet.overloads()]
 
 
