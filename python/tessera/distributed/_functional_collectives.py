@@ -18,6 +18,7 @@ from tessera.distributed import _groups as groups
 from tessera.distributed import _kinds as kinds
 from tessera.distributed._process_group import ProcessGroup, has_values
 from tessera.distributed.device_mesh import DeviceMesh
+from tessera._ops import ops as _operators
 from tessera.library import Library
 from tessera.utils._pytree import tree_map_only
 
@@ -237,7 +238,7 @@ _dtensor = _defined(
 )
 _library, _older = _defined("_c10d_functional", _TABLE), _defined("c10d_functional", _OLDER)
 _library.define("wait_tensor(Tensor tensor) -> Tensor")
-_ops = tessera.ops._c10d_functional
+_ops = _operators._c10d_functional
 
 
 class AsyncCollectiveTensor(tessera.Tensor):
