@@ -31,6 +31,10 @@ Tensor number_list(const IntVector& v) {
   std::copy(v.begin(), v.end(), t.data<int64_t>());
   return t;
 }
+// Rows of a matrix of indices, wherever it lies.
+Tensor rows_of(const Tensor& indices, const IntVector& rows) {
+  return index_select(indices, 0, to(number_list(rows), indices.device(), DType::kInt64));
+}
 
 void check_same_size(const char* name, const Tensor& a, const Tensor& b) {
   TESSERA_CHECK(std::ranges::equal(a.sizes(), b.sizes()), name, ": expected sizes of 'self' and 'other' to match, but ",
@@ -215,7 +219,7 @@ Tensor swapped_rows(const Tensor& indices, int64_t a, int64_t b) {
   IntVector order(static_cast<size_t>(indices.size(0)));
   std::iota(order.begin(), order.end(), 0);
   std::swap(order[static_cast<size_t>(a)], order[static_cast<size_t>(b)]);
-  return index_select(indices, 0, number_list(order));
+  return rows_of(indices, order);
 }
 
 // The elements of a COO tensor whose number along a sparse dimension satisfies a condition.
@@ -292,8 +296,8 @@ Tensor permuted(const Tensor& self, IntList dims) {
       inner.push_back(order[i] - m.sparse_dim + 1);
     same = same && (!sparse || order[i] == static_cast<int64_t>(i));
   }
-  return make_coo(sizes, same ? m.compressed : index_select(m.compressed, 0, number_list(rows)),
-                  permute(m.values, IntList(inner)), m.coalesced && same);
+  return make_coo(sizes, same ? m.compressed : rows_of(m.compressed, rows), permute(m.values, IntList(inner)),
+                  m.coalesced && same);
 }
 
 Tensor unsqueezed(const Tensor& self, int64_t dim) {
@@ -475,8 +479,7 @@ Tensor sum_dims(const Tensor& self, IntList given, bool keepdim, std::optional<D
   if (static_cast<int64_t>(rows.size()) == m.sparse_dim)
     return coalesced(make_coo(sizes, m.compressed, v, m.coalesced));
   const IntVector values_of(v.sizes().begin() + 1, v.sizes().end());
-  const Tensor r =
-      coalesced(make_coo(joined_sizes(kept, values_of), index_select(m.compressed, 0, number_list(rows)), v, false));
+  const Tensor r = coalesced(make_coo(joined_sizes(kept, values_of), rows_of(m.compressed, rows), v, false));
   if (!keepdim) return r;
   Tensor indices = members(r).compressed;
   std::vector<Tensor> all;

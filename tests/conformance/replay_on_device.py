@@ -5,15 +5,21 @@ compared as on the CPU.
     ...]
 
 Random streams and the few recorded cases that name the CPU as their device are left to the CPU's replay. Launches are
-waited for, so that errors found by kernels are raised by
-the calls that caused them. TESSERA_CUDA_LIBRARY may name the library for the emulated device.
+waited for, so that errors found by kernels are raised by the calls that caused them. TESSERA_CUDA_LIBRARY may name the
+library for the emulated device.
+
+The exit status is 1 if a check of an operator fails that passes on the CPU, unless the device refuses it by a
+NotImplementedError; how many are refused is printed. Of modules: if any check fails.
 """
 
 import argparse
 import importlib.util
+import json
 import os
 import pathlib
+import subprocess
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 SCRIPTS = {"ops": "replay.py", "modules": "modules/replay_modules.py"}
@@ -128,8 +134,25 @@ def main():
         run_modules_on(replay, options.device)
         sys.argv = [str(data / "golden" / SCRIPTS["modules"]), "--module", "tessera", *rest]
         sys.exit(replay.main())
-    run_operators_on(replay, options.device)
-    sys.exit(replay.main(["--module", "tessera", *rest]))
+    with tempfile.TemporaryDirectory() as folder:
+        here, there = pathlib.Path(folder, "cpu.json"), pathlib.Path(folder, "device.json")
+        script = str(data / "golden" / SCRIPTS["ops"])
+        subprocess.run([sys.executable, script, "--module", "tessera", "-q", *rest, "--summary", here], check=False)
+        run_operators_on(replay, options.device)
+        replay.main(["--module", "tessera", *rest, "--summary", str(there)])
+        sys.exit(judge(json.loads(here.read_text()), json.loads(there.read_text())))
+
+
+def judge(here, there):
+    """The exit status for the summaries of a replay on the CPU and on the device; prints what fails on the device."""
+    known = {(f["op"], f["check"]) for f in here["failures"]}
+    apart = [f for f in there["failures"] if (f["op"], f["check"]) not in known]
+    refused = [f for f in apart if "NotImplementedError" in f["message"]]
+    wrong = [f for f in apart if f not in refused]
+    for f in wrong:
+        print(f"{f['op']} {f['check']}: {f['why']}: {f['message']}")
+    print(f"{len(known)} checks fail on the CPU, {len(refused)} are refused on the device, {len(wrong)} fail there")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

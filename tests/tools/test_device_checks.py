@@ -1,5 +1,6 @@
 """tools/device_checks on a machine without a GPU: what it would run, and that each part of it can fail."""
 
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -100,3 +101,20 @@ def test_what_is_missing_is_said(checks):
     assert status == 1 and "compute-sanitizer is not here" in output
     status, output, calls = checks(without=["nvidia-smi"])
     assert status == 1 and "there is no driver" in output and not calls
+
+
+def test_a_replay_fails_by_what_only_the_device_gets_wrong(capsys):
+    spec = importlib.util.spec_from_file_location("replay_on_device", ROOT / "tests/conformance/replay_on_device.py")
+    replay = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(replay)
+
+    def summary(*failures):
+        names = ("op", "check", "why", "message")
+        return {"failures": [dict(zip(names, failure)) for failure in failures]}
+
+    here = summary(("add", "f32-1:forward", "value", "1 is not 2"))
+    refused = ("sum", "f32-2:forward", "raised", "NotImplementedError: sparse tensors on cuda:0 are not supported")
+    assert replay.judge(here, summary(("add", "f32-1:forward", "value", "3 is not 2"), refused)) == 0
+    assert capsys.readouterr().out == "1 checks fail on the CPU, 1 are refused on the device, 0 fail there\n"
+    assert replay.judge(here, summary(("add", "f32-2:forward", "value", "1 is not 2"))) == 1
+    assert "add f32-2:forward: value: 1 is not 2" in capsys.readouterr().out
