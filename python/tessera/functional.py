@@ -515,7 +515,7 @@ def _edges_of(input, bins, range):
             )
         if low == high:
             low, high = low - 0.5, high + 0.5
-        edges.append(tessera.linspace(low, high, count + 1, dtype=input.dtype))
+        edges.append(tessera.linspace(low, high, count + 1, dtype=input.dtype, device=input.device))
     return edges
 
 
@@ -546,17 +546,18 @@ def histogramdd(input, bins, *, range=None, weight=None, density=False, out=None
     with tessera.no_grad():
         edges = _edges_of(input, bins, range)
         points = input.reshape(-1, input.shape[-1])
-        flat = tessera.zeros(len(points), dtype=tessera.int64)
-        inside = tessera.ones(len(points), dtype=tessera.bool)
+        place = {"device": input.device}
+        flat = tessera.zeros(len(points), dtype=tessera.int64, **place)
+        inside = tessera.ones(len(points), dtype=tessera.bool, **place)
         for i, steps in enumerate(edges):
             column = points[:, i].contiguous()
             inside &= (column >= steps[0]) & (column <= steps[-1])
             count = len(steps) - 1
             flat = flat * count + (tessera.searchsorted(steps, column, right=True) - 1).clamp(0, count - 1)
         shape = [len(steps) - 1 for steps in edges]
-        weights = tessera.ones(len(points), dtype=input.dtype) if weight is None else weight.reshape(-1)
+        weights = tessera.ones(len(points), dtype=input.dtype, **place) if weight is None else weight.reshape(-1)
         hist = (
-            tessera.zeros(math.prod(shape), dtype=input.dtype)
+            tessera.zeros(math.prod(shape), dtype=input.dtype, **place)
             .index_add(0, flat[inside], weights[inside])
             .reshape(shape)
         )

@@ -228,7 +228,11 @@ OutputSpec hash_tensor_meta(const Tensor& self, IntList dim, bool keepdim, int64
   TESSERA_CHECK_NOT_IMPLEMENTED(!self.is_complex(), "hash_tensor is not implemented for complex numbers");
   return spec_of(self, reduce_mask(self, dim), keepdim, DType::kUInt64);
 }
-void hash_tensor_kernel(const Tensor& self, IntList dim, bool keepdim, int64_t, const Tensor& out) {
+void hash_tensor_kernel(const Tensor& self, IntList dim, bool keepdim, int64_t mode, const Tensor& out) {
+  if (!self.device().is_cpu()) {  // no engine of another device has it
+    copy_(out, hash_tensor(to(self, Device(), self.dtype()), dim, keepdim, mode));
+    return;
+  }
   const Tensor wide = to(self, self.is_floating_point() ? DType::kFloat64 : DType::kInt64).contiguous();
   const Tensor hash = zeros(out.sizes(), DType::kUInt64);
   const uint64_t mask = reduce_mask(self, dim);

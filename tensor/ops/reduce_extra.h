@@ -96,6 +96,9 @@ Tensor softmax_composite(const Tensor& self, int64_t dim, std::optional<DType> d
 Tensor log_softmax_composite(const Tensor& self, int64_t dim, std::optional<DType> dtype);
 
 Tensor scalar_like(const Scalar& s, const Tensor& boundaries);
+// searchsorted of a number, which lies on the CPU, in a sequence that may lie elsewhere.
+Tensor searchsorted_number(const Tensor& sequence, const Tensor& number, bool out_int32, bool right,
+                           std::optional<std::string_view> side, const Tensor& sorter);
 Tensor bucketize_impl(const Tensor& self, const Tensor& boundaries, bool out_int32, bool right);
 
 }  // namespace tessera::kernels

@@ -127,9 +127,17 @@ void searchsorted_kernel(const Tensor& sequence, const Tensor& self, bool out_in
    n, right || (side && *side == "right"), out_int32, target.data());
   target.finish();
 }
+Tensor searchsorted_number(const Tensor& sequence, const Tensor& number, bool out_int32, bool right,
+                           std::optional<std::string_view> side, const Tensor& sorter) {
+  if (number.device() == sequence.device()) return searchsorted(sequence, number, out_int32, right, side, sorter);
+  const DType t = result_type(sequence, number);
+  return searchsorted(to(sequence, t), to(number, sequence.device(), t), out_int32, right, side, sorter);
+}
 Tensor bucketize_impl(const Tensor& self, const Tensor& boundaries, bool out_int32, bool right) {
   TESSERA_CHECK(boundaries.dim() == 1, "boundaries tensor must be 1 dimension, but got dim(", boundaries.dim(), ")");
-  if (self.impl()->is_wrapped_number() || self.dtype() == boundaries.dtype())
+  if (self.impl()->is_wrapped_number())
+    return searchsorted_number(boundaries, self, out_int32, right, std::nullopt, Tensor());
+  if (self.dtype() == boundaries.dtype())
     return searchsorted(boundaries, self, out_int32, right, std::nullopt, Tensor());
   const DType t = promote_types(self.dtype(), boundaries.dtype());
   return searchsorted(to(boundaries, t), to(self, t), out_int32, right, std::nullopt, Tensor());

@@ -198,7 +198,7 @@ __host__ __device__ inline double polygamma(double n, double x) {
   const bool even = std::fmod(n, 2.0) == 0;
   const double whole = std::floor(x), rest = x - whole;
   if (is_inf(x)) return x > 0 ? 0 : nan();
-  if (x <= 0 && rest == 0) return infinity();
+  if (x <= 0 && rest == 0) return even ? -infinity() : infinity();
   double sum = cpu::scalar::zeta_positive(s, x > 0 ? x : rest);
   if (x < 0) {
     const double mirrored = cpu::scalar::zeta_positive(s, 1 - rest) - cpu::scalar::zeta_positive(s, 1 - rest - whole);
