@@ -6,6 +6,7 @@
 #include "quantization/quantization_kernels.h"
 #include "quantization/quantization_ops.h"
 #include "tensor/ops/api.h"
+#include "tensor/ops/promotion.h"
 
 namespace tessera::kernels {
 namespace {
@@ -79,6 +80,7 @@ Tensor _quantized_convolution_kernel(const Tensor& self, int64_t fill, const Ten
                                      int64_t high, DType dtype) {
   check_operand("self", self, {DType::kUInt8, DType::kInt8});
   check_operand("weight", weight, {DType::kInt8});
+  common_device({&self, &weight, &offset, &factor, &bias});
   TESSERA_CHECK(dtype == DType::kUInt8 || dtype == DType::kInt8 || dtype == DType::kFloat32, kName,
                 ": expected results of uint8, int8 or float32, but got ", name_of(dtype));
   cpu::ByteConv c = geometry_of(self, weight, stride, padding, dilation, groups);

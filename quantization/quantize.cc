@@ -3,6 +3,7 @@
 #include "quantization/quantization_kernels.h"
 #include "quantization/quantization_ops.h"
 #include "tensor/ops/api.h"
+#include "tensor/ops/promotion.h"
 
 namespace tessera::kernels {
 namespace {
@@ -90,6 +91,7 @@ std::tuple<Tensor, Tensor> _fake_quantize_affine_kernel(const Tensor& self, std:
 Tensor _fake_quantize_gradient_kernel(const Tensor& grad, const Tensor& mask) {
   check("_fake_quantize_gradient", grad, DType::kFloat32);
   check("_fake_quantize_gradient", mask, DType::kBool);
+  common_device({&grad, &mask});
   TESSERA_CHECK(grad.numel() == mask.numel(), "_fake_quantize_gradient: expected a mask of ", grad.numel(),
                 " elements, but got ", mask.numel());
   const Tensor g = contiguous(grad), m = contiguous(mask),
@@ -102,6 +104,7 @@ Tensor _fake_quantize_gradient_kernel(const Tensor& grad, const Tensor& mask) {
 Tensor _requantize_sums_kernel(const Tensor& sums, const Tensor& offset, const Tensor& factor, const Tensor& bias,
                                int64_t zero_point, int64_t low, int64_t high, DType dtype) {
   check("_requantize_sums", sums, DType::kInt32);
+  common_device({&sums, &offset, &factor, &bias});
   TESSERA_CHECK(sums.dim() == 2, "_requantize_sums: expected a matrix, but got ", sums.dim(), "-D sums");
   TESSERA_CHECK(dtype == DType::kUInt8 || dtype == DType::kInt8 || dtype == DType::kFloat32,
                 "_requantize_sums: expected uint8, int8 or float32, but got ", name_of(dtype));

@@ -201,3 +201,9 @@ def test_operators_on_meta_have_the_shapes_and_dtypes_of_the_cpu():
         here, meta = getattr(aten, name)(*arguments), getattr(aten, name)(*there)
         for a, b in zip(here, meta, strict=True) if isinstance(here, tuple) else [(here, meta)]:
             assert b.is_meta and (a.shape, a.dtype, a.stride()) == (b.shape, b.dtype, b.stride()), name
+
+
+def test_operands_of_several_devices_are_refused():
+    grad, mask = tessera.ones(4), tessera.ones(4, dtype=tessera.bool, device="meta")
+    with pytest.raises(RuntimeError, match="two devices, cpu and meta"):
+        tessera.ops.aten._fake_quantize_gradient(grad, mask)

@@ -5,7 +5,7 @@ from tessera._ops import OpOverload
 from tessera.fx.graph_module import GraphModule
 from tessera.fx.node import Node
 from tessera.fx.passes.infra.pass_base import PassBase, PassResult
-from tessera.utils._pytree import tree_flatten
+from tessera.utils import _pytree as pytree
 
 __all__ = ["CSEPass", "get_CSE_banned_ops"]
 
@@ -64,7 +64,7 @@ class CSEPass(PassBase):
         random = any(tag.name == "nondeterministic_seeded" for tag in target.tags)
         if random or target in self.banned_ops or target.overloadpacket in self.banned_ops:
             return None
-        leaves, spec = tree_flatten((node.args, node.kwargs))
+        leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
         values = tuple(new[v] if isinstance(v, Node) else (type(v), v) for v in leaves)
         key = (target, values, str(spec))
         try:
@@ -88,7 +88,7 @@ def _written(graph):
         for argument, value in zip(node.target._schema.arguments, node.args):
             kind = argument.alias_info
             if kind is not None and (kind.is_write or views):
-                found.update(n for n in tree_flatten(value)[0] if isinstance(n, Node))
+                found.update(n for n in pytree.tree_flatten(value)[0] if isinstance(n, Node))
         if views and any(a.alias_info for a in node.target._schema.arguments):
             found.discard(node)
     return found
