@@ -47,7 +47,7 @@ INFER_OPS = set(
 )
 TRAIN_OPS = INFER_OPS | set(
     """
-    _conj _fused_adam_ _log_softmax _log_softmax_backward_data _masked_fill _smoothed_nll_loss _to_copy
+    _conj _fused_adam_ _log_softmax _log_softmax_backward_data _masked_fill _neg_view _smoothed_nll_loss _to_copy
     _view_as_real_physical any arange argsort as_strided
     as_strided_backward as_strided_gather conj conj_physical contiguous cross_entropy_loss detach div_Scalar div_Tensor
     eq_Scalar eq_Tensor exp
