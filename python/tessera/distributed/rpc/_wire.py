@@ -19,6 +19,7 @@ import tessera
 
 LARGEST = 1 << 40
 _AHEAD = 1 << 16
+_SMALL = 1 << 12  # bytes of tensors that go with the pickle: a piece of their own takes longer than a copy
 
 
 class Disconnected(RuntimeError):
@@ -33,6 +34,11 @@ def _raw(dtype, shape, strides, memory):
     return memory.view(dtype).as_strided(shape, strides)
 
 
+def _copied(dtype, shape, strides, data):
+    flat = tessera.frombuffer(bytearray(data), dtype=dtype)
+    return flat if flat.shape == shape else flat.as_strided(shape, strides)
+
+
 class _MessagePickler(pickle.Pickler):
     """Leaves the memory of tensors out, which `_kept` holds until it is written."""
 
@@ -43,8 +49,11 @@ class _MessagePickler(pickle.Pickler):
     def reducer_override(self, obj):
         if type(obj) is not tessera.Tensor or not _is_dense(obj):
             return NotImplemented
+        size = obj.numel() * obj.element_size()
+        if size <= _SMALL:
+            return _copied, (obj.dtype, tuple(obj.shape), obj.stride(), ctypes.string_at(obj.data_ptr(), size))
         self._kept.append(obj)
-        memory = pickle.PickleBuffer(_memory(obj.data_ptr(), obj.numel() * obj.element_size()))
+        memory = pickle.PickleBuffer(_memory(obj.data_ptr(), size))
         return _raw, (obj.dtype, tuple(obj.shape), obj.stride(), memory)
 
 
@@ -55,6 +64,8 @@ def _is_dense(tensor):
         return False
     if tensor.numel() == 0:
         return False
+    if tensor.is_contiguous():
+        return True
     size = 1
     for step, length in sorted(zip(tensor.stride(), tensor.shape)):
         if length > 1:
