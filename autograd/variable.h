@@ -33,7 +33,7 @@ void set_data(const Tensor& t, const Tensor& other);
 // The user assigns .grad. Error when shape, dtype or device do not fit.
 void assign_grad(const Tensor& t, const Tensor& grad);
 
-// How a view that as_strided can't replay (another dtype, conj) is made from its base.
+// How a view inside of transforms, where strides say nothing of memory, is made from its base.
 struct ViewFn : public RefCounted {
   virtual Tensor replay(const Tensor& base) = 0;
 };

@@ -134,13 +134,23 @@ Tensor put_back(const ViewCall& view, const Tensor& whole, const Tensor& part) {
   return shaped(part, to_vector(whole.sizes()), copies);
 }
 
+// The base of a tensor's memory, and what each of its views but the last makes of it.
+std::vector<Tensor> values_along(const Alias& a) {
+  std::vector<Tensor> path{a.memory->base};
+  for (size_t k = 0; k + 1 < a.steps.size(); ++k) path.push_back(a.steps[k].again(path.back()));
+  return path;
+}
+// What the first `count` views make of the base when all of them make `part` of it.
+Tensor put_back_to(const Alias& a, const std::vector<Tensor>& path, size_t count, Tensor part) {
+  for (size_t k = a.steps.size(); k-- > count;) part = put_back(a.steps[k], path[k], part);
+  return part;
+}
+
 // The tensor has this value from now on, and with it what shares its memory.
 void write(WrapperImpl& w, const Tensor& value) {
   Alias& a = alias_of(w);
-  std::vector<Tensor> path{a.memory->base};
-  for (size_t k = 0; k + 1 < a.steps.size(); ++k) path.push_back(a.steps[k].again(path.back()));
-  Tensor whole = value;
-  for (size_t k = a.steps.size(); k-- > 0;) whole = put_back(a.steps[k], path[k], whole);
+  const std::vector<Tensor> path = values_along(a);
+  const Tensor whole = put_back_to(a, path, 0, value);
   a.memory->base = whole.is_conj() && !path[0].is_conj() ? resolve_conj(whole) : whole;
   ++a.memory->generation;
   // A lazy conjugate stays one: its value is made anew from the memory when it is asked for.
@@ -408,14 +418,11 @@ Functional functional_state(const Tensor& t) {
 Tensor before_reshapes(const Tensor& t, size_t count) {
   const Alias& a = alias_of(*wrapper_at(t, kAtKey));
   if (a.steps.size() <= count) return t;
-  std::vector<Tensor> path{a.memory->base};
-  {
+  const std::vector<Tensor> path = [&] {
     const Below below(kAtKey);
-    for (size_t k = 0; k + 1 < a.steps.size(); ++k) path.push_back(a.steps[k].again(path.back()));
-  }
-  Tensor r = t;
-  for (size_t k = a.steps.size(); k-- > count;) r = put_back(a.steps[k], path[k], r);
-  return r;
+    return values_along(a);
+  }();
+  return put_back_to(a, path, count, t);
 }
 void replace_functional(const Tensor& t, const Tensor& value) {
   WrapperImpl* w = wrapper_at(t, kAtKey);

@@ -53,7 +53,6 @@ class Aliases:
         self.bases = []  # (index of a result, strides of its base), which it gives behind them
         self.made = {}  # index of a result -> (whether of an argument, which one or which base, view or None: itself)
         self.possible = True
-        self.args = args
         inputs = {}
         for i, c in enumerate(copies):
             if isinstance(c, tessera.Tensor):
@@ -63,7 +62,7 @@ class Aliases:
             if not isinstance(r, tessera.Tensor) or r.layout is not tessera.strided:
                 self.kept.append(k)
             elif memory_of(r) in inputs:
-                self._of_argument(k, r, inputs[memory_of(r)], copies)
+                self._of_argument(k, r, inputs[memory_of(r)], args, copies)
             else:
                 groups.setdefault(memory_of(r), []).append(k)
         for members in groups.values():
@@ -72,15 +71,14 @@ class Aliases:
             else:
                 self._of_base(members, results)
         self.kept.sort()
-        del self.args
 
-    def _of_argument(self, k, result, i, copies):
+    def _of_argument(self, k, result, i, args, copies):
         if result is copies[i]:
             self.made[k] = (True, i, None)
             return
         view = _View(result, copies[i])
         related = not result.requires_grad or _base(result) is _base(copies[i])
-        same = self.args[i].stride() == copies[i].stride()
+        same = args[i].stride() == copies[i].stride()
         self.possible = self.possible and view.possible and same and related
         self.made[k] = (True, i, view)
 

@@ -230,10 +230,6 @@ def _on_copies(fn, written):
     return run
 
 
-def _writes(operator):
-    return getattr(getattr(operator, "_schema", None), "is_mutable", False)
-
-
 def _trace_without_writes(trace, fn, decompositions):
     """As `trace`, with operators that write nothing. Below autograd: what is written under no_grad has no gradient."""
     from tessera._subclasses.functional_tensor import functionalized
@@ -242,7 +238,7 @@ def _trace_without_writes(trace, fn, decompositions):
 
     def run(*args):
         module = traced(*args)
-        module.graph.eliminate_dead_code(lambda n: n.is_impure() or _writes(n.target))
+        module.graph.eliminate_dead_code()
         module.recompile()
         return module
 
