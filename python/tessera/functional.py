@@ -546,18 +546,17 @@ def histogramdd(input, bins, *, range=None, weight=None, density=False, out=None
     with tessera.no_grad():
         edges = _edges_of(input, bins, range)
         points = input.reshape(-1, input.shape[-1])
-        place = {"device": input.device}
-        flat = tessera.zeros(len(points), dtype=tessera.int64, **place)
-        inside = tessera.ones(len(points), dtype=tessera.bool, **place)
+        flat = tessera.zeros(len(points), dtype=tessera.int64, device=input.device)
+        inside = tessera.ones(len(points), dtype=tessera.bool, device=input.device)
         for i, steps in enumerate(edges):
             column = points[:, i].contiguous()
             inside &= (column >= steps[0]) & (column <= steps[-1])
             count = len(steps) - 1
             flat = flat * count + (tessera.searchsorted(steps, column, right=True) - 1).clamp(0, count - 1)
         shape = [len(steps) - 1 for steps in edges]
-        weights = tessera.ones(len(points), dtype=input.dtype, **place) if weight is None else weight.reshape(-1)
+        weights = tessera.ones(len(points), dtype=input.dtype, device=input.device) if weight is None else weight.reshape(-1)
         hist = (
-            tessera.zeros(math.prod(shape), dtype=input.dtype, **place)
+            tessera.zeros(math.prod(shape), dtype=input.dtype, device=input.device)
             .index_add(0, flat[inside], weights[inside])
             .reshape(shape)
         )

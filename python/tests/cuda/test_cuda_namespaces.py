@@ -211,6 +211,7 @@ def test_quantized_tensors_move_and_layers_say_where_they_run():
         tessera.ao.nn.quantized.Linear(3, 4)(tessera.quantize_per_tensor(x, 0.1, 0, tessera.quint8).cuda())
 
 
+@on_device
 def test_numbers_are_searched_in_sequences_on_the_device():
     sequence = tessera.tensor([1, 3, 5], device="cuda")
     assert tessera.searchsorted(sequence, 3.5).item() == 2
@@ -218,6 +219,7 @@ def test_numbers_are_searched_in_sequences_on_the_device():
     assert tessera.bucketize(4, sequence).device.type == "cuda"
 
 
+@on_device
 def test_hashes_and_histograms_of_grids_on_the_device():
     x = tessera.linspace(-1, 1, 24, device="cuda").reshape(12, 2)
     assert tessera.hash_tensor(x, 0).cpu().tolist() == tessera.hash_tensor(x.cpu(), 0).tolist()
@@ -227,6 +229,7 @@ def test_hashes_and_histograms_of_grids_on_the_device():
     tessera.testing.assert_close(found.bin_edges[1].cpu(), wanted.bin_edges[1])
 
 
+@on_device
 def test_poles_of_polygamma_have_their_sign():
     x = tessera.tensor([0.0, -2.0])
     for n in (1, 2, 3):
