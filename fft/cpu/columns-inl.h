@@ -1,5 +1,6 @@
 // Transforms of columns that stand side by side, a vector of lanes at a time: butterflies and passes. Included once per
 // SIMD target.
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -133,6 +134,33 @@ HWY_INLINE void butterfly(D d, int radix, const hn::TFromD<D>* HWY_RESTRICT root
   }
 }
 
+// Memory that the next group of lines is read from, and this one's results are written to: passes ask for it, some with
+// each butterfly, and for no more than kMost lines at a time, which the processor could not keep on their way.
+class Ahead {
+ public:
+  Ahead() = default;
+  // `bytes` behind `in` and `out` (null: nothing) while `butterflies` are made.
+  Ahead(const void* in, const void* out, int64_t bytes, int64_t butterflies)
+      : in_(static_cast<const char*>(in)),
+        out_(static_cast<const char*>(out)),
+        left_((bytes + kLine - 1) / kLine),
+        step_(std::min<int64_t>(kMost, (left_ + butterflies - 1) / std::max<int64_t>(1, butterflies))) {}
+
+  HWY_INLINE void butterfly() {
+    if (left_ <= 0) return;
+    for (int64_t i = 0; i < step_; ++i, in_ += kLine, out_ += kLine) {
+      __builtin_prefetch(in_, 0, 2);
+      __builtin_prefetch(out_, 1, 2);
+    }
+    left_ -= step_;
+  }
+
+ private:
+  static constexpr int64_t kLine = 64, kMost = 4;
+  const char *in_ = nullptr, *out_ = nullptr;
+  int64_t left_ = 0, step_ = 0;
+};
+
 // ---- Where a pass reads and writes: row i of a vector of columns. ----
 
 // Rows of kFftWidth real parts, then as many imaginary ones; `at` is the first lane that is worked on.
@@ -141,6 +169,7 @@ struct Planar {
   static constexpr int64_t kRow = 2 * kFftWidth<T>;
   D d;
   T* at;
+  Ahead* ahead = nullptr;
   HWY_INLINE Complex<D> load(int64_t i) const {
     return {hn::LoadU(d, at + i * kRow), hn::LoadU(d, at + i * kRow + kFftWidth<T>)};
   }
@@ -203,6 +232,8 @@ HWY_NOINLINE void pass(D d, const ColumnPlan<T>& plan, const typename ColumnPlan
     const T* w = twiddles;
     for (int64_t p = 0; p < m; ++p, w += 2 * (r - 1)) {
       const int64_t row = b * r * m + p;
+      if constexpr (std::is_same_v<From, Planar<D>>)
+        if (from.ahead) from.ahead->butterfly();
       repeat<R>(
           r, TESSERA_FFT_BODY(k) { a[k] = from.load(row + m * k); });
       butterfly<R>(d, r, roots, a);

@@ -216,10 +216,20 @@ class Transform {
   static void put(T* to, const T* from, int64_t count, int64_t stride) {
     move<kParts>(to, stride, from, 1, count);
   }
-  static void transform_group(const ColumnPlan<T>& plan, T* rows) {
+  static void transform_group(const ColumnPlan<T>& plan, T* rows, Ahead ahead = {}) {
     const Lanes<T> d;
     for (int64_t l = 0; l < kWidth; l += static_cast<int64_t>(hn::Lanes(d)))
-      transform_rows(d, plan, Planar<Lanes<T>>{d, rows + l});
+      transform_rows(d, plan, Planar<Lanes<T>>{d, rows + l, &ahead});
+  }
+  // Where lines lie one after the other: the group behind this one, and what this one's results are written to.
+  Ahead behind(const Group& group, const ColumnPlan<T>& plan, int64_t numbers) const {
+    const T* const from = group.from[0];
+    if (lines_.in_stride != 1 || lines_.out_stride != 1 || group.count < kWidth || group.from[1] - from != numbers)
+      return {};
+    int64_t butterflies = 0;
+    for (const auto& pass : plan.passes) butterflies += plan.n / pass.radix;
+    return {from + kWidth * numbers, group.to[0], kWidth * numbers * static_cast<int64_t>(sizeof(T)),
+            butterflies * kWidth / static_cast<int64_t>(hn::Lanes(Lanes<T>()))};
   }
   static void scale_group(T* rows, int64_t count, T scale) {
     const Lanes<T> d;
@@ -234,7 +244,7 @@ class Transform {
     const int32_t* const results = (form_.conjugate ? plan->backwards : plan->order).data();
     in_groups(places, kWidth, n_, [&](const Group& group, T* rows) HWY_ATTR {
       gather(group.from, group.count, 2 * n_, {rows, plan->in_line.data(), true});
-      transform_group(*plan, rows);
+      transform_group(*plan, rows, behind(group, *plan, 2 * n_));
       scale_group(rows, n_, form_.scale);
       scatter(group.to, group.count, 2 * n_, {rows, results, true});
     });
@@ -248,13 +258,13 @@ class Transform {
     in_groups(places, kWidth, n_ / 2, [&](const Group& group, T* rows) HWY_ATTR {
       if (real_in()) {
         gather(group.from, group.count, n_, {rows, in_line, true});
-        transform_group(*columns, rows);
+        transform_group(*columns, rows, behind(group, *columns, n_));
         join_rows<false>(*plan, order, rows, conjugate_, form_.scale);
         scatter(group.to, group.count, 2 * half_, {rows, order, true});
       } else {
         gather(group.from, group.count, 2 * half_, {rows, in_line, true});
         join_rows<true>(*plan, order, rows, conjugate_, form_.scale);
-        transform_group(*columns, rows);
+        transform_group(*columns, rows, behind(group, *columns, 2 * half_));
         scatter(group.to, group.count, n_, {rows, columns->backwards.data(), true});
       }
     });
