@@ -34,14 +34,15 @@ Tensor sample_dirichlet_meta(const Tensor& self, const Generator&) {
   check_concentrations(self);
   return empty_like(self);
 }
-// Gamma numbers in double, each over their sum; none is 0, whose logarithm somebody may want.
+// Gamma numbers in double, each over their sum; none is 0 or 1, since somebody may want a logarithm of it or its rest.
 Tensor _sample_dirichlet_kernel(const Tensor& self, const Generator& generator) {
   check_concentrations(self);
   const Tensor numbers = _standard_gamma(to(self, DType::kFloat64), generator);
   const Tensor shares = to(numbers / sum(numbers, IntVector{-1}, true), self.dtype());
-  const double least = self.dtype() == DType::kFloat32 ? static_cast<double>(std::numeric_limits<float>::min())
-                                                       : std::numeric_limits<double>::min();
-  return clamp_min(shares, least);
+  const bool single = self.dtype() == DType::kFloat32;
+  const double least = single ? double{std::numeric_limits<float>::min()} : std::numeric_limits<double>::min();
+  const double rest = single ? double{std::numeric_limits<float>::epsilon()} : std::numeric_limits<double>::epsilon();
+  return clamp(shares, least, 1 - rest / 2);
 }
 
 Tensor dirichlet_grad_meta(const Tensor& x, const Tensor& alpha, const Tensor& total) {

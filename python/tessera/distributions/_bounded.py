@@ -13,7 +13,7 @@ from ._family import Family, at_value, cdf_of, draws, entropy_of, either, icdf_o
 from .exp_family import ExponentialFamily
 from .transformed_distribution import Mapped
 from .transforms import AffineTransform, PowerTransform
-from .utils import euler_constant
+from .utils import clamp_probs, euler_constant
 
 
 class Uniform(Family, parameters="low high"):
@@ -158,6 +158,8 @@ class ContinuousBernoulli(EitherParameter, Family, ExponentialFamily, parameters
         self._lims = lims
         name, value = either(probs, logits)
         self._take(validate_args, **{name: value})
+        if name == "probs":  # moments and quantiles at 0 and 1 are those of the nearest numbers inside
+            self.probs = clamp_probs(self.probs)
 
     probs, logits = probs_of(is_binary=True), logits_of(is_binary=True)
     log_prob = at_value(formulas.continuous_bernoulli_log_prob)

@@ -115,9 +115,8 @@ class TransformedDistribution(Distribution, parameters=""):
         return sign * (probability - 0.5) + 0.5
 
     def cdf(self, value):
-        """The probability of draws up to `value`, for monotone transforms (NotImplementedError for others)."""
-        if self._validate_args:
-            self._validate_sample(value)
+        """The probability of draws up to `value`, for monotone transforms (NotImplementedError for others). What the
+        base distribution validates is `value` as the transforms take it back."""
         for transform in reversed(self.transforms):
             value = transform.inv(value)
         return self._turned(self.base_dist.cdf(value))

@@ -336,3 +336,30 @@ def test_a_beta_is_the_dirichlet_of_two():
     assert beta._dirichlet.mean[:, 0].tolist() == beta.mean.tolist()
     beta._dirichlet.concentration = tessera.tensor([[1.0, 1.0], [6.0, 2.0]])
     assert beta.concentration1.tolist() == [1, 6] and beta.mean.tolist() == [0.5, 0.75]
+
+
+def test_what_lies_beyond_the_support_of_a_transformed_distribution_has_probability_0_below_it():
+    d = tessera.distributions.LogNormal(tessera.zeros(2), tessera.ones(2))
+    tessera.testing.assert_close(d.cdf(tessera.tensor([0.0, 1.0])), tessera.tensor([0.0, 0.5]))
+    with pytest.raises(ValueError, match="within the support"):
+        d.log_prob(tessera.tensor([-1.0, 1.0]))
+
+
+def test_draws_of_beta_and_dirichlet_have_logarithms_and_so_have_their_rests():
+    for dtype in (tessera.float32, tessera.float64):
+        d = tessera.distributions.Beta(
+            tessera.full((1000,), 50.0, dtype=dtype), tessera.full((1000,), 0.01, dtype=dtype)
+        )
+        tessera.manual_seed(0)
+        draws = d.sample()
+        assert (draws > 0).all() and (draws < 1).all() and (draws == draws.max()).sum() > 100
+        assert d.log_prob(draws).isfinite().all()
+
+
+def test_continuous_bernoulli_at_the_ends_of_its_parameter():
+    d = tessera.distributions.ContinuousBernoulli(tessera.tensor([0.0, 1.0]))
+    # 1 - 1 / ln((1 - eps) / eps) for the largest number below 1 that is taken: SciPy's truncexpon with b = 15.9424
+    tessera.testing.assert_close(d.mean, tessera.tensor([0.06272, 0.93727]), rtol=0, atol=1e-4)
+    assert d.icdf(tessera.tensor(0.3)).isfinite().all()
+    with pytest.raises(ValueError, match="probs"):
+        tessera.distributions.ContinuousBernoulli(tessera.tensor([-0.1]))
