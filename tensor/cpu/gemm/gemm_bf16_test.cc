@@ -265,11 +265,12 @@ void check_int32(PanelLevel level, const Case& t) {
 
 TEST_P(Level, Int32OfBytes) {
   if (!has_int8() || GetParam() == PanelLevel::kNone) GTEST_SKIP() << "this machine has no such products of bytes";
-  for (int64_t m : {1, 16, 17, 33, 70})
+  for (int64_t m : {1, 2, 3, 7, 8, 9, 33, 70})
     for (int64_t n : {1, 15, 16, 33, 70})
       for (int64_t k : {1, 3, 4, 5, 63, 64, 65, 140}) {
         check_int32<int8_t>(GetParam(), {m, n, k});
         check_int32<uint8_t>(GetParam(), {m, n, k});
+        check_int32<uint8_t>(GetParam(), {m, n, k, Order::kRows, Order::kCols});  // few rows: without packing
       }
   for (Order a : kOrders)
     for (Order b : kOrders)

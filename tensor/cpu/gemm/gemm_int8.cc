@@ -70,6 +70,7 @@ uint8_t int8_flip(bool unsigned_a, PanelLevel level) { return level == PanelLeve
 
 bool int8_sums(const Int8Sums& g, PanelLevel level) {
   if (level == PanelLevel::kNone) return false;
+  if (int8_rows(g)) return true;
   panel_product({g.m, g.n, g.k, 1, g.a.data, g.a.row_stride, g.a.col_stride, g.b.data, g.b.row_stride, g.b.col_stride,
                  level, int8_panel_block(level, g.unsigned_a), int8_flip(g.unsigned_a, level), g.write, g.context,
                  g.pack_a});

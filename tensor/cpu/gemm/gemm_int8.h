@@ -32,6 +32,10 @@ struct Int8Sums {
   void (*pack_a)(const void* context, int64_t i, int64_t rows, int64_t p, int64_t depth, void* panel);
 };
 bool int8_sums(const Int8Sums& g, PanelLevel level = int8_panel_level());
+// The same for up to kInt8Rows rows of uint8, where rows of A and columns of B are contiguous; false, and nothing is
+// done, for others. Needs AVX-512's dot products.
+inline constexpr int64_t kInt8Rows = 8;
+bool int8_rows(const Int8Sums& g);
 // By what int8_sums wants the bytes of A combined (exclusive or).
 uint8_t int8_flip(bool unsigned_a, PanelLevel level = int8_panel_level());
 
