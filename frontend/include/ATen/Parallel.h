@@ -14,6 +14,8 @@ inline void init_num_threads() {}
 inline std::string get_parallel_info() { return c10::str("at::get_num_threads() : ", get_num_threads()); }
 
 namespace internal {
+constexpr int64_t GRAIN_SIZE = 32768;  // elements of cheap work that are worth a thread
+
 // Numbers for the threads of one loop, for those who keep a buffer for each: the caller has 0, others the next that is
 // free. A loop inside of a loop runs on the outer one's thread and keeps its number.
 class ThreadNumbers {

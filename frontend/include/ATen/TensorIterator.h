@@ -7,13 +7,10 @@
 #include <numeric>
 
 #include "ATen/ATen.h"
+#include "ATen/Parallel.h"
 #include "c10/util/accumulate.h"
 
 namespace at {
-
-namespace internal {
-constexpr int64_t GRAIN_SIZE = 32768;
-}
 
 class TensorIteratorConfig;
 
