@@ -2,6 +2,8 @@
 #include "quantization/cpu/convolve.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 
 #include "quantization/quantization_kernels.h"
 #include "quantization/quantization_ops.h"
@@ -113,6 +115,35 @@ Tensor _quantized_convolution_kernel(const Tensor& self, int64_t fill, const Ten
                         high};
   if (c.depth() == 0 || !cpu::convolve_bytes(c, how, dtype, out.data_ptr())) convolve_in_rows(c, w, how, dtype, out);
   return out;
+}
+
+Tensor _dynamic_product_kernel(const Tensor& self, const Tensor& weight, const Tensor& sums, const Tensor& scale,
+                               const Tensor& bias, bool reduce_range) {
+  common_device({&self, &weight, &sums, &scale, &bias});
+  TESSERA_CHECK(self.dtype() == DType::kFloat32 && self.dim() >= 1, "_dynamic_product: expected rows of float32, but ",
+                "got ", name_of(self.dtype()), " of shape ", shape_string(self.sizes()));
+  TESSERA_CHECK(weight.dim() == 2 && weight.size(1) == self.size(-1), "_dynamic_product: expected weight (out, ",
+                self.size(-1), "), but got ", shape_string(weight.sizes()));
+  TESSERA_CHECK(sums.dtype() == DType::kInt32 && scale.dtype() == DType::kFloat32,
+                "_dynamic_product: expected sums of ", "int32 and scales of float32, but got ", name_of(sums.dtype()),
+                " and ", name_of(scale.dtype()));
+  IntVector sizes(self.sizes().begin(), self.sizes().end());
+  sizes.back() = weight.size(0);
+  if (self.is_meta() || self.numel() == 0) return new_zeros(self, sizes);
+  const auto [low, high] = aminmax(self);
+  const double least = std::min(double{low.item<float>()}, 0.0), most = std::max(double{high.item<float>()}, 0.0);
+  TESSERA_CHECK(std::isfinite(most - least), "_dynamic_product: expected finite numbers, but they reach from ", least,
+                " to ", most);
+  const int64_t levels = reduce_range ? 127 : 255;
+  const double range = (most - least) / static_cast<double>(levels), step = range == 0 ? 0.1 : range;
+  const int64_t zero_point = std::clamp(static_cast<int64_t>(std::nearbyint(-least / step)), int64_t{0}, levels);
+  const Tensor rows = _quantize_affine_kernel(reshape(self, IntVector{-1, self.size(-1)}), std::array{step},
+                                              std::array{zero_point}, -1, 0, 255, DType::kUInt8);
+  const Tensor factor = contiguous(expand(scale * Scalar(step), IntVector{weight.size(0)}));
+  const Tensor offset = zero_point == 0 ? Tensor() : sums * Scalar(zero_point);
+  return reshape(_quantized_convolution_kernel(rows, zero_point, weight, {}, {}, {}, 1, offset, factor, bias, 0, 0, 0,
+                                               DType::kFloat32),
+                 IntList(sizes));
 }
 
 }  // namespace tessera::kernels

@@ -195,6 +195,7 @@ def test_operators_on_meta_have_the_shapes_and_dtypes_of_the_cpu():
             tessera.uint8,
         ),
         "_requantize_sums": (sums, None, factor, None, 0, 0, 255, tessera.uint8),
+        "_dynamic_product": (x, tessera.ones(4, 3).char(), sums.flatten()[:4], tessera.ones(1), None, True),
     }
     for name, arguments in calls.items():
         there = [a.to("meta") if isinstance(a, tessera.Tensor) else a for a in arguments]
@@ -207,3 +208,21 @@ def test_operands_of_several_devices_are_refused():
     grad, mask = tessera.ones(4), tessera.ones(4, dtype=tessera.bool, device="meta")
     with pytest.raises(RuntimeError, match="two devices, cpu and meta"):
         tessera.ops.aten._fake_quantize_gradient(grad, mask)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 40])
+@pytest.mark.parametrize("reduce_range", [False, True])
+def test_a_dynamic_product_is_that_of_rounded_numbers(rows, reduce_range):
+    x = tessera.linspace(-1.7, 2.9, rows * 70).reshape(rows, 70).cos() * 3 - 1
+    weight = tessera.quantize_per_channel(
+        tessera.linspace(-2, 2, 5 * 70).sin().reshape(5, 70), tessera.rand(5) + 0.01, tessera.zeros(5), 0, tessera.qint8
+    )
+    bias = tessera.arange(5.0)
+    packed = tessera.ops.quantized.linear_prepack(weight, bias)
+    found = tessera.ops.quantized.linear_dynamic(x, packed, reduce_range)
+    rounded = tessera.quantize_per_tensor_dynamic(x, tessera.quint8, reduce_range).dequantize()
+    wanted = tessera.nn.functional.linear(rounded.double(), weight.dequantize().double(), bias.double())
+    tessera.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5)
+    assert tessera.ops.quantized.linear_dynamic(x[:0], packed).shape == (0, 5)
+    with pytest.raises(RuntimeError, match="expected finite numbers"):
+        tessera.ops.quantized.linear_dynamic(x * float("inf"), packed)

@@ -1,5 +1,5 @@
-// Few rows of bytes times a matrix whose columns are contiguous: nothing is packed, since packing would take longer than
-// the product. Each sum is a dot product of two lines of memory.
+// Few rows of bytes times a matrix whose columns are contiguous: nothing is packed, since packing would take longer
+// than the product. Each sum is a dot product of two lines of memory.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -52,8 +52,7 @@ void dots(const Lines& l, int64_t columns, int32_t* sums) {
     }
   }
 #pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r)
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(sums + r * kPanelLines), totals(s[r]));
+  for (int r = 0; r < kRows; ++r) _mm_storeu_si128(reinterpret_cast<__m128i*>(sums + r * kPanelLines), totals(s[r]));
 }
 
 void rows_of_dots(Lines l, int64_t rows, int64_t columns, int32_t* sums) {
@@ -84,10 +83,10 @@ bool int8_rows(const Int8Sums& g) {
     for (int64_t j = begin * kPanelLines; j < std::min(end * kPanelLines, g.n); j += kPanelLines) {
       const int64_t columns = std::min<int64_t>(kPanelLines, g.n - j);
       for (int64_t c = 0; c < columns; c += kColumns)
-        rows_of_dots({static_cast<const uint8_t*>(g.a.data),
-                      static_cast<const int8_t*>(g.b.data) + (j + c) * g.b.col_stride, g.a.row_stride, g.b.col_stride,
-                      g.k},
-                     g.m, columns - c, sums + c);
+        rows_of_dots(
+            {static_cast<const uint8_t*>(g.a.data), static_cast<const int8_t*>(g.b.data) + (j + c) * g.b.col_stride,
+             g.a.row_stride, g.b.col_stride, g.k},
+            g.m, columns - c, sums + c);
       g.write(g.context, 0, j, g.m, columns, sums);
     }
   });

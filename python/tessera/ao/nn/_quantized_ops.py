@@ -182,6 +182,11 @@ def _linear_dynamic(X, W_prepack, reduce_range=False):
         return F.linear(X, weight.float(), W_prepack.bias())
     if X.numel() == 0:
         return X.new_empty(*X.shape[:-1], weight.shape[0])
+    _, sums, scale, _, centred = W_prepack.parts()
+    if centred and X.dtype == tessera.float32:
+        bias = W_prepack.bias()
+        bias = None if bias is None else bias.detach().float()
+        return tessera._C._dynamic_product(X, W_prepack.filters(), sums, scale, bias, reduce_range)
     rows, scale, zero = _chosen(X.reshape(-1, X.shape[-1]), reduce_range)
     out = _multiplied(rows, zero, W_prepack, scale, None, 0, None)
     return out.reshape(*X.shape[:-1], out.shape[1])
