@@ -246,6 +246,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
 
     def _value(self, func, tensor):
         """The number of a tensor: where values are known, a graph holds only those of constants."""
+        if not isinstance(tensor, tessera.Tensor):
+            return tensor  # a number of the program, which C++ holds as a tensor
         if self.refuses_values and self.tracer.found(tensor) is not None:
             raise RuntimeError(
                 f"The program wants to get value out of a tracing tensor ({func}): the graph would hold the number of "
