@@ -134,6 +134,8 @@ class Tracer:
             return Cell(source=source, value=value, unread=True)
         if source is not None:
             self.guard(source, "TYPE_MATCH", kind, value)
+            base = source.base
+            source.of_module = isinstance(value, tessera.nn.Module) or base is not None and base.of_module
         if kind in (set, frozenset):
             return self._wrap_set(value, kind, source)
         if kind in SEQUENCES or is_named_tuple(kind):
