@@ -181,3 +181,48 @@ def test_rewritten_functions_keep_their_variables():
 def test_dequantize_is_a_leaf_of_traces():
     graph = symbolic_trace(lambda x: tessera.dequantize(x)).graph
     assert [n.target for n in graph.nodes if n.op == "call_function"] == [tessera.dequantize]
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def __call__(self, x):
+        self.calls += 1
+        return super().__call__(x)
+
+    def forward(self, x):
+        return x * 2
+
+
+@pytest.mark.parametrize("leaf", [True, False])
+def test_calls_of_programs_run_while_tracing(leaf):
+    class Tracer(tessera.fx.Tracer):
+        def is_leaf_module(self, m, module_qualified_name):
+            return leaf
+
+    model = nn.Sequential(Counting(), nn.ReLU())
+    graph = Tracer().trace(model)
+    assert model[0].calls == 1
+    assert [n.op for n in graph.nodes][1:3] == (["call_module"] * 2 if leaf else ["call_function"] * 2)
+    assert Counting()(tessera.ones(1)).item() == 2
+
+
+def test_scripted_modules_are_called_as_methods():
+    made = symbolic_trace(nn.Sequential(tessera.jit.script(Block().norm.eval())))
+    assert [n.op for n in made.graph.nodes] == ["placeholder", "get_attr", "call_method", "output"]
+    x = tessera.randn(2, 4, 3, 3)
+    tessera.testing.assert_close(made(x), nn.BatchNorm2d(4).eval()(x))
+
+
+def test_one_node_or_proxy_is_copied_with_its_graph():
+    import copy
+
+    traced = symbolic_trace(lambda x: (x + 1) * 2)
+    node = list(traced.graph.nodes)[1]
+    made = copy.deepcopy(node)
+    assert made is not node and made.graph is not node.graph and made.name == node.name
+    assert len(made.graph.nodes) == 4 and list(made.users)[0].graph is made.graph
+    proxy, same = copy.deepcopy((tessera.fx.Proxy(node), node))
+    assert proxy.node is same and proxy.tracer is not tessera.fx.Proxy(node).tracer
