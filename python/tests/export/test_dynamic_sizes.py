@@ -437,3 +437,19 @@ def test_slices_between_numbers_of_tensors(indices):
     program = export(Cut(), (x, tessera.tensor([2, 4])))
     for got, want in zip(program.module()(x, at), Cut()(x, at), strict=True):
         assert tessera.equal(got, want)
+
+
+def test_tensors_of_numbers_that_programs_write_to_are_made_at_each_call():
+    def f(x):
+        y, z = tessera.tensor(3), tessera.tensor([1.0, 2.0, 3.0])
+        y.add_(1)
+        z[0].add_(1)
+        return x + y, z
+
+    x = tessera.randn(3)
+    made = [export(One(f), (x,), strict=strict).module() for strict in (True, False)]
+    made += [tessera.fx.experimental.proxy_tensor.make_fx(f, tracing_mode=mode)(x) for mode in ("fake", "symbolic")]
+    for function in made:
+        for _ in range(3):
+            got, want = function(x), f(x)
+            assert tessera.equal(got[0], want[0]) and tessera.equal(got[1], want[1])
