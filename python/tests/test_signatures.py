@@ -122,6 +122,7 @@ UNREAD = {
     "tessera._weights_only_calls._anything": ("value", TABLE),
     "tessera._weights_only_unpickler.Unpickler.": ("stack marks memo", TABLE),
     "tessera._dynamo._builtins.": ("tracer args kwargs unbound", TABLE),
+    "tessera._dynamo._transforms.": ("tracer", TABLE),
     "tessera._dynamo._breaks.": ("ins", TABLE),
     "tessera._dynamo._frames.": ("f ins", TABLE),
     "tessera._dynamo._raising.fail": ("tracer", TABLE),

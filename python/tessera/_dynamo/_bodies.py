@@ -4,6 +4,7 @@ the graph that is captured.
 
 import tessera
 from tessera.fx import Graph, GraphModule
+from tessera.fx.node import map_arg
 
 from ._tracer import is_named_tuple
 from ._values import Const, Map, NumberV, Seq, TensorV
@@ -21,15 +22,10 @@ def cond(tracer, args, kwargs):
         return tracer.run_call(tracer, given["true_fn" if pred.value else "false_fn"], list(operands.items), {})
     if not isinstance(pred, (TensorV, NumberV)):
         raise Unsupported("torch.cond, whose predicate is no tensor, number or bool")
-    bodies = [_Body(tracer, given[name], operands.items) for name in ("true_fn", "false_fn")]
+    bodies = [_Branch(tracer, given[name], operands.items) for name in ("true_fn", "false_fn")]
     _check_alike(*bodies)
     outer = list(dict.fromkeys(node for body in bodies for node in body.outer()))
-    count = sum(name.startswith("cond_true_") for name in tracer.attributes)
-    modules = []
-    for body, kind in zip(bodies, ("true", "false")):
-        name = f"cond_{kind}_{count}"
-        tracer.attributes[name] = body.module(outer)
-        modules.append(tracer.node("get_attr", name, (), {}))
+    modules = [body.attach(f"cond_{kind}", outer) for body, kind in zip(bodies, ("true", "false"))]
     op = tessera.ops.higher_order.cond
     node = tracer.node("call_function", op, (pred.node, *modules, tuple(outer)), {})
     with tracer.fake:
@@ -38,21 +34,73 @@ def cond(tracer, args, kwargs):
     return bodies[0].rebuilt(iter(tracer.result(examples, node).items))
 
 
-class _Body:
+class Body:
     """A function that is captured into a graph of its own.
 
     Args:
-        function: Var. operands: Vars of its arguments, of the graph around it.
+        function: Var. args, kwargs: Vars of its arguments, of the graph around it or of `graph`.
+        graph: where it goes.
     """
 
-    def __init__(self, tracer, function, operands):
-        self.tracer, self.graph, self.leaves = tracer, Graph(), []
+    what = "a function that is an argument of torch.cond"
+    inputs = ()  # placeholders of the graph, for arguments of its own
+    output = None  # what the graph gives, of nodes
+
+    def __init__(self, tracer, function, args, kwargs, graph):
+        self.tracer, self.graph = tracer, graph
         written = len(tracer.effects), len(tracer.calls)
         with tracer.writing_to(self.graph):
-            self.result = tracer.run_call(tracer, function, list(operands), {})
-        if written != (len(tracer.effects), len(tracer.calls)):
-            raise Unsupported("a function that is an argument of torch.cond writes to objects outside of it")
+            self.result = tracer.run_call(tracer, function, list(args), kwargs)
+            if written != (len(tracer.effects), len(tracer.calls)):
+                raise Unsupported(f"{self.what} writes to objects outside of it")
+            self._finish()
+
+    def _finish(self):
+        raise NotImplementedError
+
+    def outer(self):
+        """The nodes of other graphs that the function uses, in the order of their use."""
+        used = [n for node in self.graph.nodes for n in node.all_input_nodes]
+        map_arg(self.output, used.append)
+        return [n for n in dict.fromkeys(used) if n.graph is not self.graph]
+
+    def attach(self, kind, outer):
+        """The node of the graph around it that gives its module."""
+        tracer = self.tracer
+        name = f"{kind}_{sum(n.startswith(kind + '_') for n in tracer.attributes)}"
+        tracer.attributes[name] = self.module(outer)
+        return tracer.node("get_attr", name, (), {})
+
+    def module(self, outer):
+        """The graph as a module of these nodes' values, which are placeholders in it, before its own inputs."""
+        first = next(iter(self.graph.nodes), None)
+        inside = {}
+        with self.graph.inserting_before(first) if first is not None else self.graph.inserting_before():
+            for node in outer:
+                inside[node] = made = self.graph.placeholder(node.name)
+                made.target = made.name  # nodes of several graphs may have the same name
+                inside[node].meta.update({k: v for k, v in node.meta.items() if k == "example_value"})
+        for node in list(self.graph.nodes):
+            for used in node.all_input_nodes:
+                if used.graph is not self.graph:
+                    node.replace_input_with(used, inside[used])
+        self.graph.output(map_arg(self.output, lambda n: inside.get(n, n)))
+        root = tessera.nn.Module()
+        for name, value in self.tracer.attributes.items():
+            setattr(root, name, value)
+        return GraphModule(root, self.graph, "GraphModule")
+
+
+class _Branch(Body):
+    """A function of torch.cond."""
+
+    def __init__(self, tracer, function, operands):
+        self.leaves = []
+        super().__init__(tracer, function, operands, {}, Graph())
+
+    def _finish(self):
         self.form = self._collect(self.result)
+        self.output = tuple(v.node for v in self.leaves)
 
     def _collect(self, var):
         """The structure of a result; its tensors and numbers are noted."""
@@ -65,7 +113,7 @@ class _Body:
             return (var.cls, *map(self._collect, var.items))
         if isinstance(var, Map):
             return (var.cls, *((key, self._collect(v)) for key, v in var.items.items()))
-        raise Unsupported("a function that is an argument of torch.cond returns something else than tensors")
+        raise Unsupported(f"{self.what} returns something else than tensors")
 
     def rebuilt(self, values, var=None):
         """The result with other tensors and numbers: those of an iterator."""
@@ -77,29 +125,6 @@ class _Body:
         if isinstance(var, Map):
             return Map({key: self.rebuilt(values, v) for key, v in var.items.items()}, var.cls)
         return var
-
-    def outer(self):
-        """The nodes of other graphs that the function uses, in the order of their use."""
-        used = [n for node in self.graph.nodes for n in node.all_input_nodes] + [v.node for v in self.leaves]
-        return [n for n in dict.fromkeys(used) if n.graph is not self.graph]
-
-    def module(self, outer):
-        """The graph as a module of these nodes' values, which are placeholders in it."""
-        first = next(iter(self.graph.nodes), None)
-        inside = {}
-        with self.graph.inserting_before(first) if first is not None else self.graph.inserting_before():
-            for node in outer:
-                inside[node] = self.graph.placeholder(node.name)
-                inside[node].meta.update({k: v for k, v in node.meta.items() if k == "example_value"})
-        for node in list(self.graph.nodes):
-            for used in node.all_input_nodes:
-                if used.graph is not self.graph:
-                    node.replace_input_with(used, inside[used])
-        self.graph.output(tuple(inside.get(v.node, v.node) for v in self.leaves))
-        root = tessera.nn.Module()
-        for name, value in self.tracer.attributes.items():
-            setattr(root, name, value)
-        return GraphModule(root, self.graph, "GraphModule")
 
 
 def _check_alike(first, second):

@@ -11,7 +11,7 @@ import tessera
 from tessera._library.custom_ops import CustomOpDef
 from tessera._ops import OpOverload, OpOverloadPacket
 
-from . import _bodies, _builtins, _collectives, _objects, _registry
+from . import _bodies, _builtins, _collectives, _objects, _registry, _transforms
 from ._raising import fail
 from ._tracer import BY_IDENTITY, CONSTANTS, Tracer, is_named_tuple, kind_of
 from ._values import (
@@ -58,6 +58,8 @@ def call(tracer, function, args, kwargs):
         return _builtins.fold(function.value, args, kwargs)
     if isinstance(function, New):
         return call(tracer, _objects.attribute(tracer, function, "__call__"), args, kwargs)
+    if isinstance(function, (_transforms.Transformed, _transforms.Handle)):
+        return function.call(tracer, args, kwargs)
     if isinstance(function, Context):
         raise Unsupported("a context manager as a decorator of a function that is made here")
     raise Unsupported(f"a call of a {kind_of(function)}")
@@ -159,6 +161,8 @@ def _call_function(tracer, function, args, kwargs):
         return _constant_result(tracer, function, args, kwargs)
     if is_leaf(value):
         return tracer.call("call_function", value, args, kwargs)
+    if _transforms.is_transformed(value):
+        return _transforms.from_outside(tracer, function).call(tracer, args, kwargs)
     where = value.__code__.co_filename
     module = home(value)
     if module == "tessera._higher_order_ops.cond" and value.__name__ == "cond":
@@ -441,7 +445,7 @@ def scripted(value):
 
 
 def run_scripted(function, *args, **kwargs):
-    """The function in whose place TorchScript's are captured."""
+    """The function in whose place TorchScript's are captured, and those of transforms."""
     return function(*args, **kwargs)
 
 

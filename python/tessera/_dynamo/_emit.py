@@ -89,6 +89,8 @@ class Emitter:
 
     def _made(self, var):
         if isinstance(var, (TensorV, NumberV)):
+            if var.node.graph is not self.tracer.graph:
+                raise Unsupported("a tensor of a function that is an argument of an operator, which outlives it")
             self.outputs.append(var)
             return f"__out{len(self.outputs) - 1}"
         builder = _BUILDERS.get(type(var))

@@ -8,7 +8,7 @@ import weakref
 import tessera
 from tessera.compiler import _stance
 
-from . import _breaks, _builtins, _calls, _code, _emit, _logs, _resume, config, exc, utils
+from . import _breaks, _builtins, _calls, _code, _emit, _logs, _resume, _transforms, config, exc, utils
 from ._frames import Frame
 from ._raising import Observed
 from ._sources import Source
@@ -535,3 +535,4 @@ def reset():
 
 
 _builtins.install()
+_transforms.install()

@@ -7,7 +7,14 @@ import types
 import tessera
 from tessera.compiler import _stance
 
-from . import _calls, _checks, _points, config, exc  # noqa: F401 - _checks says how some functions are called
+from . import (
+    _calls,
+    _checks,  # noqa: F401 - says how some functions are called
+    _points,
+    _transforms,
+    config,
+    exc,
+)
 from .backends.registry import lookup_backend
 from .eval_frame import OptimizedModule, innermost_fn
 
@@ -69,7 +76,7 @@ def _target(fn):
     """(function of Python, arguments in front) of something that can be called, or None."""
     front = ()
     owner = fn.__self__ if isinstance(fn, types.MethodType) and fn.__name__ == "__call__" else fn
-    if _calls.scripted(owner):
+    if _calls.scripted(owner) or _transforms.is_transformed(fn):
         return _calls.run_scripted, (owner,)
     if isinstance(fn, functools.partial):
         return None

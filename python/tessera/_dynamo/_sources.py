@@ -19,10 +19,11 @@ class Source:
         key: name, index, or for "object" what it is.
     """
 
-    __slots__ = ("kind", "base", "key", "_parts")
+    __slots__ = ("kind", "base", "key", "of_module", "_parts")
 
     def __init__(self, kind, base, key):
         self.kind, self.base, self.key, self._parts = kind, base, key, {}
+        self.of_module = False  # a module, or a table of one, is there
 
     def _part(self, kind, key):
         slot = (kind, type(key), key)

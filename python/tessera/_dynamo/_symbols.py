@@ -30,8 +30,8 @@ class History:
     """What a place has seen of its arguments, and what differs from call to call."""
 
     def __init__(self):
-        self._seen = {}  # name of a source -> its last shape or number
-        self._varying = {}  # name of a source -> dimensions that have differed, or True for a number
+        self._seen = {}  # name of a source -> its last shape, (int, name) -> its last number
+        self._varying = {}  # name -> dimensions that have differed (None: their number), (int, name) -> True
 
     def dimensions(self, tensor, source, dynamic):
         """{dimension: whether it may not become a number} of the sizes that are symbols."""
@@ -49,21 +49,23 @@ class History:
         return {d: d in marked for d in sorted(found) if tensor.shape[d] > 1 and d not in unknown} | unknown
 
     def _differing(self, name, shape):
-        before = self._seen.get(name)
+        before, varying = self._seen.get(name), self._varying.setdefault(name, set())
         if before is not None and len(before) == len(shape):
-            differing = {d for d, (a, b) in enumerate(zip(before, shape)) if a != b}
-            self._varying[name] = self._varying.get(name, set()) | differing
+            varying.update(d for d, (a, b) in enumerate(zip(before, shape)) if a != b)
+        elif before is not None:
+            varying.add(None)  # the number of dimensions: any of them may differ
         self._seen[name] = shape
-        return self._varying.get(name, set())
+        return set(range(len(shape))) if None in varying else varying
 
     def number(self, value, source, dynamic):
-        """Whether an int is a symbol: an argument, not an attribute of an object."""
-        if source.kind == "attr" or not source.is_local() or value in (0, 1) or dynamic is False:
+        """Whether an int is a symbol: part of an argument, but no attribute of a module."""
+        if not source.is_local() or source.base is not None and source.base.of_module or dynamic is False:
             return False
         if dynamic is True or not config.dynamic_shapes or config.specialize_int:
             return dynamic is True and config.dynamic_shapes and not config.specialize_int
-        name, before = source.name(), self._seen.get(source.name())
-        if isinstance(before, int) and before != value and config.automatic_dynamic_shapes:
+        name = int, source.name()  # a tensor may have been there, too
+        before = self._seen.get(name, value)
+        if before != value and config.automatic_dynamic_shapes:
             self._varying[name] = True
         self._seen[name] = value
         return self._varying.get(name) is True

@@ -4,6 +4,7 @@ import builtins
 import collections
 import contextlib
 import enum
+import operator
 import types
 
 import tessera
@@ -59,6 +60,7 @@ class Tracer:
     def __init__(self, settings, history=None, symbolic=False):
         self.settings, self.history = settings, history or History()
         self.graph = self._into = Graph()  # _into: where nodes go, which of a function among arguments is another one
+        self._open = [self.graph]  # the graph, and those of functions in it that are being captured
         self.attributes = {}  # of the GraphModule: tensors that are constants
         self.inputs = []  # Vars whose nodes are placeholders
         self.guards = Guards()
@@ -132,6 +134,8 @@ class Tracer:
             return Cell(source=source, value=value, unread=True)
         if source is not None:
             self.guard(source, "TYPE_MATCH", kind, value)
+            base = source.base
+            source.of_module = isinstance(value, tessera.nn.Module) or base is not None and base.of_module
         if kind in (set, frozenset):
             return self._wrap_set(value, kind, source)
         if kind in SEQUENCES or is_named_tuple(kind):
@@ -275,14 +279,18 @@ class Tracer:
     def writing_to(self, graph):
         """Context manager: nodes go into this graph."""
         before, self._into = self._into, graph
+        self._open.append(graph)
         try:
             yield
         finally:
             self._into = before
+            self._open.pop()
 
     def node(self, op, target, args, kwargs):
         """A new node, which knows the lines of the program that it is of."""
         node = self._into.create_node(op, target, args, kwargs)
+        if any(n.graph not in self._open for n in node.all_input_nodes):
+            raise Unsupported("a tensor of a function that is an argument of an operator, which is used behind it")
         lines = [frame.summary() for frame in self.stack]
         node.stack_trace = "\n".join(
             f'  File "{f.filename}", line {f.lineno}, in {f.name}\n    {f.line}' for f in lines
@@ -368,17 +376,20 @@ class Tracer:
         if type(result).__name__ in ("SymInt", "SymFloat", "SymBool"):
             return NumberV(self, result, node)
         if isinstance(result, (tuple, list)):
-            import operator
-
-            items = []
-            for i, part in enumerate(result):
-                inner = node
-                if not (isinstance(part, CONSTANTS) and type(part) in CONSTANTS):
-                    inner = self.node("call_function", operator.getitem, (node, i), {})
-                    inner.meta["example_value"] = part
-                items.append(self.result(part, inner))
-            return Seq(items, type(result))
+            return Seq([self._part(node, i, part) for i, part in enumerate(result)], type(result))
+        if isinstance(result, dict):
+            return Map({key: self._part(node, key, part) for key, part in result.items()}, type(result))
+        if hasattr(result, "var"):  # a function
+            return result.var(node)
         raise Unsupported(f"an operator whose result is of type {type(result).__name__}")
+
+    def _part(self, node, key, part):
+        """The Var of an item of what a node gives."""
+        inner = node
+        if not (isinstance(part, CONSTANTS) and type(part) in CONSTANTS):
+            inner = self.node("call_function", operator.getitem, (node, key), {})
+            inner.meta["example_value"] = part
+        return self.result(part, inner)
 
     def mode(self, function, *args):
         """Changes a mode of the thread, now and where the graph runs."""

@@ -128,7 +128,7 @@ class _Compiled:
                 self.run = lambda args: list(fn(*args))
                 return
             aliases = Aliases(args, copies, results)
-            if not aliases.possible:
+            if not aliases.possible or (aliases and by_values):  # views of which the sizes are not known
                 self.run = lambda args: list(fn(*args))
                 return
             if aliases:

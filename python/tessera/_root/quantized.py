@@ -541,6 +541,8 @@ def dequantize(tensor):
     """
     if isinstance(tensor, (list, tuple)):
         return tuple(dequantize(t) for t in tensor)
+    if not isinstance(tensor, QuantizedTensor) and tessera.overrides.has_torch_function((tensor,)):
+        return tessera.overrides.handle_torch_function(dequantize, (tensor,), tensor)
     return tensor.dequantize()
 
 

@@ -29,6 +29,8 @@ __all__ = [
     "inner_call",
     "interleaved",
     "setitem",
+    "sliced",
+    "split_at",
     "unknown_twin",
 ]
 
@@ -44,6 +46,42 @@ def call(mode, func, args, kwargs):
             result = func(*plain_args, **plain_kwargs)
     numbers = iter(exprs)
     return mapped(result, lambda value: _with_symbols(env, value, numbers))
+
+
+def sliced(mode, func, args, kwargs):
+    """A slice: where it is not known that its bounds are inside of the dimension and in order, its size is unknown."""
+    given = dict(zip([a.name for a in func._schema.arguments], args)) | kwargs
+    x, dim, start, end = given["self"], given.get("dim", 0), given.get("start"), given.get("end")
+    env = mode.shape_env or env_of((args, kwargs))
+    sizes, strides, offset = exprs_of(env, x)
+    size = sizes[dim]
+    low = constant(0) if start is None else _expr(env, start)
+    high = size if end is None or type(end) is int and end == _MOST else _expr(env, end)
+    unknown = any(is_unbacked(s) for e in (low, high) for s in e.free_symbols)
+    inside = (condition(">=", low), condition(">=", high - low), condition(">=", size - high))
+    if not unknown or given.get("step", 1) != 1 or all(c is True or c is not False and env._static(c) for c in inside):
+        return call(mode, func, args, kwargs)
+    count = _unknown_size(env, env.bound_sympy(size).upper)
+    if low.is_number and low.value() >= 0:
+        offset = offset + strides[dim] * low
+    else:
+        offset = env.create_unbacked_symint().node._expr
+        env.constrain_symbol_range(offset, 0, int_oo)
+    with Without([x]), mode:
+        result = func(x, dim, 0, env._stand_in(count))
+    dim = dim % len(sizes)
+    env._attach(result, [*sizes[:dim], count, *sizes[dim + 1 :]], strides, offset)
+    return result
+
+
+_MOST = 2**63 - 1
+
+
+def _expr(env, number):
+    """The expression of a number."""
+    if not isinstance(number, SYMBOLIC):
+        return constant(number)
+    return (env or number.node.shape_env).replace(number.node._expr)
 
 
 def _with_symbols(env, value, numbers):
@@ -409,6 +447,21 @@ def interleaved(mode, func, args, kwargs):
         ),
     )
     return ops.index_select.default(x, dim, ops.repeat_interleave.Tensor(repeats, output_size=size))
+
+
+def split_at(func, args, kwargs):
+    """tensor_split where the indices are not known: slices from one to the next. None for other arguments."""
+    given = dict(zip([a.name for a in func._schema.arguments], args)) | kwargs
+    x, dim = given["self"], given.get("dim", 0)
+    at = given.get("indices", given.get("tensor_indices_or_sections"))
+    if isinstance(at, Tensor):
+        if not is_fake(at) or _C._fake_constant(at) is not None or at.dim() != 1:
+            return None
+        at = at.tolist()
+    if not isinstance(at, (tuple, list)) or not any(is_unbacked(s) for i in at for s in _expr(None, i).free_symbols):
+        return None
+    bounds = [None, *at, None]
+    return tuple(tessera.ops.aten.slice.Tensor(x, dim, a, b) for a, b in zip(bounds, bounds[1:]))
 
 
 @functools.cache

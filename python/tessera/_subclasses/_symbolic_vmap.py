@@ -4,6 +4,7 @@ what its operators call for the whole batch is found at several sizes, as for co
 
 import contextlib
 import operator
+import types
 
 import tessera
 from tessera import SymBool, SymFloat, SymInt, Tensor, _C
@@ -24,6 +25,23 @@ def symbolic_modes():
         return None
     tracing = get_proxy_mode()
     return (tracing if stack[-1] is tracing else None, fakes[-1]) if stack[-1] in (tracing, fakes[-1]) else None
+
+
+def sizes_known(function, args):
+    """Makes numbers, which are guarded, of the sizes of what a transform gets and its function closes over: inside of
+    the other transforms tensors have plain sizes.
+    """
+    if not _C._len_torch_dispatch_stack() or symbolic_modes() is None:
+        return
+    cells = getattr(function, "__closure__", None) or ()
+    held = [c.cell_contents for c in cells if c != _EMPTY]
+    for leaf in _pytree.tree_leaves((args, held)):
+        if isinstance(leaf, Tensor):
+            for size in leaf.shape:
+                int(size)
+
+
+_EMPTY = types.CellType()
 
 
 class _Batched:

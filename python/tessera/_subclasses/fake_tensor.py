@@ -468,9 +468,9 @@ class FakeTensorMode(_C._FakeModeBase, TorchDispatchMode):
             return None  # of numbers that are not known: it is looked at where the graph runs
         if func.namespace != "aten" or func._schema.name.startswith("aten::sym_") or _depends_on_values(func, args):
             return self._call_in_python(func, args, kwargs)
-        from tessera._subclasses._symbolic_calls import call
+        from tessera._subclasses._symbolic_calls import call, sliced
 
-        return call(self, func, args, kwargs)
+        return (sliced if func._schema.name == "aten::slice" else call)(self, func, args, kwargs)
 
     def _symbolic_inner_call(self, func, args, kwargs):
         """The same, called by another operator or a gradient's formula in C++."""
@@ -481,12 +481,18 @@ class FakeTensorMode(_C._FakeModeBase, TorchDispatchMode):
         return inner_call(self, func, args, kwargs)
 
     def _symbolic_composite(self, func, args, kwargs):
-        from tessera._subclasses._symbolic_calls import composite, interleaved
+        from tessera._subclasses._symbolic_calls import composite, interleaved, split_at
 
         if func._schema.name == "aten::bincount":
             return self._call_in_python(func, args, kwargs)
         if func._schema.name == "aten::repeat_interleave" and func._overloadname != "self_int":
             return interleaved(self, func, args, kwargs)
+        if func._schema.name == "aten::tensor_split":
+            parts = split_at(func, args, kwargs)
+            if parts is not None:
+                return parts
+            if self.shape_env is None:
+                raise DataDependentOutputException(func)
         return composite(self, func, args, kwargs)
 
 

@@ -23,6 +23,7 @@ from tessera.export._symbols import SymbolNodes, is_symbolic
 from tessera.fx.experimental import proxy_tensor
 from tessera.fx.passes.shape_prop import _extract_tensor_metadata
 from tessera.fx.proxy import Proxy
+from tessera.utils._python_dispatch import _disable_current_modes
 
 _BIT = _C._key_bits("PreDispatch")
 _WRAPPERS = _C._key_bits("FuncTorchGradWrapper") | _C._key_bits("FuncTorchBatched")
@@ -251,6 +252,10 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         stand_in = self._lift(tensor)
         if id(tensor) in self._attributes or self._standing_for[id(tensor)][2]:
             return stand_in
+        for path, (held, node) in self.constants.items():
+            if held is tensor:  # the operator writes to that, too: the program starts from what it is now
+                with recording_off(), _disable_current_modes():
+                    self.constants[path] = tensor.clone(), node
         copied = stand_in.clone()
         _write(self._writers[-1], tessera.ops.aten.clone.default, (stand_in,), {}, copied)
         self._nodes[id(stand_in)] = (stand_in, self._nodes[id(copied)][1])

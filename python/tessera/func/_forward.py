@@ -2,7 +2,7 @@
 
 import tessera
 from tessera import _C
-from tessera.func._wrappers import outside, require_tensors, split_aux, tracked
+from tessera.func._wrappers import outside, require_tensors, sizes_known, split_aux, tracked
 from tessera.utils import _pytree
 
 _levels = _C._func
@@ -15,6 +15,7 @@ def jvp_at(func, args, positions, tangents, has_aux=False, strict=False):
         positions: which of args.
         tangents: a flat list, one for each tensor in the arguments at those positions.
     """
+    sizes_known(func, args)
     leaves, spec = _pytree.tree_flatten(tuple(args[i] for i in positions))
     level = _levels._push_jvp()
     try:
@@ -99,6 +100,7 @@ def linearize(func, *primals):
 
     Raises: RuntimeError as `jvp`; the second function also if the primals, or what `func` captured, were written to.
     """
+    sizes_known(func, primals)
     leaves = _pytree.tree_leaves(primals)
     require_tensors(leaves, "linearize(f, *primals): Expected all elements of primals to be Tensors")
     level = _levels._push_tape()

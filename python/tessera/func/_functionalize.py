@@ -4,6 +4,7 @@ import functools
 
 import tessera
 from tessera import _C
+from tessera.func._wrappers import sizes_known
 from tessera.utils import _pytree
 
 _levels = _C._func
@@ -32,6 +33,7 @@ def functionalize(func, *, remove="mutations"):
 
     @functools.wraps(func)
     def wrapped(*args, **kwargs):
+        sizes_known(func, (args, kwargs))
         leaves, spec = _pytree.tree_flatten((args, kwargs))
         given = [leaf for leaf in leaves if isinstance(leaf, tessera.Tensor)]
         level = _levels._push_functional(remove == "mutations_and_views")

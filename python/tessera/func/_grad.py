@@ -4,7 +4,7 @@ import functools
 
 import tessera
 from tessera import _C
-from tessera.func._wrappers import chosen, outside, require_tensors, split_aux, tracked
+from tessera.func._wrappers import chosen, outside, require_tensors, sizes_known, split_aux, tracked
 from tessera.utils import _pytree
 
 _levels = _C._func
@@ -39,6 +39,7 @@ def _check_scalar(output):
 
 def _grad_and_value(func, argnums, has_aux, args, kwargs):
     positions = chosen(args, argnums, "grad_and_value")
+    sizes_known(func, (args, kwargs))
     level = _levels._push_grad()
     try:
         inside, watched, spec = _watch(args, positions, level)
@@ -128,6 +129,7 @@ def vjp_at(func, primals, has_aux, positions=None):
     if not primals:
         raise RuntimeError("vjp(f, *primals): expected at least one primal")
     positions = tuple(range(len(primals))) if positions is None else positions
+    sizes_known(func, primals)
     level = _levels._push_grad()
     try:
         inside, watched, in_spec = _watch(primals, positions, level)

@@ -1,5 +1,7 @@
 """Tensors of transforms seen from outside."""
 
+import importlib
+
 import tessera
 from tessera import _C
 from tessera.utils import _pytree
@@ -22,6 +24,12 @@ def debug_unwrap(tensor, *, recurse=True):
         if not recurse:
             break
     return tensor
+
+
+def sizes_known(function, args):
+    """Where sizes are symbols: those of a transform's arguments become numbers."""
+    if _C._len_torch_dispatch_stack():
+        importlib.import_module("tessera._subclasses._symbolic_vmap").sizes_known(function, args)
 
 
 def outside(tree, level):

@@ -462,10 +462,21 @@ class Tracer(TracerBase):
 
             return call
 
+        def scripted(mod, *args, **kwargs):
+            return tracer.create_proxy("call_method", "forward", (mod, *args), kwargs)
+
+        own = False
         for kind in {type(m) for m in self._submodules}:
             if kind.__call__ is _orig_module_call:
                 continue
-            patcher.patch_method(kind, "__call__", caller(kind.__call__))
+            home = getattr(kind.__call__, "__module__", None) or ""
+            if not home.startswith(("tessera.", "torch.")):
+                own = True  # it runs as it is, and what it calls is that of Module
+                continue
+            ours = scripted if home.startswith("tessera.jit.") else caller(kind.__call__)
+            patcher.patch_method(kind, "__call__", ours)
+        if own:
+            patcher.patch_method(Module, "__call__", caller(_orig_module_call))
         before = _C._trace_modules(caller(_orig_module_call), read)
         try:
             yield

@@ -244,6 +244,8 @@ class Graph:
             value, old = result
             output = made.create_node("output", "output", (value,), {}, old.name, old.type)
             output.meta = copy.copy(old.meta)
+            moved[old] = output
+        memo.update((id(old), new) for old, new in moved.items())
         return made
 
     # --- changing it ---

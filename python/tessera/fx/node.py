@@ -370,7 +370,10 @@ class Node:
         return self._repr_fn(self) if self._repr_fn else self.name
 
     def __deepcopy__(self, memo):
-        raise TypeError("a Node is copied with its Graph: copy.deepcopy(graph), or graph.node_copy(node)")
+        import copy
+
+        copy.deepcopy(self.graph, memo)  # a node is part of a graph: that of the copy has all the others, too
+        return memo[id(self)]
 
 
 _EVEN_IF_UNUSED = [builtins.print]

@@ -82,3 +82,40 @@ def test_behind_a_graph_break():
 )
 def test_models(module, shapes):
     assert count(module.eval(), *[(tessera.randn(shape),) for shape in shapes]) == 2
+
+
+class Holder:
+    def __init__(self, k):
+        self.k = k
+
+
+def times(k):
+    return lambda x: x * k
+
+
+@pytest.mark.parametrize(
+    "function, calls, expected",
+    [
+        (lambda x, k: x * k, [(2.0, k) for k in (0, 1, 2, 3)], 2),
+        (lambda x, k: x * k, [(2.0, k) for k in (2, 0, 1, 3)], 2),
+        (lambda x: x * 2, [(tessera.randn(*s),) for s in ((2,), (2, 3), (3, 4), (4,), (5,))], 3),
+        (lambda x, h: x * h.k, [(tessera.ones(3), Holder(k)) for k in (2, 3, 4, 5)], 2),
+        (lambda f, x: f(x), [(times(k), tessera.ones(3)) for k in (2, 3, 4, 5)], 2),
+        (lambda x: x * 2, [(x,) for x in (3, tessera.ones(3), 4, tessera.ones(4), 5)], 3),
+    ],
+)
+def test_numbers_that_differ_are_symbols_from_the_second_one_on(function, calls, expected):
+    calls = [tuple(tessera.tensor(a) if type(a) is float else a for a in args) for args in calls]
+    assert count(function, *calls) == expected
+
+
+def test_numbers_of_modules_stay_numbers():
+    class Scaled(tessera.nn.Module):
+        def __init__(self, k):
+            super().__init__()
+            self.k = k
+
+        def forward(self, x):
+            return x * self.k
+
+    assert count(lambda x, m: m(x), *((tessera.ones(3), Scaled(k)) for k in (2, 3, 4))) == 3

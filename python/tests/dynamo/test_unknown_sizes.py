@@ -83,3 +83,16 @@ def test_checks_of_sizes():
         call(tessera.ones(10, 2))
     with pytest.raises(ValueError):
         call(tessera.ones(3, 2, 2))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "function", [lambda x, at: tessera.tensor_split(x, at), lambda x, at: (x[: at[0].item()], x[at[0].item() :] + 1)]
+)
+def test_views_between_numbers_of_tensors(function, backend):
+    x = tessera.arange(12.0).view(6, 2)
+    compiled = tessera.compile(function, backend=backend, fullgraph=True)
+    for indices in ([2, 4], [1, 2], [0, 6]):
+        at = tessera.tensor(indices)
+        for got, want in zip(compiled(x, at), function(x, at), strict=True):
+            assert tessera.equal(got, want)

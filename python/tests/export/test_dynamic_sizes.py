@@ -411,3 +411,45 @@ def test_a_dataclass_can_be_registered_again():
 
     tessera.export.register_dataclass(Pair)
     tessera.export.register_dataclass(Pair)
+
+
+def test_sizes_of_several_dimensions_are_joined_one_by_one():
+    auto = {0: Dim.AUTO, 1: Dim.AUTO}
+
+    class Add(tessera.nn.Module):
+        def forward(self, x, y):
+            return x + y
+
+    program = export(Add(), (tessera.ones(3, 4), tessera.ones(3, 4)), dynamic_shapes=(auto, auto))
+    shapes = [tuple(map(str, n.meta["val"].shape)) for n in program.graph.nodes if n.op == "placeholder"]
+    assert shapes[0] == shapes[1] and len(set(shapes[0])) == 2
+    assert program.module()(tessera.ones(2, 6), tessera.ones(2, 6)).shape == (2, 6)
+
+
+@pytest.mark.parametrize("indices", [[1, 5], [0, 6], [4, 2], [-1, 20]])
+def test_slices_between_numbers_of_tensors(indices):
+    class Cut(tessera.nn.Module):
+        def forward(self, x, at):
+            a, b = at.tolist()
+            return (x[:a], x[a:b].sum(0), x[b:], x[:, a:] + 1, *tessera.tensor_split(x, at))
+
+    x, at = tessera.randn(6, 7), tessera.tensor(indices)
+    program = export(Cut(), (x, tessera.tensor([2, 4])))
+    for got, want in zip(program.module()(x, at), Cut()(x, at), strict=True):
+        assert tessera.equal(got, want)
+
+
+def test_tensors_of_numbers_that_programs_write_to_are_made_at_each_call():
+    def f(x):
+        y, z = tessera.tensor(3), tessera.tensor([1.0, 2.0, 3.0])
+        y.add_(1)
+        z[0].add_(1)
+        return x + y, z
+
+    x = tessera.randn(3)
+    made = [export(One(f), (x,), strict=strict).module() for strict in (True, False)]
+    made += [tessera.fx.experimental.proxy_tensor.make_fx(f, tracing_mode=mode)(x) for mode in ("fake", "symbolic")]
+    for function in made:
+        for _ in range(3):
+            got, want = function(x), f(x)
+            assert tessera.equal(got[0], want[0]) and tessera.equal(got[1], want[1])

@@ -5,8 +5,10 @@ import pytest
 import tessera
 from tessera import nn
 from tessera.fx import symbolic_trace
+from tessera.fx.experimental.const_fold import FoldedGraphModule, get_unique_attr_name_in_module, split_const_subgraphs
 from tessera.fx.experimental.normalize import NormalizeArgs
 from tessera.fx.experimental.optimization import fuse, remove_dropout
+from tessera.fx.experimental.rewriter import AST_Rewriter, RewritingTracer
 
 
 class Block(nn.Module):
@@ -95,3 +97,132 @@ def test_numbers_and_ranges_under_the_names_that_programs_import():
     (limits,) = found.range_constraints.values()
     assert isinstance(limits, ValueRanges) and isinstance(limits.upper, IntInfinity) and limits.upper == int_oo
     assert tessera.fx.experimental.proxy_tensor.py_sym_types[0] is tessera.SymInt
+
+
+class Weighted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight, self.scale = nn.Parameter(tessera.randn(3)), nn.Parameter(tessera.ones(3))
+        self.norm, self.drop = nn.BatchNorm1d(3), nn.Dropout(0.5)
+
+    def forward(self, x):
+        y = x * (self.weight * 2).relu() + self.scale
+        return y + tessera.rand_like(self.scale) * 0, self.weight - 1, self.drop(self.scale * 3)
+
+
+def test_constants_are_computed_once():
+    model, x = Weighted(), tessera.randn(2, 3)
+    for node in (traced := symbolic_trace(model)).graph.nodes:
+        node.meta["of"] = node.name
+    made = split_const_subgraphs(traced)
+    assert isinstance(made, FoldedGraphModule) and not made.has_folding_been_run
+    got, want = made(x), model.eval()(x)
+    assert tessera.equal(got[0], want[0]) and tessera.equal(got[1], want[1]) and not tessera.equal(got[2], want[2])
+    assert made.has_folding_been_run and len(made._FX_CONST_FOLDED_ATTRS) == 3
+    calls = [n.name for n in made.graph.nodes if n.op in ("call_method", "call_module")]
+    assert calls == ["drop"]  # it is random while it trains; the relu is computed
+    assert [n.meta["of"] for n in made.graph.nodes if n.target == "scale"] == ["scale"]
+    with pytest.raises(AssertionError, match="already"):
+        made.run_folding()
+    assert not hasattr(traced, "_FX_CONST_FOLDED_ATTRS")
+
+
+def test_nothing_that_is_constant():
+    x = tessera.randn(3)
+    made = split_const_subgraphs(Weighted().eval(), skip_folding_node_fn=lambda node: True)
+    assert made.const_subgraph_module is None and len(made(x)) == 3
+    with pytest.raises(AssertionError, match="no constants"):
+        made.run_folding()
+    model = Weighted()
+    model.weight_1 = None
+    assert get_unique_attr_name_in_module(model, "weight") == "weight_2"
+    assert get_unique_attr_name_in_module(model, "other") == "other"
+
+
+class Asserting(nn.Module):
+    def __init__(self, inner=None):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x, limit=3):
+        assert x.shape[0] == 3, "three rows"
+        assert limit
+        y: tessera.Tensor = x + offset
+        return y if self.inner is None else self.inner(y)
+
+
+offset = 1
+
+
+def test_asserts_stay_in_the_graph():
+    tracer = RewritingTracer()
+    graph = tracer.trace(model := Asserting(Asserting()))
+    made = tessera.fx.GraphModule(tracer.root, graph)
+    assert made(tessera.zeros(3)).tolist() == [2] * 3 and type(model) is Asserting
+    for args, text in (((tessera.zeros(2),), "three rows"), ((tessera.zeros(3), 0), "^$")):
+        with pytest.raises(AssertionError, match=text):
+            made(*args)
+
+
+def test_rewritten_functions_keep_their_variables():
+    k = 5
+
+    def function(x, *, more=2):
+        assert x, f"got {x}"
+        return x * k + more + offset
+
+    made = AST_Rewriter().rewrite(function)
+    assert made(1) == function(1) == 8 and made.__name__ == "function" and made.__globals__ is function.__globals__
+    with pytest.raises(AssertionError, match="got 0"):
+        made(0)
+    assert AST_Rewriter().rewrite(abs) is abs
+
+
+def test_dequantize_is_a_leaf_of_traces():
+    graph = symbolic_trace(lambda x: tessera.dequantize(x)).graph
+    assert [n.target for n in graph.nodes if n.op == "call_function"] == [tessera.dequantize]
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def __call__(self, x):
+        self.calls += 1
+        return super().__call__(x)
+
+    def forward(self, x):
+        return x * 2
+
+
+@pytest.mark.parametrize("leaf", [True, False])
+def test_calls_of_programs_run_while_tracing(leaf):
+    class Tracer(tessera.fx.Tracer):
+        def is_leaf_module(self, m, module_qualified_name):
+            return leaf
+
+    model = nn.Sequential(Counting(), nn.ReLU())
+    graph = Tracer().trace(model)
+    assert model[0].calls == 1
+    assert [n.op for n in graph.nodes][1:3] == (["call_module"] * 2 if leaf else ["call_function"] * 2)
+    assert Counting()(tessera.ones(1)).item() == 2
+
+
+def test_scripted_modules_are_called_as_methods():
+    made = symbolic_trace(nn.Sequential(tessera.jit.script(Block().norm.eval())))
+    assert [n.op for n in made.graph.nodes] == ["placeholder", "get_attr", "call_method", "output"]
+    x = tessera.randn(2, 4, 3, 3)
+    tessera.testing.assert_close(made(x), nn.BatchNorm2d(4).eval()(x))
+
+
+def test_one_node_or_proxy_is_copied_with_its_graph():
+    import copy
+
+    traced = symbolic_trace(lambda x: (x + 1) * 2)
+    node = list(traced.graph.nodes)[1]
+    made = copy.deepcopy(node)
+    assert made is not node and made.graph is not node.graph and made.name == node.name
+    assert len(made.graph.nodes) == 4 and list(made.users)[0].graph is made.graph
+    proxy, same = copy.deepcopy((tessera.fx.Proxy(node), node))
+    assert proxy.node is same and proxy.tracer is not tessera.fx.Proxy(node).tracer

@@ -240,6 +240,18 @@ def _is_special(problem, base, point):
     return any(e.evaluate(point) < 2 <= e.evaluate(base) for e in problem.inputs)
 
 
+def _without_products(e):
+    """Whether an expression multiplies no sizes, also not where one is divided by another: what does says more of them
+    than rules mean, as that all elements of two tensors are as many.
+    """
+
+    def plain(atom):
+        parts = [a for a in getattr(atom, "args", ()) if hasattr(a, "terms")]
+        return any(a.is_number for a in parts) or all(map(_without_products, parts))
+
+    return all(len(m) <= 1 and all(plain(atom) for atom, _ in m) for m in e.terms)
+
+
 def _exclude(problem, base, good, bad):
     """Adds a guard that is true wherever the rule does what it does at the sizes of the trace, and false where it does
     something else as often as possible.
@@ -254,7 +266,7 @@ def _exclude(problem, base, good, bad):
         if not excluded or (True, excluded) <= score:
             continue
         c = make()
-        rank = not isinstance(c, bool) and all(len(m) <= 1 for m in c.expr.terms), excluded  # symbols before products
+        rank = not isinstance(c, bool) and _without_products(c.expr), excluded
         if rank > score and tried.undecided(c):
             best, score = c, rank
     if best is None:

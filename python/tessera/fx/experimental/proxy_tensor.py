@@ -17,7 +17,7 @@ from tessera.fx.passes.shape_prop import _extract_tensor_metadata
 from tessera.fx.proxy import Proxy
 from tessera.nn import Module
 from tessera.utils import _pytree as pytree
-from tessera.utils._python_dispatch import TorchDispatchMode
+from tessera.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 __all__ = [
     "PythonKeyTracer", "dispatch_trace", "make_fx", "DecompositionInterpreter", "get_proxy_mode",
@@ -73,6 +73,7 @@ class PythonKeyTracer(Tracer):
         self.root = Module()
         self._sizes = {}  # symbol -> (proxy of a tensor, the dimension whose size it is), or of a number and None
         self._number_nodes = None
+        self._program_made = []  # nodes of tensors that the program makes of numbers
         self._objects = {}  # id of an object that operators take -> (the object, where the root has it)
         self.recompute = None  # function of a tensor that the trace has not seen: (it, its proxy), or None
         self._made = {}  # id of a tensor -> (the tensor, which stays alive, its proxy)
@@ -119,8 +120,12 @@ class PythonKeyTracer(Tracer):
         prefix = "_param_constant" if isinstance(a, tessera.nn.Parameter) else "_tensor_constant"
         path = self.get_fresh_qualname(prefix)
         known = _C._fake_constant(a)  # what torch.tensor() made while fake tensors were on
-        setattr(self.root, path, a if known is None else known)
         node = self.create_node("get_attr", path, (), {})
+        if known is not None:
+            with _disable_current_modes():
+                known = known.clone()  # as it is before the program writes to it
+            self._program_made.append(node)
+        setattr(self.root, path, a if known is None else known)
         self.track(a, Proxy(node, self))
         return node
 
@@ -246,6 +251,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
 
     def _value(self, func, tensor):
         """The number of a tensor: where values are known, a graph holds only those of constants."""
+        if not isinstance(tensor, tessera.Tensor):
+            return tensor  # a number of the program, which C++ holds as a tensor
         if self.refuses_values and self.tracer.found(tensor) is not None:
             raise RuntimeError(
                 f"The program wants to get value out of a tracing tensor ({func}): the graph would hold the number of "
@@ -262,6 +269,22 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         returned = len(returns) == 1 and returns[0].alias_info is not None
         if len(written) == 1 and len(results) == 1 and returned and isinstance(written[0], tessera.Tensor):
             self.tracer.track(written[0], proxy)
+
+
+def _copy_if_written(constant):
+    """Where a graph writes to a tensor that the program makes at each call, or to a view of it: it gets a copy."""
+    same, written = {constant}, False
+    for node in constant.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        for formal, arg in zip(schema.arguments if schema is not None else (), node.args):
+            if arg in same and formal.alias_info is not None:
+                written = written or formal.is_write
+                same.add(node)
+    if written:
+        with constant.graph.inserting_after(constant):
+            copied = constant.graph.call_function(tessera.ops.aten.clone.default, (constant,))
+        copied.meta = dict(constant.meta)
+        constant.replace_all_uses_with(copied, delete_user_cb=lambda user: user is not copied)
 
 
 def _names_of(function, count):
@@ -395,6 +418,8 @@ class _Trace:
             result, spec = pytree.tree_flatten(result)
             codegen.pytree_info = codegen.pytree_info._replace(out_spec=spec)
         tracer.graph.output(tracer.create_arg(result))
+        for node in tracer._program_made:
+            _copy_if_written(node)
         name = self.function.__class__.__name__ if isinstance(self.function, Module) else "GraphModule"
         made = GraphModule(tracer.root, tracer.graph, getattr(self.function, "__name__", name))
         made.shape_env = None if fake_mode is None else fake_mode.shape_env
@@ -482,7 +507,5 @@ def selective_decompose(joint_gm, *args, decomposition, should_decompose):
 @contextlib.contextmanager
 def disable_proxy_modes_tracing():
     """Context manager: operators run and are not traced."""
-    from tessera.utils._python_dispatch import _disable_current_modes
-
     with _disable_current_modes():
         yield
