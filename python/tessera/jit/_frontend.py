@@ -2,6 +2,7 @@
 first mentions it; the compiler (//jit) asks for it by name.
 """
 
+import ast
 import builtins
 import enum
 import functools
@@ -11,6 +12,7 @@ import re
 import sys
 import textwrap
 import types
+import typing
 import warnings
 import weakref
 
@@ -79,7 +81,6 @@ def _public(module):
 def _specials():
     """Objects that mean something to the compiler itself, by identity."""
     import collections
-    import typing
     import warnings
 
     jit, auto = tessera.jit, tessera.autograd
@@ -135,14 +136,13 @@ def lookup_in(fn):
             return globals_[name]
         if hasattr(builtins, name):
             return getattr(builtins, name)
-        for annotation in getattr(fn, "__annotations__", {}).values():  # a class that is local to a function
-            if getattr(annotation, "__name__", None) == name and isinstance(annotation, (type, ScriptClass)):
-                return annotation
-        return _nothing
+        return _annotated(fn).get(name, _nothing)  # of a class that is local to a function
 
     def resolve(name):
         if name.startswith("super()."):
             return _super_method(owner, name[8:], find)
+        if name.startswith("$method."):  # of a tensor, which is no operator
+            return _tensor_method(name[8:])
         head, *rest = name.split(".")
         value = find(head)
         for part in rest:
@@ -153,6 +153,48 @@ def lookup_in(fn):
 
 
 _nothing = object()
+_annotated_names = weakref.WeakKeyDictionary()
+
+
+def _annotated(fn):
+    """What the names stand for that the text of a function's annotations has: those objects know it, whatever the scope
+    of the names was.
+    """
+    notes = getattr(fn, "__annotations__", None)
+    if not notes:
+        return {}
+    if fn in _annotated_names:
+        return _annotated_names[fn]
+    found: dict = {}
+
+    def pair(node, obj):
+        if isinstance(node, ast.Name):
+            found[node.id] = obj
+        elif isinstance(node, ast.Subscript):
+            inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            for part, given in zip(inner, typing.get_args(obj)):
+                pair(part, given)
+
+    try:
+        given = ast.parse(textwrap.dedent(source_of(fn).text)).body[0]
+        assert isinstance(given, (ast.FunctionDef, ast.AsyncFunctionDef))
+        arguments = given.args
+        for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+            if a.annotation is not None and a.arg in notes:
+                pair(a.annotation, notes[a.arg])
+        if given.returns is not None and "return" in notes:
+            pair(given.returns, notes["return"])
+    except (OSError, SyntaxError, RuntimeError, TypeError, AssertionError):  # made of text that is nowhere
+        for note in notes.values():
+            if isinstance(note, (type, ScriptClass)):
+                found.setdefault(getattr(note, "__name__", ""), note)
+    return _annotated_names.setdefault(fn, found)
+
+
+def _tensor_method(name):
+    from ._definitions import METHODS
+
+    return ("function", declare(getattr(tessera, name))) if name in METHODS else None
 
 
 def _super_method(owner, name, find):
@@ -331,7 +373,7 @@ def declare(fn):
     known = _declared.get(fn)
     if known is not None and not isinstance(known, tuple):
         return known
-    from ._definitions import STAYS_PYTHON, definition_of
+    from ._definitions import STAYS_PYTHON, definition_of, left_to_python
 
     text = definition_of(fn)
     if text is not None:
@@ -344,7 +386,7 @@ def declare(fn):
     name = f"__torch__.torch.nn.functional.{fn.__name__}" if text is not None else qualified_name(fn)
     made = _jit.define(source.text, source.file, source.line, name, resolve, add_member, None)
     if text is not None and fn.__module__ == STAYS_PYTHON:
-        made.leave(fn)
+        made.leave(left_to_python(fn))
     mark(made, fn, modifier)
     _declared[fn] = made
     return made
@@ -361,8 +403,6 @@ def mark(made, fn, modifier):
 @functools.cache
 def _definition_scope():
     import tessera.nn.functional as functional
-
-    import typing
 
     scope = {"torch": tessera, "nn": tessera._C._nn, "F": functional, "annotate": tessera.jit.annotate}
     scope.update({name: getattr(typing, name) for name in ("Optional", "List", "Tuple", "Dict", "Union")})

@@ -519,12 +519,15 @@ class RecursiveScriptModule(ScriptModule):
     @property
     def _modules(self):
         names = [n for n, (p, b, kind) in self._places.items() if self._is_child(kind)]
-        return _Members({n: self._child(n) for n in names}, self._set)
+        children = {n: self._child(n) for n in names}  # an interface may be that of an object
+        return _Members({n: c for n, c in children.items() if isinstance(c, Module)}, self._set)
 
     def _child(self, name):
         found = self.__dict__["_children"].get(name)
         if found is None:
-            found = self.__dict__["_children"][name] = self._c.get(name)
+            found = self._c.get(name)
+            if isinstance(found, Module):
+                self.__dict__["_children"][name] = found
         return found
 
     def _method(self, name):

@@ -1,0 +1,136 @@
+"""Scripts: quantized tensors, names of local classes, what stands for objects in scripts, objects behind interfaces."""
+
+import io
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+import pytest
+import tessera
+from tessera import Tensor, nn
+
+
+def test_quantized_tensors():
+    def whole(x: Tensor) -> Tuple[Tensor, float, int, Tensor, bool]:
+        q = tessera.quantize_per_tensor(x, 0.5, 2, tessera.quint8)
+        return q.int_repr(), q.q_scale(), q.q_zero_point(), q.dequantize(), q.is_quantized
+
+    def channels(x: Tensor, scales: Tensor, zeros: Tensor) -> Tuple[Tensor, Tensor, Tensor, int]:
+        q = tessera.quantize_per_channel(x, scales, zeros, 0, dtype=tessera.qint8)
+        return q.int_repr(), q.q_per_channel_scales(), tessera.q_per_channel_zero_points(q), q.q_per_channel_axis()
+
+    def lists(x: Tensor) -> List[Tensor]:
+        both = tessera.quantize_per_tensor([x, x], tessera.tensor([0.5, 0.25]), tessera.tensor([0, 1]), tessera.qint32)
+        return tessera.dequantize(both)
+
+    x = tessera.tensor([[0.3, -1.0], [1.4, 0.9]])
+    ints, scale, zero, numbers, quantized = tessera.jit.script(whole)(x)
+    assert ints.dtype == tessera.uint8 and ints.tolist() == [[3, 0], [5, 4]] and (scale, zero, quantized) == (0.5, 2, True)
+    assert numbers.tolist() == [[0.5, -1.0], [1.5, 1.0]]
+    scales, zeros = tessera.tensor([0.5, 0.25]), tessera.tensor([0, 1])
+    expected = channels(x, scales, zeros)
+    for a, b in zip(tessera.jit.script(channels)(x, scales, zeros), expected):
+        assert a == b if isinstance(a, int) else tessera.equal(a, b)
+    assert [t.tolist() for t in tessera.jit.script(lists)(x)] == [t.tolist() for t in lists(x)]
+
+    def unknown(x: Tensor) -> Tensor:
+        return x.int_representation()
+
+    with pytest.raises(RuntimeError, match="int_representation"):
+        tessera.jit.script(unknown)
+
+
+def test_align_tensors():
+    def both(x: Tensor, y: Tensor) -> List[Tensor]:
+        return tessera.align_tensors(x, y)
+
+    x, y = tessera.ones(2), tessera.zeros(3)
+    a, b = tessera.jit.script(both)(x, y)
+    assert tessera.equal(a, x) and tessera.equal(b, y)
+
+
+def test_names_of_local_classes():
+    Number = Tensor
+
+    class Point(NamedTuple):
+        at: Tensor
+        weight: int
+
+    def first(x: Number, points: Optional[List[Point]]) -> Dict[str, Point]:
+        assert points is not None
+        return {"first": points[0]}
+
+    point = tessera.jit.script(first)(tessera.ones(1), [Point(tessera.zeros(2), 3)])["first"]
+    assert isinstance(point, Point) and point.weight == 3
+
+
+class _Plain:
+    def __init__(self, value: int):
+        self.value = value
+
+    def get(self) -> int:
+        return self.value
+
+
+class _Stand:
+    def __prepare_scriptable__(self):
+        return _Plain(7)
+
+
+def test_what_stands_for_objects():
+    class Activation(nn.SELU):
+        def __prepare_scriptable__(self):
+            return nn.ReLU()
+
+    class Holder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Sequential(nn.Linear(2, 2), Activation())
+            self.number = _Stand()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x) + self.number.get()
+
+    holder = Holder()
+    scripted = tessera.jit.script(holder)
+    assert isinstance(holder.inner[1], Activation) and isinstance(holder.number, _Stand)  # as it was
+    assert scripted.inner[0].weight is holder.inner[0].weight
+    assert scripted(tessera.full((1, 2), -100.0)).min() >= 7
+
+
+@tessera.jit.interface
+class _Shift:
+    def shift(self, x: Tensor) -> Tensor:
+        pass
+
+
+class _Up:
+    def __init__(self):
+        self.by = 2
+
+    def shift(self, x: Tensor) -> Tensor:
+        return x + self.by
+
+
+class _Other:
+    def __init__(self):
+        self.by = 2
+
+
+def test_objects_behind_interfaces():
+    class Module(nn.Module):
+        own: _Shift
+
+        def __init__(self, own):
+            super().__init__()
+            self.own = own
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.own.shift(x)
+
+    scripted = tessera.jit.script(Module(_Up()))
+    buffer = io.BytesIO()
+    tessera.jit.save(scripted, buffer)
+    buffer.seek(0)
+    for m in (scripted, tessera.jit.load(buffer)):
+        assert m(tessera.zeros(1)).item() == 2 and list(m.children()) == [] and m.own.by == 2
+    with pytest.raises(RuntimeError, match="own"):
+        tessera.jit.script(Module(_Other()))
