@@ -134,3 +134,76 @@ def test_objects_behind_interfaces():
         assert m(tessera.zeros(1)).item() == 2 and list(m.children()) == [] and m.own.by == 2
     with pytest.raises(RuntimeError, match="own"):
         tessera.jit.script(Module(_Other()))
+
+
+class _Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
+
+    def forward(self, x, y=None):
+        z = tessera.relu(self.norm(self.linear(x)))
+        return z if y is None else (z, y + z)
+
+
+class _Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = _Block()
+        self.rest = nn.Sequential(nn.Linear(4, 4), nn.Identity(), nn.Linear(4, 2))
+        self.tied = nn.Linear(4, 4)
+        self.tied.weight = self.block.linear.weight
+
+    def forward(self, x):
+        a, b = self.block(x, x * 2)
+        return self.rest(a + b + self.block(a)), self.tied(a)
+
+
+def test_submodules_of_traces_have_methods():
+    net = _Net().eval()
+    traced = tessera.jit.trace(net, tessera.randn(3, 4))
+    calls = [(n.kind(), n.s("name")) for n in traced.graph.nodes() if n.kind() == "prim::CallMethod"]
+    assert [name for _, name in calls] == ["forward", "forward1", "forward", "forward"]
+    assert not traced.inlined_graph.findAllNodes("prim::CallMethod")
+    assert "forward" not in vars(net.block)  # as it was
+    buffer = io.BytesIO()
+    tessera.jit.save(traced, buffer)
+    buffer.seek(0)
+    x = tessera.randn(5, 4)
+    for m in (traced, tessera.jit.load(buffer)):
+        assert all(map(tessera.equal, m(x), net(x)))
+        assert all(map(tessera.equal, m.block(x, x + 1), net.block(x, x + 1)))
+        assert tessera.equal(m.block.forward1(x), net.block(x))
+        assert tessera.equal(m.rest(x), net.rest(x)) and tessera.equal(m.tied(x), net.tied(x))
+        assert tessera.equal(m.block.linear(x), net.block.linear(x))
+    frozen = tessera.jit.freeze(traced)
+    assert all(map(tessera.allclose, frozen(x), net(x)))
+
+
+def test_submodules_whose_insides_are_used():
+    class Keeps(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x):
+            self.kept = self.linear(x)
+            return self.kept * 2
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.keeps, self.adds = Keeps(), nn.ReLU(inplace=True)
+
+        def forward(self, x):
+            y = self.keeps(x)
+            self.adds(y)
+            return y + self.keeps.kept
+
+    net = Net()
+    traced = tessera.jit.trace(net, tessera.randn(2, 3))
+    x = tessera.randn(4, 3)
+    assert tessera.equal(traced(x), net(x))
+    assert tessera.equal(traced.keeps.linear(x), net.keeps.linear(x))
+    with pytest.raises(NotImplementedError):  # what it computes inside is used outside: it is no method
+        traced.keeps(x)
