@@ -11,8 +11,9 @@ void Tracer::enter(const std::string& path, const std::vector<std::pair<std::str
   Call c;
   c.path = path;
   for (const auto& [name, v] : inputs) {
-    c.usable = c.usable && self_ && (known_.contains(v.tensor().impl()) || paths_.contains(v.tensor().impl()) ||
-                                     !v.tensor().requires_grad());
+    c.usable =
+        c.usable && self_ &&
+        (known_.contains(v.tensor().impl()) || paths_.contains(v.tensor().impl()) || !v.tensor().requires_grad());
     if (!c.usable) break;
     c.inputs.push_back({name, value_of(v)});
   }
@@ -147,9 +148,8 @@ int64_t Tracer::nest(const Call& c, std::vector<std::unique_ptr<Function>>* meth
   auto f = std::make_unique<Function>();
   f->name = "forward";
   const auto taken = [&](const std::string& name) {
-    return def.method(name) || std::ranges::any_of(*methods, [&](const auto& m) {
-             return m->owner == &def && m->name == name;
-           });
+    return def.method(name) ||
+           std::ranges::any_of(*methods, [&](const auto& m) { return m->owner == &def && m->name == name; });
   };
   for (int k = 1; taken(f->name); ++k) f->name = str_cat("forward", k);
   f->qualified = str_cat(def.name, ".", f->name);
@@ -157,7 +157,8 @@ int64_t Tracer::nest(const Call& c, std::vector<std::unique_ptr<Function>>* meth
   f->set_graph(std::move(g));
   // the call
   for (auto it = begin; it != end; ++it) {
-    if (is_pure(*it)) outer.push_back(*it);
+    if (is_pure(*it))
+      outer.push_back(*it);
     else
       for (Val* v : (*it)->in) --v->uses;
   }

@@ -148,6 +148,9 @@ class Unpickler {
     if (n == "torch._utils _rebuild_tensor_v2") return rebuild(a);
     if (n == "torch._utils _rebuild_parameter" && a.size() >= 2 && a[0].is_tensor()) return a[0];
     if (n == "collections OrderedDict") return make_value<Dict>(str_type(), any_type());
+    if (n == "builtins complex" && a.size() == 2 && a[0].tag() == Value::Tag::kDouble &&
+        a[1].tag() == Value::Tag::kDouble)
+      return Value::of(std::complex<double>(a[0].number(), a[1].number()));
     if (n == "torch device" && !a.empty() && a[0].tag() == Value::Tag::kString) return Value::of(Device(a[0].string()));
     if (n == "torch.jit._pickle restore_type_tag" && a.size() == 2 && a[1].tag() == Value::Tag::kString) {
       Value v = a[0];
@@ -454,6 +457,12 @@ class Pickler {
     out_ += ")RtR";
     remember(given.impl());
   }
+  void number(double d) {
+    uint64_t bits;
+    std::memcpy(&bits, &d, sizeof d);
+    out_ += 'G';
+    raw(__builtin_bswap64(bits), 8);
+  }
   void put(const Value& v, int depth) {
     using Tag = Value::Tag;
     TESSERA_CHECK(depth < kMaxDepth, "the module's data are nested too deeply");
@@ -466,12 +475,15 @@ class Pickler {
         return;
       case Tag::kInt:
         return integer(v.integer());
-      case Tag::kDouble: {
-        const double d = v.number();
-        uint64_t bits;
-        std::memcpy(&bits, &d, sizeof d);
-        out_ += 'G';
-        return raw(__builtin_bswap64(bits), 8);
+      case Tag::kDouble:
+        return number(v.number());
+      case Tag::kComplex: {
+        const std::complex<double> c = v.scalar().to_complex();
+        global("builtins", "complex");
+        number(c.real());
+        number(c.imag());
+        out_ += "\x86R";
+        return;
       }
       case Tag::kString:
         return string(v.string());

@@ -650,7 +650,7 @@ def compile_class(cls):
 
 
 # What the decorator puts into a class; __replace__ since Python 3.13.
-_OF_DATACLASSES = ("__init__", "__eq__", "__repr__", "__hash__", "__replace__")
+_OF_DATACLASSES = "__init__ __eq__ __repr__ __hash__ __replace__ __lt__ __le__ __gt__ __ge__".split()
 # What a dataclass compares for each field.
 _TEST = ("    if self.FIELD != other.FIELD:", "        return False")
 _OPTIONAL_TEST = (
@@ -664,36 +664,50 @@ _OPTIONAL_TEST = (
 
 
 def _dataclass(cls, made):
-    """The __init__ and the __eq__ that a dataclass has by its fields."""
-    fields = cls.__dataclass_fields__.values()
+    """The __init__ and the comparisons that a dataclass has by its fields."""
+    import dataclasses
+
+    every = [f for f in cls.__dataclass_fields__.values() if f._field_type is not dataclasses._FIELD_CLASSVAR]
+    fields = dataclasses.fields(cls)
     scope = lookup_in_module(cls)
-    arguments, lines = [], []
-    for f in fields:
-        kind = type_of(f.type, scope, class_type)
+    arguments, lines, given, kinds = [], [], [], {}
+    for f in every:
+        only_given = isinstance(f.type, dataclasses.InitVar)
+        kind = kinds[f.name] = type_of(f.type.type if only_given else f.type, scope, class_type)
+        if f.default_factory is not dataclasses.MISSING:
+            raise NotImplementedError(
+                f"scripts have no default factories: field {f.name} of {cls.__name__}; give it in each call"
+            )
         default = "" if f.default is f.default_factory else f" = {f.default!r}"
         arguments.append(f"{f.name}: {kind.annotation_str}{default}")
-        lines.append(f"    self.{f.name} = {f.name}")
+        if only_given:
+            given.append(f.name)
+        else:
+            lines.append(f"    self.{f.name} = {f.name}")
     if hasattr(cls, "__post_init__"):
-        lines.append("    self.__post_init__()")
+        lines.append(f"    self.__post_init__({', '.join(given)})")
     text = f"def __init__(self, {', '.join(arguments)}):\n" + ("\n".join(lines) or "    pass") + "\n"
-    kinds = {f.name: type_of(f.type, scope, class_type) for f in fields}
     made.add_method(
         _jit.define(text, "<dataclass>", 1, f"{made.name}.__init__", _with_types(scope, kinds), add_member, made),
         "method",
     )
+    compared = [f.name for f in fields if f.compare]
+    texts = {}
     if cls.__dataclass_params__.eq:
-        lines = [
-            line.replace("FIELD", f.name)
-            for f in fields
-            if f.compare
-            for line in (_OPTIONAL_TEST if kinds[f.name].annotation_str.startswith("Optional[") else _TEST)
-        ]
-        text = f"def __eq__(self, other: {made.name}) -> bool:\n" + "\n".join([*lines, "    return True", ""])
-        kinds = {made.name: made.type}
-        made.add_method(
-            _jit.define(text, "<dataclass>", 1, f"{made.name}.__eq__", _with_types(scope, kinds), add_member, made),
-            "method",
-        )
+        tests = (_OPTIONAL_TEST if kinds[n].annotation_str.startswith("Optional[") else _TEST for n in compared)
+        lines = [line.replace("FIELD", n) for n, test in zip(compared, tests) for line in test]
+        texts["__eq__"] = [*lines, "    return True", ""]
+    if cls.__dataclass_params__.order:  # as tuples are compared
+        for name, how in (("__lt__", "<"), ("__le__", "<="), ("__gt__", ">"), ("__ge__", ">=")):
+            lines = [f"    if self.{n} != other.{n}:\n        return self.{n} {how} other.{n}" for n in compared]
+            texts[name] = [*lines, f"    return {how[1:] == '='}", ""]
+    for name, lines in texts.items():
+        if _generated(vars(cls).get(name)):
+            text = f"def {name}(self, other: {made.name}) -> bool:\n" + "\n".join(lines)
+            scope_of_class = _with_types(scope, {made.name: made.type})
+            made.add_method(
+                _jit.define(text, "<dataclass>", 1, f"{made.name}.{name}", scope_of_class, add_member, made), "method"
+            )
 
 
 def _with_types(scope, kinds):
@@ -706,8 +720,17 @@ def _with_types(scope, kinds):
     return resolve
 
 
+def _generated(fn):
+    """Whether a method of a dataclass is what the decorator made: it is in no file."""
+    import dataclasses
+    import reprlib
+
+    code = getattr(inspect.unwrap(fn), "__code__", None) if fn is not None else None
+    return code is not None and code.co_filename in ("<string>", dataclasses.__file__, reprlib.__file__)
+
+
 def _add_method(cls, made, name, value):
-    if hasattr(cls, "__dataclass_fields__") and name in _OF_DATACLASSES:
+    if hasattr(cls, "__dataclass_fields__") and name in _OF_DATACLASSES and _generated(value):
         return
     if isinstance(value, classmethod):
         return

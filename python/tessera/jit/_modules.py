@@ -43,6 +43,12 @@ _PRIVATE = frozenset(
 _UNROLLED = [
     getattr(Module, how + name) for name in ("children", "modules", "parameters", "buffers") for how in ("", "named_")
 ]
+_UNROLLED += [  # the compiler knows what these containers hold
+    getattr(getattr(tessera.nn, cls), how)
+    for cls in _KINDS
+    for how in ("__len__", "__contains__", "__iter__", "__getitem__")
+    if hasattr(getattr(tessera.nn, cls), how)
+]
 _nothing = object()
 
 
@@ -279,6 +285,8 @@ class ConcreteType:
         if value is _nothing or value in _UNROLLED:
             return None
         if isinstance(value, property):
+            if vars(ScriptModule).get(name) is value:  # of a class derived from it
+                return None
             if name in getattr(self.cls, "__jit_unused_properties__", ()):
                 return None
             if getattr(value.fget, "_torchscript_modifier", None) == FunctionModifiers.UNUSED:

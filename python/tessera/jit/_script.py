@@ -37,7 +37,7 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
 
     Args:
         obj: function (also as a decorator), class, Module (its parameters are shared), an Enum or NamedTuple class, or
-            a list or dict, whose elements are copied.
+            a list or dict, whose elements are copied, or an object of a class that can be compiled.
         optimize: deprecated. example_inputs: calls that show the types of arguments without annotations: a list of
             tuples, or a dict from modules to such.
 
@@ -73,7 +73,7 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
         from ._data import shared
 
         return shared(obj)
-    if not callable(obj) or type(obj).__module__ == "builtins":
+    if type(obj).__module__ == "builtins":
         raise TypeError(f"script: expected a function, a class or a Module, got {type(obj).__name__}")
     kind = class_type(type(obj))
     if kind is None or kind.class_ is None:

@@ -1,7 +1,8 @@
 """Scripts: quantized tensors, names of local classes, what stands for objects in scripts, objects behind interfaces."""
 
 import io
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from dataclasses import InitVar, dataclass, field
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import pytest
 import tessera
@@ -23,7 +24,8 @@ def test_quantized_tensors():
 
     x = tessera.tensor([[0.3, -1.0], [1.4, 0.9]])
     ints, scale, zero, numbers, quantized = tessera.jit.script(whole)(x)
-    assert ints.dtype == tessera.uint8 and ints.tolist() == [[3, 0], [5, 4]] and (scale, zero, quantized) == (0.5, 2, True)
+    assert ints.dtype == tessera.uint8 and ints.tolist() == [[3, 0], [5, 4]]
+    assert (scale, zero, quantized) == (0.5, 2, True)
     assert numbers.tolist() == [[0.5, -1.0], [1.5, 1.0]]
     scales, zeros = tessera.tensor([0.5, 0.25]), tessera.tensor([0, 1])
     expected = channels(x, scales, zeros)
@@ -207,3 +209,189 @@ def test_submodules_whose_insides_are_used():
     assert tessera.equal(traced.keeps.linear(x), net.keeps.linear(x))
     with pytest.raises(NotImplementedError):  # what it computes inside is used outside: it is no method
         traced.keeps(x)
+
+
+class _Shifts(nn.Module):
+    def __init__(self, by: int):
+        super().__init__()
+        self.by = by
+
+    @tessera.jit.export
+    def shift(self, x: Tensor) -> Tensor:
+        return x + self.by
+
+
+class _Longer(nn.ModuleList):
+    def __len__(self):
+        return 7
+
+
+def test_containers_of_modules():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.named = nn.ModuleDict({"a": _Shifts(1), "b": _Shifts(2)})
+            self.listed, self.longer = nn.ModuleList([_Shifts(3)]), _Longer([_Shifts(4)])
+
+        def forward(self, x: Tensor, name: str):
+            found: _Shift = self.named[name]
+            return found.shift(x), len(self.listed) + len(self.longer), "a" in self.named, name in self.named
+
+    scripted = tessera.jit.script(Net())
+    for name, value in (("a", 1), ("b", 2)):
+        assert scripted(tessera.zeros(()), name) == (value, 8, True, True)
+    with pytest.raises(tessera.jit.Error, match="KeyError: c"):
+        scripted(tessera.zeros(()), "c")
+
+
+def test_properties_in_archives():
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.n = 1
+
+        @property
+        def twice(self) -> int:
+            return self.n * 2
+
+        @twice.setter
+        def twice(self, value: int):
+            self.n = value // 2
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.twice = 10
+            return x + self.twice + self.n
+
+    buffer = io.BytesIO()
+    tessera.jit.save(tessera.jit.script(Counter()), buffer)
+    buffer.seek(0)
+    assert tessera.jit.load(buffer)(tessera.zeros(())).item() == 15
+
+
+def test_complex_numbers_in_archives():
+    class Turn(nn.Module):
+        by: complex
+
+        def __init__(self):
+            super().__init__()
+            self.by, self.more = 1 + 2j, [3j, complex(float("inf"), 1)]
+
+        def forward(self, x: complex) -> Tuple[complex, complex, complex]:
+            half = tessera.tensor(0.5)
+            return x + self.by + self.more[0], complex(half, 2), complex(True, half)
+
+    buffer = io.BytesIO()
+    tessera.jit.save(tessera.jit.script(Turn()), buffer)
+    buffer.seek(0)
+    loaded = tessera.jit.load(buffer)
+    assert loaded(1 + 0j) == (2 + 5j, 0.5 + 2j, 1 + 0.5j) and loaded.more[1] == complex(float("inf"), 1)
+
+
+def test_dicts_with_items_by_name():
+    def made(given: Dict[str, int]) -> Tuple[Dict[str, int], Dict[str, int]]:
+        return dict(given, b=2, c=3), dict([("x", 1)], y=2)
+
+    given = {"a": 1, "b": 0}
+    assert tessera.jit.script(made)(given) == made(given) and given == {"a": 1, "b": 0}
+
+
+def test_type_comments_without_results():
+    def plus(x, n):
+        # type: (Tensor, int)
+        return x + n
+
+    assert tessera.jit.script(plus)(tessera.ones(()), 2).item() == 3
+
+
+class _Counted:
+    def __init__(self):
+        self.count = tessera.zeros(())
+
+    def __enter__(self):
+        self.count.add_(1)
+        return self.count
+
+    def __exit__(self, kind: Any, value: Any, trace: Any):
+        self.count.sub_(1)
+
+
+def test_with_statements_are_left_where_the_body_raises():
+    @tessera.jit.script
+    def inner(x: Tensor, c: _Counted) -> Tensor:
+        with c as n:
+            if bool(n > 1):
+                raise ValueError("two")
+        return x + n
+
+    @tessera.jit.script
+    def outer(x: Tensor, c: _Counted) -> Tensor:
+        with c:
+            x = inner(x, c)
+        return x
+
+    counted = tessera.jit.script(_Counted())
+    assert inner(tessera.zeros(()), counted).item() == 0 and counted.count.item() == 0
+    with pytest.raises(tessera.jit.Error, match="two"):
+        outer(tessera.zeros(()), counted)
+    assert counted.count.item() == 0
+
+
+@dataclass(order=True)
+class _Point:
+    x: float
+    y: float = 2.0
+    power: InitVar[int] = 1
+    norm: Optional[float] = field(default=None, compare=False)
+
+    def __post_init__(self, power: int):
+        self.norm = self.x**power + self.y**power
+
+
+@dataclass
+class _Named:
+    name: str
+    note: str
+
+    def __eq__(self, other: "_Named") -> bool:
+        return self.name == other.name
+
+
+def test_dataclasses():
+    def compared(x: float, y: float) -> Tuple[bool, bool, bool, bool, bool, Optional[float]]:
+        a, b = _Point(x, y), _Point(1.0, 3.0, 2)
+        return a < b, a <= b, a > b, a >= b, a == b, b.norm
+
+    scripted = tessera.jit.script(compared)
+    for x, y in ((1.0, 3.0), (1.0, 2.0), (2.0, 0.0)):
+        assert scripted(x, y) == compared(x, y)
+
+    def same(note: str) -> bool:
+        return _Named("a", note) == _Named("a", "other")
+
+    assert tessera.jit.script(same)("one")
+
+    @dataclass
+    class Listed:
+        items: List[int] = field(default_factory=list)
+
+    with pytest.raises(NotImplementedError, match="items"):
+        tessera.jit.script(Listed)
+
+
+def test_left_operands_of_in_come_first_and_ranges_are_lists(capfd):
+    @tessera.jit.script
+    def said(x: int) -> int:
+        print("left")
+        return x
+
+    @tessera.jit.script
+    def numbers(x: List[int]) -> List[int]:
+        print("right")
+        return x
+
+    @tessera.jit.script
+    def found(x: int, all: List[int]) -> bool:
+        return said(x) in numbers(all)
+
+    assert found(3, range(5)) and not found(7, range(5))
+    assert capfd.readouterr().out.split() == ["left", "right"] * 2

@@ -208,7 +208,7 @@ def test_bad_input_of_the_operator(change, message):
 @pytest.mark.parametrize("kind, gates", (("LSTMCell", 4), ("GRUCell", 3)))
 @pytest.mark.parametrize("bias", (True, False))
 def test_cells_without_gradients(kind, gates, bias):
-    """The short way that is taken where no gradient is asked for has the bits of the long one; what does not fit it raises."""
+    """The short way, where no gradient is asked for, has the bits of the long one; what does not fit raises."""
     cell = getattr(nn, kind)(5, 7, bias=bias)
     for dtype in (tessera.float32, tessera.float64):
         cell.to(dtype)
