@@ -76,8 +76,9 @@ class ConcreteType:
 
     shared = {}  # class -> list of concrete types
 
-    def __init__(self, module):
+    def __init__(self, module, traced=False):
         self.cls = type(module)
+        self.annotated = not traced  # traces read no other attributes than tensors: these are what they are
         self.scope = (
             lookup_in(inspect.unwrap(self.cls.forward))
             if inspect.isfunction(inspect.unwrap(self.cls.forward))
@@ -166,7 +167,7 @@ class ConcreteType:
         if isinstance(value, Attribute):
             self.attributes[name] = (self._type(value.type), False, False)
             return
-        note = notes.get(name)
+        note = notes.get(name) if self.annotated else None
         if note is not None and not _is_final(note):
             try:
                 self.attributes[name] = (self._type(note), False, False)

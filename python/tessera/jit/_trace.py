@@ -209,7 +209,9 @@ def _is_output(value):
     if isinstance(value, tuple):
         return all(map(_is_output, value))
     if isinstance(value, (list, dict)):
-        return all(isinstance(v, tessera.Tensor) for v in (value.values() if isinstance(value, dict) else value))
+        if isinstance(value, dict):
+            return all(isinstance(v, tessera.Tensor) or isinstance(v, tuple) and _is_output(v) for v in value.values())
+        return all(isinstance(v, tessera.Tensor) for v in value)
     return isinstance(value, (tessera.Tensor, ScriptModule)) or type(value).__module__.endswith("_C._jit")
 
 
@@ -264,6 +266,24 @@ def _without_sizes(graph):
     return re.sub(r"\w+\([^()]*requires_grad=[^()]*\)", "Tensor", str(graph))
 
 
+def _compare(made, other, tolerance):
+    """Compares the graphs and the constants of two traces. Errors: TracingCheckError."""
+    first, second = _without_sizes(made.graph), _without_sizes(other.graph)
+    if first != second:
+        import difflib
+
+        diff = "\n".join(difflib.ndiff(first.splitlines(), second.splitlines()))
+        raise TracingCheckError(f"Graph diff:\n{_indent(diff)}", None)
+    one, two = _constants(made.graph), _constants(other.graph)
+    for a, b in zip(one, two):
+        if a.shape != b.shape or not tessera.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True):
+            raise TracingCheckError(
+                None,
+                "ERROR: Tensor-valued Constant nodes differed in value across invocations. This often "
+                "indicates that the tracer has encountered untraceable code.",
+            )
+
+
 def _check(fn, args, kwargs, made, again, tolerance, seed):
     """Compares a trace with a second one, and with the program. Errors: TracingCheckError."""
     kinds = _random(made.inlined_graph)
@@ -273,23 +293,9 @@ def _check(fn, args, kwargs, made, again, tolerance, seed):
             TracerWarning,
             stacklevel=4,
         )
-        return
     with _quiet():
-        other = again()
-        first, second = _without_sizes(made.graph), _without_sizes(other.graph)
-        if first != second:
-            import difflib
-
-            diff = "\n".join(difflib.ndiff(first.splitlines(), second.splitlines()))
-            raise TracingCheckError(f"Graph diff:\n{_indent(diff)}", None)
-        one, two = _constants(made.graph), _constants(other.graph)
-        for a, b in zip(one, two):
-            if a.shape != b.shape or not tessera.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True):
-                raise TracingCheckError(
-                    None,
-                    "ERROR: Tensor-valued Constant nodes differed in value across invocations. This often "
-                    "indicates that the tracer has encountered untraceable code.",
-                )
+        if not kinds:
+            _compare(made, again(), tolerance)
         with tessera.no_grad():
             expected = _leaves(fn(*_inputs(tuple(args)), **_inputs(dict(kwargs))))
             got = _leaves(seed(*_inputs(tuple(args)), *_inputs(dict(kwargs)).values()))
@@ -473,7 +479,7 @@ def _name_children(made, module):
 
 def _traced_type(module):
     """A class of its own for a module that is traced, without methods."""
-    concrete = ConcreteType(module)
+    concrete = ConcreteType(module, traced=True)
     for name, child in list(concrete.children.items()):
         if not isinstance(child, ScriptModule) and isinstance(concrete.attributes[name][0], ConcreteType):
             concrete.children[name] = _traced_type(module._modules[name])

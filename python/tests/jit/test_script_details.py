@@ -395,3 +395,59 @@ def test_left_operands_of_in_come_first_and_ranges_are_lists(capfd):
 
     assert found(3, range(5)) and not found(7, range(5))
     assert capfd.readouterr().out.split() == ["left", "right"] * 2
+
+
+def test_sparse_tensors_in_archives():
+    class Adds(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.some = tessera.tensor([[0.0, 1.0], [2.0, 0.0]]).to_sparse()
+            self.other = tessera.eye(3, dtype=tessera.float64).to_sparse()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x + self.some.to_dense()
+
+    buffer = io.BytesIO()
+    tessera.jit.save(tessera.jit.script(Adds()), buffer)
+    buffer.seek(0)
+    loaded = tessera.jit.load(buffer)
+    assert loaded(tessera.zeros(2, 2)).tolist() == [[0.0, 1.0], [2.0, 0.0]]
+    assert loaded.other.is_sparse and tessera.equal(loaded.other.to_dense(), tessera.eye(3, dtype=tessera.float64))
+
+
+def test_powers_of_zero():
+    def ints(a: int, b: int) -> float:
+        return float(a**b)
+
+    def floats(a: float, b: float) -> float:
+        return a**b
+
+    for f, one in ((tessera.jit.script(ints), 1), (tessera.jit.script(floats), 1.0)):
+        assert f(2 * one, -2 * one) == 0.25 and f(0 * one, 0 * one) == 1 and f(0 * one, 3 * one) == 0
+        with pytest.raises(RuntimeError, match="negative power"):
+            f(0 * one, -one)
+
+
+def test_traces_of_modules_whose_annotations_do_not_fit():
+    class Plans(nn.Module):
+        plan: Optional[Dict[str, Tuple[str, str]]]
+
+        def __init__(self):
+            super().__init__()
+            self.plan = {"a": (["x"], ["y"])}
+            self.linear = nn.Linear(2, 2)
+
+        def forward(self, x):
+            return {"both": (self.linear(x), x)}
+
+    module, x = Plans(), tessera.randn(3, 2)
+    traced = tessera.jit.trace(module, x, strict=False)
+    assert all(map(tessera.equal, traced(x)["both"], module(x)["both"]))
+
+
+def test_traces_with_random_numbers_are_compared():
+    drops = lambda x: tessera.dropout(x, 0.5, True)  # noqa: E731
+    with pytest.warns(tessera.jit.TracerWarning) as said:
+        tessera.jit.trace(drops, tessera.ones(100))
+    texts = [str(w.message) for w in said]
+    assert any("nondeterministic" in t for t in texts) and any("does not match" in t for t in texts)
