@@ -393,9 +393,9 @@ ClassDef* define_class(Unit& unit, const Ast& source, const std::string& qualifi
       f->is_declaration = def->type->is(K::kInterface);
       if (skip) f->refused = "Non-scriptable method " + s->text + " was called";
       if (is_property)
-        def->properties.push_back({s->text, f, nullptr});
+        def->add_property(s->text, f);
       else if (!setter_of.empty())
-        for (Property& p : def->properties) p.name == setter_of ? void(p.setter = f) : void();
+        def->add_setter(setter_of, f);
       else
         (is_static ? def->statics : def->methods).push_back(f);
       has_init = has_init || f->is_init;

@@ -56,6 +56,8 @@ enum class I : uint8_t {
   kEnumName,
   kEnumValue,
   kPrint,
+  kEnter,
+  kExit,
   kReturn,
 };
 
@@ -281,9 +283,11 @@ class Generator {
     switch (n.kind) {
       case N::kConstant:
       case N::kUninitialized:
-      case N::kEnter:
-      case N::kExit:
         return;
+      case N::kEnter:
+        return simple(I::kEnter, n);
+      case N::kExit:
+        return simple(I::kExit, n);
       case N::kCast:
         n.out[0]->reg = operand(n.in[0]);
         // the value lives as long as both names
@@ -623,6 +627,14 @@ void rare(const Instruction& i, Frame& f) {
   }
 }
 
+// The object of a with statement whose body raised; what leaving it raises is not told.
+void leave(const Value& object) {
+  try {
+    const Value args[] = {object, Value(), Value(), Value()};
+    run(*as<Instance>(object).def->method("__exit__"), args, 4);
+  } catch (const std::exception&) {}
+}
+
 void call_op(const Instruction& i, Frame& f) {
   constexpr size_t kRoom = 24;
   const Operator& o = *i.node->op;
@@ -663,6 +675,7 @@ Value execute(const Code& code, const Value* args) {
   for (size_t k = 0; k < code.args; ++k) f.r[k] = args[k];
   const Instruction* const first = code.instructions.data();
   const Instruction* pc = first;
+  std::vector<Value> entered;  // by with statements
   try {
     while (true) {
       const Instruction& i = *pc++;
@@ -731,13 +744,22 @@ Value execute(const Code& code, const Value* args) {
           f.r[i.dst] = o.slots[static_cast<size_t>(i.target)];
           break;
         }
+        case I::kEnter:
+          entered.push_back(f.operand(i, 0));
+          break;
+        case I::kExit:
+          entered.pop_back();
+          break;
         case I::kReturn:
           return f.operand(i, 0);
         default:
           rare(i, f);
       }
     }
-  } catch (...) { add_trace(pc[-1]); }
+  } catch (...) {
+    for (; !entered.empty(); entered.pop_back()) leave(entered.back());
+    add_trace(pc[-1]);
+  }
 }
 
 struct RestoreGrad {

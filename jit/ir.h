@@ -48,7 +48,7 @@ enum class N : uint8_t {
   kEnumValue,
   kFormat,  // "{}".format(...)
   kPrint,
-  kEnter,  // of a with statement's object; both only mark, the calls stand beside
+  kEnter,  // of a with statement's object, which is left where the program raises before kExit
   kExit,
   kForeign,  // that a host made: kind in name. Printed and copied, never run
 };

@@ -72,6 +72,8 @@ void Tracer::set_module(const Value& module, TypePtr type) {
 }
 void Tracer::add_path(const Value& what, const std::string& path) {
   paths_.emplace(identity(what), path);
+  all_paths_[identity(what)].push_back(path);
+  identities_.emplace(path, identity(what));
   alive_.push_back(what);
 }
 Val* Tracer::at_path(const std::string& path) {
@@ -166,6 +168,11 @@ Val* Tracer::value_of(const Value& v) {
 void Tracer::output(const Value& v) {
   Val* r = value_of(v);
   graph_->top->returns = {r};
+}
+std::unique_ptr<Graph> Tracer::flat() const {
+  auto g = copy_graph(*graph_);
+  remove_dead_code(*g);
+  return g;
 }
 std::unique_ptr<Graph> Tracer::take() {
   remove_dead_code(*graph_);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -39,6 +40,12 @@ class Tracer {
   void input(const std::string& name, const Value& v, TypePtr t);
   void output(const Value& v);
   std::unique_ptr<Graph> take();
+  // Calls of submodules, of what is at a path; the result is a tensor, a tuple of tensors, or None. take_nested() makes
+  // methods of them, for the classes of the submodules.
+  void enter(const std::string& path, const std::vector<std::pair<std::string, Value>>& inputs);
+  void leave(const Value& result);
+  std::unique_ptr<Graph> flat() const;
+  std::unique_ptr<Graph> take_nested(std::vector<std::unique_ptr<Function>>* methods);
 
   // The value in the graph of something that was computed, or a constant.
   Val* value_of(const Value& v);
@@ -64,6 +71,16 @@ class Tracer {
   };
 
  private:
+  struct Call {
+    std::string path;
+    std::vector<std::pair<std::string, Val*>> inputs;
+    std::vector<Val*> outputs;
+    bool tuple = false, usable = true;
+    size_t begin = 0, end = 0;  // its nodes
+  };
+  bool below(const Val* v, const std::string& path, std::string* rest) const;
+  static Val* read(Graph& g, Val* object, std::string_view path, std::vector<Node*>* made);
+  int64_t nest(const Call& c, std::vector<std::unique_ptr<Function>>* methods);
   Val* constant(const Value& v, TypePtr t);
   Val* at_path(const std::string& path);
   Val* operand(const Value& v, TypePtr t, int argument);
@@ -78,6 +95,10 @@ class Tracer {
   std::unordered_map<const void*, Val*> known_;  // tensors and instances
   std::unordered_map<const void*, std::string> paths_;
   std::unordered_map<std::string, Val*> attributes_;
+  std::unordered_map<const void*, std::vector<std::string>> all_paths_;
+  std::unordered_map<std::string, const void*> identities_;
+  std::unordered_map<const Val*, std::string> val_paths_;
+  std::vector<Call> open_, calls_;
   std::vector<Value> alive_;  // so that no address is used again
   const OpHeader* expected_ = nullptr;
   std::vector<NumberSource> awaited_, sources_;  // of the call that is expected, of the one that is recorded

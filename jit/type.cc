@@ -436,6 +436,19 @@ int ClassDef::slot(std::string_view attribute) const {
 }
 const Attribute* ClassDef::attribute(std::string_view name) const { return find_named(attributes, name); }
 const ConstantAttribute* ClassDef::constant(std::string_view name) const { return find_named(constants, name); }
+void ClassDef::add_property(const std::string& property, Function* getter) {
+  properties.push_back({property, getter, nullptr});
+  getter->name = str_cat("__", property, "_getter");
+  getter->qualified = str_cat(name, ".", getter->name);
+  methods.push_back(getter);
+}
+void ClassDef::add_setter(const std::string& property, Function* setter) {
+  for (Property& p : properties)
+    if (p.name == property) p.setter = setter;
+  setter->name = str_cat("__", property, "_setter");
+  setter->qualified = str_cat(name, ".", setter->name);
+  methods.push_back(setter);
+}
 const Property* ClassDef::property(std::string_view name) const { return find_named(properties, name); }
 Function* ClassDef::method(std::string_view name) const {
   for (Function* f : methods)

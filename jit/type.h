@@ -163,6 +163,9 @@ struct ClassDef {
   const Attribute* attribute(std::string_view name) const;
   const ConstantAttribute* constant(std::string_view name) const;
   const Property* property(std::string_view name) const;
+  // Their functions are methods as well, by the names that archives call them by.
+  void add_property(const std::string& name, Function* getter);
+  void add_setter(const std::string& name, Function* setter);
 };
 
 // What holds types, classes and functions together: one for all that a program scripts, one for each archive. Modules

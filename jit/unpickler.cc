@@ -4,10 +4,21 @@
 #include <unordered_map>
 
 #include "jit/interpreter.h"
+#include "jit/operator.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::jit {
 namespace {
+
+// What an operator gives that a program may be linked without.
+Value call_named(const char* name, std::vector<Value> args) {
+  const Operator* o = find_operator(name);
+  TESSERA_CHECK_NOT_IMPLEMENTED(o, "sparse tensors in an archive: this program is linked without ", name);
+  args.resize(o->args.size());
+  Value result;
+  call_operator(*o, args.data(), &result);
+  return result;
+}
 
 constexpr int kMaxDepth = 500;
 
@@ -136,6 +147,15 @@ class Unpickler {
       if (equal(def.items[i].value, value)) return make_value<EnumItem>(&def, i);
     broken("an enum has no such value");
   }
+  // (layout, sizes, gradients wanted, indices, values, hooks): a sparse tensor
+  Value rebuild_sparse(const Items& a) {
+    if (a.size() < 5 || a[0].tag() != Value::Tag::kInt || a[0].integer() != 1 || !a[3].is_tensor() || !a[4].is_tensor())
+      broken("a sparse tensor's parts are of the wrong kind");
+    Items size;
+    for (const int64_t n : sizes(a[1])) size.push_back(Value::of(n));
+    return call_named("aten::sparse_coo_tensor.indices_size",
+                      {a[3], a[4], make_value<List>(int_type(), std::move(size))});
+  }
   Value call(const Value& callee, const Value& args) {
     auto* g = dynamic_cast<Global*>(callee.object());
     if (!g) broken("something is called that is no class");
@@ -146,8 +166,12 @@ class Unpickler {
     const Items& a = items_of(args);
     const std::string& n = g->name;
     if (n == "torch._utils _rebuild_tensor_v2") return rebuild(a);
+    if (n == "torch._utils _rebuild_sparse_tensor") return rebuild_sparse(a);
     if (n == "torch._utils _rebuild_parameter" && a.size() >= 2 && a[0].is_tensor()) return a[0];
     if (n == "collections OrderedDict") return make_value<Dict>(str_type(), any_type());
+    if (n == "builtins complex" && a.size() == 2 && a[0].tag() == Value::Tag::kDouble &&
+        a[1].tag() == Value::Tag::kDouble)
+      return Value::of(std::complex<double>(a[0].number(), a[1].number()));
     if (n == "torch device" && !a.empty() && a[0].tag() == Value::Tag::kString) return Value::of(Device(a[0].string()));
     if (n == "torch.jit._pickle restore_type_tag" && a.size() == 2 && a[1].tag() == Value::Tag::kString) {
       Value v = a[0];
@@ -429,6 +453,20 @@ class Pickler {
   void tensor(const Tensor& given) {
     if (!given.defined()) return out_ += 'N', void();
     if (remembered(given.impl())) return;
+    if (given.layout() == Layout::kSparseCoo) {
+      global("torch._utils", "_rebuild_sparse_tensor");
+      out_ += "(K\x01";
+      ints(given.sizes());
+      out_ += given.requires_grad() ? '\x88' : '\x89';
+      for (const char* part : {"aten::_indices", "aten::_values"}) {  // kept: addresses stand for what is written
+        kept_.push_back(call_named(part, {Value::of(given)}));
+        tensor(kept_.back().tensor());
+      }
+      global("collections", "OrderedDict");
+      out_ += ")RtR";
+      return remember(given.impl());
+    }
+    TESSERA_CHECK_NOT_IMPLEMENTED(given.layout() == Layout::kStrided, "a tensor of this layout in an archive");
     Tensor t = given;
     if (!t.is_cpu()) t = t.to(Device(), t.dtype());
     const char* cls = nullptr;
@@ -454,6 +492,12 @@ class Pickler {
     out_ += ")RtR";
     remember(given.impl());
   }
+  void number(double d) {
+    uint64_t bits;
+    std::memcpy(&bits, &d, sizeof d);
+    out_ += 'G';
+    raw(__builtin_bswap64(bits), 8);
+  }
   void put(const Value& v, int depth) {
     using Tag = Value::Tag;
     TESSERA_CHECK(depth < kMaxDepth, "the module's data are nested too deeply");
@@ -466,12 +510,15 @@ class Pickler {
         return;
       case Tag::kInt:
         return integer(v.integer());
-      case Tag::kDouble: {
-        const double d = v.number();
-        uint64_t bits;
-        std::memcpy(&bits, &d, sizeof d);
-        out_ += 'G';
-        return raw(__builtin_bswap64(bits), 8);
+      case Tag::kDouble:
+        return number(v.number());
+      case Tag::kComplex: {
+        const std::complex<double> c = v.scalar().to_complex();
+        global("builtins", "complex");
+        number(c.real());
+        number(c.imag());
+        out_ += "\x86R";
+        return;
       }
       case Tag::kString:
         return string(v.string());
@@ -551,6 +598,7 @@ class Pickler {
   }
   std::string out_;
   std::vector<Storage>* storages_;
+  std::vector<Value> kept_;
   std::unordered_map<const void*, uint64_t> memo_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "nn/engine/rnn.h"
@@ -11,6 +12,7 @@
 #include "nn/rnn_steps.h"
 #include "tensor/core/dispatch_key.h"
 #include "tensor/ops/api.h"
+#include "tensor/ops/plain.h"
 
 namespace tessera::kernels {
 namespace {
@@ -289,6 +291,36 @@ std::tuple<Tensor, Tensor, Tensor> _rnn_layers_composite(const Tensor& input, Te
   return {x, cat(h_n, 0), lstm ? cat(c_n, 0) : c_n[0]};
 }
 
+namespace {
+
+// One step whose gradients nobody asks for: what a layer of one step computes, without its views and copies. Nothing
+// where layers look on, or where the arguments do not fit: what follows says how.
+std::optional<std::tuple<Tensor, Tensor>> plain_cell(const Tensor& input, const Tensor& h, const Tensor& c,
+                                                     const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih,
+                                                     const Tensor& b_hh, RnnKind kind) {
+  if (thread_state.included || !h.defined() || !w_hh.defined() || h.dim() != 2 || input.dim() != 2) return {};
+  cpu::RnnLayer l{h.dtype(), kind, 1, h.size(0), h.size(1), h.size(1), 1, false};
+  if (l.dtype != DType::kFloat32 && l.dtype != DType::kFloat64) return {};
+  const auto fits = [&](const Tensor& t, std::initializer_list<int64_t> sizes) {
+    return is_plain(t) && t.is_cpu() && t.dtype() == l.dtype && t.is_contiguous() &&
+           !(thread_state.grad_enabled && t.requires_grad()) && std::ranges::equal(t.sizes(), sizes);
+  };
+  const int64_t features = input.size(1);
+  if (!l.batch || !l.hidden || !fits(h, {l.batch, l.hidden}) || !fits(input, {l.batch, features}) ||
+      !fits(w_ih, {l.gates(), features}) || !fits(w_hh, {l.gates(), l.hidden}) ||
+      (b_ih.defined() && !fits(b_ih, {l.gates()})) || (b_hh.defined() && !fits(b_hh, {l.gates()})) ||
+      (c.defined() && !fits(c, {l.batch, l.hidden})))
+    return {};
+  const Tensor gates = linear(input, w_ih, b_ih), state = empty_tensor(h.sizes(), {}, l.dtype, h.device()),
+               extra = empty_tensor(h.sizes(), {}, l.dtype, h.device());
+  TESSERA_ON(h.device(), rnn_forward)
+  (l, address(gates), {address(h), address(c), address(w_hh), address(b_hh), nullptr},
+   {nullptr, writable(state), writable(extra)});
+  return {{state, extra}};
+}
+
+}  // namespace
+
 std::tuple<Tensor, Tensor> _rnn_cell_composite(const Tensor& input, TensorList hx, const Tensor& w_ih,
                                                const Tensor& w_hh, const Tensor& b_ih, const Tensor& b_hh,
                                                int64_t kind) {
@@ -297,6 +329,10 @@ std::tuple<Tensor, Tensor> _rnn_cell_composite(const Tensor& input, TensorList h
                 kind);
   TESSERA_CHECK(hx.size() == (lstm ? 2u : 1u), "_rnn_cell: expected ", lstm ? "the state and the cell" : "the state",
                 ", but got ", hx.size(), " tensors");
+  if (lstm || gru)
+    if (auto made = plain_cell(input, hx[0], lstm ? Tensor(hx[1]) : Tensor(), w_ih, w_hh, b_ih, b_hh,
+                               static_cast<RnnKind>(kind)))
+      return *made;
   const auto in_front = [](const Tensor& t) { return t.defined() ? unsqueeze(t, 0) : t; };
   const Tensor gates = linear(input, w_ih, b_ih);
   if (!lstm && !gru) {  // nothing that an engine could join

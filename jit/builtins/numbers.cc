@@ -50,9 +50,13 @@ double floor_mod(double a, double b) {
   return m != 0 && (m < 0) != (b < 0) ? m + b : m;
 }
 
+void check_power(double x, double y) { TESSERA_CHECK(x != 0 || y >= 0, "0.0 cannot be raised to a negative power"); }
+
 template <char Op>
 void arithmetic(const Value* a, size_t, Value* r, const Operator&) {
   const Kind k = kind_of(a);
+  if constexpr (Op == '^')
+    if (k != Kind::kComplex) check_power(a[0].number(), a[1].number());
   if (k == Kind::kComplex) {
     const C x = a[0].scalar().to_complex(), y = a[1].scalar().to_complex();
     r[0] = Op == '+'   ? Value::of(x + y)
@@ -322,7 +326,8 @@ constexpr BuiltinEntry kNumbers[] = {
     {"aten::ne.device(Device a, Device b) -> bool",
      TESSERA_BUILTIN(r[0] = Value::of(!(a[0].device() == a[1].device())))},
     {"aten::pow.int_to_int(int a, int b) -> int",
-     TESSERA_BUILTIN(r[0] = Value::of(static_cast<int64_t>(std::pow(a[0].number(), a[1].number()))))},
+     TESSERA_BUILTIN(check_power(a[0].number(), a[1].number());
+                     r[0] = Value::of(static_cast<int64_t>(std::pow(a[0].number(), a[1].number()))))},
     {"aten::neg.int(int a) -> int", TESSERA_BUILTIN(r[0] = Value::of(wrapping(-u(a[0]))))},
     {"aten::neg.float(float a) -> float", TESSERA_BUILTIN(r[0] = Value::of(-a[0].number()))},
     {"aten::neg.complex(complex a) -> complex", TESSERA_BUILTIN(r[0] = Value::of(-a[0].scalar().to_complex()))},

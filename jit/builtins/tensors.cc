@@ -118,6 +118,15 @@ Value gradients(const Value* a) {
   return make_value<List>(optional_of(tensor_type()), std::move(out));
 }
 
+// complex(a, b) of numbers, truth values and tensors.
+void complex_of_two(const Value* a, size_t, Value* r, const Operator&) {
+  const auto part = [](const Value& v) -> std::complex<double> {
+    if (v.is_tensor()) return number_of(v.tensor(), "Python").to_complex();
+    return v.tag() == Value::Tag::kBool ? v.number() : v.scalar().to_complex();
+  };
+  r[0] = Value::of(part(a[0]) + part(a[1]) * std::complex<double>(0, 1));
+}
+
 bool is_included(DispatchKey k) { return DispatchKeySet::from_bits(thread_state.included).has(k); }
 int64_t sub_dim(const Value& v) { return v.integer(); }
 Value device_of(const Value& v) { return Value::of(v.tensor().device()); }
@@ -242,6 +251,14 @@ constexpr BuiltinEntry kTensors[] = {
     {"aten::Bool.Tensor(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = bool_of(a[0].tensor()))},
     {"aten::Complex.Tensor(Tensor a) -> complex",
      TESSERA_BUILTIN(r[0] = Value::of(number_of(a[0].tensor(), "Python").to_complex()))},
+    {"aten::Complex.Tensor_Tensor(Tensor a, Tensor b) -> complex", &complex_of_two},
+    {"aten::Complex.Tensor_Scalar(Tensor a, Scalar b) -> complex", &complex_of_two},
+    {"aten::Complex.Scalar_Tensor(Scalar a, Tensor b) -> complex", &complex_of_two},
+    {"aten::Complex.Tensor_bool(Tensor a, bool b) -> complex", &complex_of_two},
+    {"aten::Complex.bool_Tensor(bool a, Tensor b) -> complex", &complex_of_two},
+    {"aten::Complex.Scalar_bool(Scalar a, bool b) -> complex", &complex_of_two},
+    {"aten::Complex.bool_Scalar(bool a, Scalar b) -> complex", &complex_of_two},
+    {"aten::Complex.bool_bool(bool a, bool b) -> complex", &complex_of_two},
     {"aten::IntImplicit(Tensor a) -> int",
      TESSERA_BUILTIN(r[0] = Value::of(number_of(implicit(a[0], "int", true), "Python").to_int()))},
     {"aten::FloatImplicit(Tensor a) -> float",

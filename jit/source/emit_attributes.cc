@@ -191,6 +191,11 @@ Sugar Emitter::value_attribute(Val* v, const std::string& name, const Range& whe
     default:
       break;
   }
+  if (Sugar s; t->is(K::kTensor) && operators_named("aten::" + name).empty() && resolver_ &&
+               resolver_->resolve("$method." + name, where, &s) && s.kind == Sugar::kFunction) {
+    method.function = s.function;
+    return method;
+  }
   if (operators_named("aten::" + name).empty() && operators_named("prim::" + name).empty() &&
       !library_function("aten::" + name) &&
       !(t->is(K::kTensor) &&

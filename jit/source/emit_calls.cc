@@ -631,7 +631,7 @@ std::optional<Sugar> Emitter::special(const std::string& id, const Ast& e, TypeP
     Val* v = value_of(s, e[1]);
     if (v->type->is(K::kTuple)) return integer(static_cast<int64_t>(v->type->elems.size()), where);
     if (v->type->is_module()) {
-      if (v->type->def->module_kind != ModuleKind::kPlain)
+      if (v->type->def->module_kind != ModuleKind::kPlain && !has_own(v, "__len__", where))
         return integer(static_cast<int64_t>(iterate(s, e).unrolled.size()), where);
       return call_method(v, "__len__", {}, where);
     }
@@ -718,6 +718,14 @@ std::optional<Sugar> Emitter::special(const std::string& id, const Ast& e, TypeP
         if (!t) fail(e, "dict() needs values of one type");
       }
       return node_value(N::kDict, std::move(items), dict_of(str_type(), t), where);
+    }
+    if (n > 1 &&
+        std::ranges::all_of(e.kids.begin() + 2, e.kids.end(), [](const Ast* k) { return k->is(A::kKeyword); })) {
+      Ast first = e;  // dict(x), and then its items by name
+      first.kids.resize(2);
+      Val* made = value_of(*special(id, first, hint), where);
+      for (const Argument& a : arguments(e, 2)) op("aten::_set_item", {made, text(a.name, where), a.value}, where);
+      return made;
     }
     need(1, 1);
     if (e[1].is(A::kList) || e[1].is(A::kTuple)) {

@@ -459,18 +459,28 @@ Val* Emitter::arithmetic(const std::string& text, Val* left, Val* right, const R
 
 bool Emitter::contains(const Ast& e, Val** out) {
   if (e.text != "in" && e.text != "not in") return false;
+  Val* item = expr(e[0]);
   Sugar within = sugar(e[1]);
-  Val* item = nullptr;
   Val* found;
   if (within.kind == Sugar::kItems && within.text == "dict") {  // a ModuleDict: known now
-    item = expr(e[0]);
     const Value* k = known(item);
     if (!k || k->tag() != Value::Tag::kString) fail(e, "only a constant string can be looked for in a ModuleDict");
     found = truth(std::find(within.names.begin(), within.names.end(), k->string()) != within.names.end(), e);
   } else {
     Val* container = value_of(within, e[1]);
-    item = expr(e[0]);
-    if (container->type->is(K::kClass)) {
+    const ClassDef* def = container->type->def;
+    if (container->type->is_module() && def->module_kind != ModuleKind::kPlain &&
+        !has_own(container, "__contains__", e)) {
+      const Value* k = known(item);
+      found = truth(false, e);
+      for (const Attribute& a : def->attributes) {
+        if (!(a.type->is_module() || a.type->is(K::kInterface) || a.is_parameter)) continue;
+        if (k && k->tag() == Value::Tag::kString)
+          found = k->string() == a.name ? truth(true, e) : found;
+        else
+          found = op("aten::__or__", {found, op("aten::eq", {item, text(a.name, e)}, e)}, e);
+      }
+    } else if (container->type->is(K::kClass)) {
       found = call_method(container, "__contains__", {{e, "", item}}, e);
     } else if (container->type->is(K::kTuple)) {
       std::vector<Val*> all = unpacked(container, 0, e);
@@ -714,8 +724,23 @@ Sugar Emitter::tuple_subscript(Val* base, const Ast& e) {
   return node_value(N::kTupleIndex, {base, index}, base->type->elems[0], e);
 }
 
-// One of several modules by an index that is known when the program runs; all of them are of the annotated interface.
-Val* Emitter::module_at(const std::vector<Sugar>& all, Val* index, TypePtr type, const Range& where) {
+// Whether a class, or a container of modules, says itself what a method does.
+bool Emitter::has_own(Val* object, const char* method, const Range& where) {
+  const size_t mark = block_->nodes.size();
+  try {
+    value_attribute(object, method, where);
+    return true;
+  } catch (const CompileError&) {
+    block_->nodes.resize(mark);
+    return false;
+  }
+}
+
+// One of several modules by an index or a name that is known when the program runs; all of them are of the annotated
+// interface.
+Val* Emitter::module_at(const Sugar& modules, Val* index, TypePtr type, const Range& where) {
+  const std::vector<Sugar>& all = modules.items;
+  const bool by_name = index->type->is(K::kStr);
   const auto n = static_cast<int64_t>(all.size());
   for (const Sugar& s : all)
     if (s.kind != Sugar::kValue || !is_subtype(s.value->type, type))
@@ -724,9 +749,15 @@ Val* Emitter::module_at(const std::vector<Sugar>& all, Val* index, TypePtr type,
   Val* result = nullptr;
   Node* outer = nullptr;
   for (int64_t i = 0; i < n; ++i) {
-    Val* from_front = op("aten::eq", {index, integer(i, where)}, where);
-    Val* from_back = op("aten::eq", {index, integer(i - n, where)}, where);
-    Node* choice = node(N::kIf, {op("aten::__or__", {from_front, from_back}, where)}, where);
+    Val* here;
+    if (by_name) {
+      here = op("aten::eq", {index, text(modules.names[static_cast<size_t>(i)], where)}, where);
+    } else {
+      Val* from_front = op("aten::eq", {index, integer(i, where)}, where);
+      Val* from_back = op("aten::eq", {index, integer(i - n, where)}, where);
+      here = op("aten::__or__", {from_front, from_back}, where);
+    }
+    Node* choice = node(N::kIf, {here}, where);
     choice->blocks = {graph_.new_block(choice), graph_.new_block(choice)};
     choice->blocks[0]->returns = {all[static_cast<size_t>(i)].value};
     Val* out = graph_.add_out(choice, type);
@@ -737,7 +768,7 @@ Val* Emitter::module_at(const std::vector<Sugar>& all, Val* index, TypePtr type,
     outer = choice;
     block_ = choice->blocks[1];
   }
-  emit_raise(where, text("list index out of range", where), "");
+  emit_raise(where, by_name ? index : text("list index out of range", where), by_name ? "builtins.KeyError" : "");
   Val* nothing = uninitialized(type, where);
   if (outer)
     outer->blocks[1]->returns = {nothing};
@@ -823,12 +854,16 @@ Sugar Emitter::subscript(const Ast& e, TypePtr hint) {
       if (i < 0 || i >= n) fail(e, str_cat("Index ", k->integer(), " out of range"));
       return all.items[static_cast<size_t>(i)];
     }
-    if (!dict && !k && hint && hint->is(K::kInterface) && index->type->is(K::kInt))
-      return module_at(all.items, index, hint, e);
+    if (!k && hint && hint->is(K::kInterface) && index->type->is(dict ? K::kStr : K::kInt))
+      return module_at(all, index, hint, e);
+    if (dict && !k)
+      fail(e,
+           "Unable to extract string literal index. ModuleDict indexing is only supported with string literals. For "
+           "example, 'i = \"a\"; self.layers[i](x)' will fail because i is not a literal.");
     fail(e, k ? str_cat("Key Error, ", to_text(*k))
               : "Expected integer literal for index. ModuleList/Sequential indexing is only supported with integer "
-                "literals. Enumeration is "
-                "supported, e.g. 'for index, v in enumerate(self): ...'");
+                "literals. For example, 'i = 4; self.layers[i](x)' will fail because i is not a literal. Enumeration "
+                "is supported, e.g. 'for index, v in enumerate(self): ...'");
   }
   if (base->type->is(K::kTuple)) return tuple_subscript(base, e);
   if (e.kids.size() != 2)

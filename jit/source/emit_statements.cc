@@ -681,8 +681,8 @@ Emitter::Exit Emitter::with_statement(const Ast& s, const std::vector<const Ast*
     if (!object->type->is(K::kClass) || !object->type->def->method("__enter__") ||
         !object->type->def->method("__exit__"))
       fail(where, "With item expression must return an object with methods __enter__ and __exit__");
-    node(N::kEnter, {object}, where);
     Val* entered = call_method(object, "__enter__", {}, where);
+    node(N::kEnter, {object}, where);
     if (!s[i + 1].is(A::kEmpty)) assign(s[i + 1], entered, where);
     open.emplace_back(object, nullptr);
   }
@@ -690,9 +690,9 @@ Emitter::Exit Emitter::with_statement(const Ast& s, const std::vector<const Ast*
   for (size_t k = open.size(); k-- > 0;) {
     const Range where(s[2 * k]);
     if (open[k].first) {
+      node(N::kExit, {open[k].first}, where);
       call_method(open[k].first, "__exit__",
                   {{where, "", none(where)}, {where, "", none(where)}, {where, "", none(where)}}, where);
-      node(N::kExit, {open[k].first}, where);
     } else if (open[k].second) {
       op("aten::set_grad_enabled", {open[k].second}, where);
     }

@@ -116,7 +116,8 @@ class Emitter {
   Val* comprehension(const Ast& e, TypePtr hint);
   Val* formatted(const Ast& e);
   Sugar subscript(const Ast& e, TypePtr hint = nullptr);
-  Val* module_at(const std::vector<Sugar>& all, Val* index, TypePtr type, const Range& where);
+  Val* module_at(const Sugar& all, Val* index, TypePtr type, const Range& where);
+  bool has_own(Val* object, const char* method, const Range& where);
   Val* index_tensor(Val* base, const Ast& e);
   Val* tensor_indices(Val* base, const Ast& e, std::vector<Val*>* indices);
   Sugar tuple_subscript(Val* base, const Ast& e);

@@ -53,13 +53,12 @@ class Parser {
     if (!is(T::kEnd)) expected("the end");
     return e;
   }
-  // "(A, B) -> C"
+  // "(A, B) -> C"; without the arrow the result's type is found by compiling
   const Ast* signature() {
     while (is(T::kIndent)) ++at_;
     Ast* both = node(A::kTuple);
     both->kids.push_back(expression());
-    expect("->");
-    both->kids.push_back(expression());
+    both->kids.push_back(accept("->") ? expression() : empty());
     return finish(both);
   }
 

@@ -6,6 +6,7 @@
 #include "jit/tracer.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/jit/jit.h"
+#include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"
 
 namespace tessera::python {
@@ -170,24 +171,73 @@ PyObject* py_trace_drop(PyObject*, PyObject*) {
     return none();
   });
 }
-// (name, qualified, result, type, class or None) -> function
+// A call of the submodule at a path, with its tensors by name; then what it gave.
+PyObject* py_trace_enter(PyObject*, PyObject* args) {
+  return jit_guarded([&] {
+    const char* path;
+    PyObject* inputs;
+    if (!PyArg_ParseTuple(args, "sO!", &path, &PyList_Type, &inputs)) throw ErrorAlreadySet();
+    std::vector<std::pair<std::string, Value>> given;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(inputs); ++i) {
+      const char* name;
+      PyObject* t;
+      if (!PyArg_ParseTuple(PyList_GET_ITEM(inputs, i), "sO", &name, &t)) throw ErrorAlreadySet();
+      given.push_back({name, Value::of(unwrap(t))});
+    }
+    tracer().enter(path, given);
+    return none();
+  });
+}
+PyObject* py_trace_leave(PyObject*, PyObject* result) {
+  return jit_guarded([&] {
+    Value v;
+    if (is_tensor(result)) {
+      v = Value::of(unwrap(result));
+    } else if (PyTuple_Check(result)) {
+      std::vector<Value> items;
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result); ++i)
+        items.push_back(Value::of(unwrap(PyTuple_GET_ITEM(result, i))));
+      const std::vector<jit::TypePtr> types(items.size(), jit::tensor_type());
+      v = jit::make_value<jit::Tuple>(jit::tuple_of(types), std::move(items));
+    }
+    if (t_tracer) t_tracer->leave(v);
+    return none();
+  });
+}
+// (name, qualified, result, type, class or None, nested) -> function; nested: two, the second with its calls inlined
 PyObject* py_trace_end(PyObject*, PyObject* args) {
   return jit_guarded([&] {
     const char *name, *qualified;
     PyObject *result, *type, *owner;
-    if (!PyArg_ParseTuple(args, "ssOO!O", &name, &qualified, &result, &JitTypeType, &type, &owner))
+    int nested;
+    if (!PyArg_ParseTuple(args, "ssOO!Op", &name, &qualified, &result, &JitTypeType, &type, &owner, &nested))
       throw ErrorAlreadySet();
     Value v;
     TESSERA_CHECK(jit_from_python(result, boxed<jit::TypePtr>(type), &v), "the result of a trace is no ",
                   boxed<jit::TypePtr>(type)->annotation());
     tracer().output(v);
-    auto f = std::make_unique<jit::Function>();
-    f->name = name;
-    f->qualified = qualified;
-    if (owner != Py_None) f->owner = boxed<jit::ClassDef*>(owner);
-    f->set_graph(tracer().take());
+    const auto add = [&](std::unique_ptr<jit::Graph> graph) {
+      auto f = std::make_unique<jit::Function>();
+      f->name = name;
+      f->qualified = qualified;
+      if (owner != Py_None) f->owner = boxed<jit::ClassDef*>(owner);
+      f->set_graph(std::move(graph));
+      return Ref::steal(wrap_function(jit_script_unit().add_function(std::move(f))));
+    };
+    if (!nested) {
+      Ref f = add(tracer().take());
+      t_tracer.reset();
+      return f.release();
+    }
+    Ref flat = add(tracer().flat());
+    std::vector<std::unique_ptr<jit::Function>> methods;
+    Ref f = add(tracer().take_nested(&methods));
     t_tracer.reset();
-    return wrap_function(jit_script_unit().add_function(std::move(f)));
+    for (auto& m : methods) {
+      jit::ClassDef* def = m->owner;
+      def->methods.push_back(jit_script_unit().add_function(std::move(m)));
+    }
+    return check(PyTuple_Pack(2, f.get(), flat.get()));
   });
 }
 // The scope of the nodes that are recorded next; a text replaces it.
@@ -213,6 +263,8 @@ std::vector<PyMethodDef> jit_archive_functions() {
           {"trace_stop", py_trace_stop, METH_NOARGS, "Ends that."},
           {"trace_drop", py_trace_drop, METH_NOARGS, "Forgets the trace."},
           {"trace_end", py_trace_end, METH_VARARGS, "The function that was recorded."},
+          {"trace_enter", py_trace_enter, METH_VARARGS, "A submodule is called."},
+          {"trace_leave", py_trace_leave, METH_O, "It gave this."},
           {"trace_scope", py_trace_scope, METH_O, "The scope of what is recorded next; a text replaces it."},
           {"is_tracing", py_is_tracing, METH_NOARGS, "Whether operators are recorded."}};
 }

@@ -125,6 +125,8 @@ bool jit_from_python(PyObject* o, TypePtr t, Value* out) {
         if (jit_from_python(o, m, out)) return true;
       return false;
     case K::kList: {
+      Ref numbers;
+      if (PyRange_Check(o)) numbers = Ref::steal(check(PySequence_List(o))), o = numbers.get();
       if (!PyList_Check(o) && !PyTuple_Check(o)) return shared_data(o, t, out);
       std::vector<Value> items;
       if (!sequence_from(o, t->elem(), &items)) return false;

@@ -406,9 +406,9 @@ PyObject* class_add_method(PyObject* self, PyObject* args) {
     else if (kind == "pre_hook")
       d.pre_hooks.push_back(f);
     else if (kind == "getter")
-      d.properties.push_back({f->name, f, nullptr});
+      d.add_property(std::string(f->name), f);
     else if (kind == "setter")
-      d.properties.back().setter = f;
+      d.add_setter(std::string(f->name), f);
     else
       d.methods.push_back(f);
     return none();

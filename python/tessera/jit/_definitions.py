@@ -3,6 +3,7 @@ a program can, so their text for the compiler is here. `torch` and `nn` are the 
 """
 
 import functools
+import inspect
 
 import tessera
 
@@ -215,6 +216,36 @@ def fake_quantize_per_tensor_affine(input: Tensor, scale: Union[float, Tensor], 
 def fake_quantize_per_channel_affine(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int,
         quant_max: int) -> Tensor:
     pass
+def quantize_per_tensor(input: Tensor, scale: Union[float, Tensor], zero_point: Union[int, Tensor],
+        dtype: int) -> Tensor:
+    pass
+def _quantize_each(tensors: List[Tensor], scales: Tensor, zero_points: Tensor, dtype: int) -> List[Tensor]:
+    return [torch.quantize_per_tensor(t, scales[i], zero_points[i], dtype) for i, t in enumerate(tensors)]
+def quantize_per_tensor_dynamic(input: Tensor, dtype: int, reduce_range: bool) -> Tensor:
+    pass
+def quantize_per_channel(input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: int) -> Tensor:
+    pass
+def _empty_affine_quantized(size: List[int], *, scale: float = 1.0, zero_point: int = 0, dtype: int = 13,
+        device: Optional[Device] = None) -> Tensor:
+    pass
+def dequantize(tensor: Tensor) -> Tensor:
+    pass
+def _dequantize_each(tensors: List[Tensor]) -> List[Tensor]:
+    return [torch.dequantize(t) for t in tensors]
+def int_repr(input: Tensor) -> Tensor:
+    pass
+def q_scale(input: Tensor) -> float:
+    pass
+def q_zero_point(input: Tensor) -> int:
+    pass
+def q_per_channel_scales(input: Tensor) -> Tensor:
+    pass
+def q_per_channel_zero_points(input: Tensor) -> Tensor:
+    pass
+def q_per_channel_axis(input: Tensor) -> int:
+    pass
+def align_tensors(tensors: List[Tensor]) -> List[Tensor]:
+    return tensors
 def _softmax_dim(n: int) -> int:
     return 0 if n == 0 or n == 1 or n == 3 else 1
 def softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
@@ -787,8 +818,12 @@ _HOMES = (
     "tessera.functional",
     "tessera.sparse",
     "tessera._root.quantized",
+    "tessera._named",
 )
 STAYS_PYTHON = "tessera._root.quantized"  # its functions are declared here, and called as they are
+METHODS = frozenset(  # of tensors, among those functions
+    "dequantize int_repr q_scale q_zero_point q_per_channel_scales q_per_channel_zero_points q_per_channel_axis".split()
+)
 _COMPRESSED = """def sparse_{layout}_tensor({c}: Tensor, {p}: Tensor, values: Tensor, size: Optional[List[int]] = None,
         *, dtype: Optional[int] = None, layout: Optional[int] = None, device: Optional[Device] = None,
         pin_memory: Optional[bool] = None) -> Tensor:
@@ -805,6 +840,8 @@ _COMPRESSED = """def sparse_{layout}_tensor({c}: Tensor, {p}: Tensor, values: Te
 VARIANTS = {
     **{f"{a}max_pool{n}d": (f"{a}max_pool{n}d_with_indices",) for a in ("", "adaptive_") for n in (1, 2, 3)},
     **{f"fractional_max_pool{n}d": (f"fractional_max_pool{n}d_with_indices",) for n in (2, 3)},
+    "quantize_per_tensor": ("_quantize_each",),
+    "dequantize": ("_dequantize_each",),
     "gradient": ("_gradient_even", "_gradient_dims_only", "_gradient_steps", "_gradient_points"),
     "unique": ("_unique_inverse", "_unique_counts", "_unique_all"),
     "unique_consecutive": ("_consecutive_inverse", "_consecutive_counts", "_consecutive_all"),
@@ -838,6 +875,21 @@ def definition_of(fn):
     if (getattr(fn, "__module__", None) or "").startswith(_HOMES) or fn is tessera.tensordot:
         return _functions().get(fn.__name__)
     return None
+
+
+def left_to_python(fn):
+    """A function that stays Python, as programs call it: with a number for a dtype."""
+    at = list(inspect.signature(fn).parameters).index("dtype") if "dtype: int" in (definition_of(fn) or "") else None
+    if at is None:
+        return fn
+
+    def call(*args):
+        dtype = tessera.onnx.JitScalarType(args[at]).dtype()
+        return fn(*args[:at], dtype, *args[at + 1 :]) if fn.__name__[0] != "_" else fn(
+            args[0], **dict(zip(("scale", "zero_point", "device"), args[1:at] + args[at + 1 :])), dtype=dtype
+        )
+
+    return call
 
 
 def helper(name):

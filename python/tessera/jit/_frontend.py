@@ -2,6 +2,7 @@
 first mentions it; the compiler (//jit) asks for it by name.
 """
 
+import ast
 import builtins
 import enum
 import functools
@@ -11,6 +12,7 @@ import re
 import sys
 import textwrap
 import types
+import typing
 import warnings
 import weakref
 
@@ -79,7 +81,6 @@ def _public(module):
 def _specials():
     """Objects that mean something to the compiler itself, by identity."""
     import collections
-    import typing
     import warnings
 
     jit, auto = tessera.jit, tessera.autograd
@@ -135,14 +136,13 @@ def lookup_in(fn):
             return globals_[name]
         if hasattr(builtins, name):
             return getattr(builtins, name)
-        for annotation in getattr(fn, "__annotations__", {}).values():  # a class that is local to a function
-            if getattr(annotation, "__name__", None) == name and isinstance(annotation, (type, ScriptClass)):
-                return annotation
-        return _nothing
+        return _annotated(fn).get(name, _nothing)  # of a class that is local to a function
 
     def resolve(name):
         if name.startswith("super()."):
             return _super_method(owner, name[8:], find)
+        if name.startswith("$method."):  # of a tensor, which is no operator
+            return _tensor_method(name[8:])
         head, *rest = name.split(".")
         value = find(head)
         for part in rest:
@@ -153,6 +153,48 @@ def lookup_in(fn):
 
 
 _nothing = object()
+_annotated_names = weakref.WeakKeyDictionary()
+
+
+def _annotated(fn):
+    """What the names stand for that the text of a function's annotations has: those objects know it, whatever the scope
+    of the names was.
+    """
+    notes = getattr(fn, "__annotations__", None)
+    if not notes:
+        return {}
+    if fn in _annotated_names:
+        return _annotated_names[fn]
+    found: dict = {}
+
+    def pair(node, obj):
+        if isinstance(node, ast.Name):
+            found[node.id] = obj
+        elif isinstance(node, ast.Subscript):
+            inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            for part, given in zip(inner, typing.get_args(obj)):
+                pair(part, given)
+
+    try:
+        given = ast.parse(textwrap.dedent(source_of(fn).text)).body[0]
+        assert isinstance(given, (ast.FunctionDef, ast.AsyncFunctionDef))
+        arguments = given.args
+        for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+            if a.annotation is not None and a.arg in notes:
+                pair(a.annotation, notes[a.arg])
+        if given.returns is not None and "return" in notes:
+            pair(given.returns, notes["return"])
+    except (OSError, SyntaxError, RuntimeError, TypeError, AssertionError):  # made of text that is nowhere
+        for note in notes.values():
+            if isinstance(note, (type, ScriptClass)):
+                found.setdefault(getattr(note, "__name__", ""), note)
+    return _annotated_names.setdefault(fn, found)
+
+
+def _tensor_method(name):
+    from ._definitions import METHODS
+
+    return ("function", declare(getattr(tessera, name))) if name in METHODS else None
 
 
 def _super_method(owner, name, find):
@@ -331,7 +373,7 @@ def declare(fn):
     known = _declared.get(fn)
     if known is not None and not isinstance(known, tuple):
         return known
-    from ._definitions import STAYS_PYTHON, definition_of
+    from ._definitions import STAYS_PYTHON, definition_of, left_to_python
 
     text = definition_of(fn)
     if text is not None:
@@ -344,7 +386,7 @@ def declare(fn):
     name = f"__torch__.torch.nn.functional.{fn.__name__}" if text is not None else qualified_name(fn)
     made = _jit.define(source.text, source.file, source.line, name, resolve, add_member, None)
     if text is not None and fn.__module__ == STAYS_PYTHON:
-        made.leave(fn)
+        made.leave(left_to_python(fn))
     mark(made, fn, modifier)
     _declared[fn] = made
     return made
@@ -361,8 +403,6 @@ def mark(made, fn, modifier):
 @functools.cache
 def _definition_scope():
     import tessera.nn.functional as functional
-
-    import typing
 
     scope = {"torch": tessera, "nn": tessera._C._nn, "F": functional, "annotate": tessera.jit.annotate}
     scope.update({name: getattr(typing, name) for name in ("Optional", "List", "Tuple", "Dict", "Union")})
@@ -610,7 +650,7 @@ def compile_class(cls):
 
 
 # What the decorator puts into a class; __replace__ since Python 3.13.
-_OF_DATACLASSES = ("__init__", "__eq__", "__repr__", "__hash__", "__replace__")
+_OF_DATACLASSES = "__init__ __eq__ __repr__ __hash__ __replace__ __lt__ __le__ __gt__ __ge__".split()
 # What a dataclass compares for each field.
 _TEST = ("    if self.FIELD != other.FIELD:", "        return False")
 _OPTIONAL_TEST = (
@@ -624,36 +664,50 @@ _OPTIONAL_TEST = (
 
 
 def _dataclass(cls, made):
-    """The __init__ and the __eq__ that a dataclass has by its fields."""
-    fields = cls.__dataclass_fields__.values()
+    """The __init__ and the comparisons that a dataclass has by its fields."""
+    import dataclasses
+
+    every = [f for f in cls.__dataclass_fields__.values() if f._field_type is not dataclasses._FIELD_CLASSVAR]
+    fields = dataclasses.fields(cls)
     scope = lookup_in_module(cls)
-    arguments, lines = [], []
-    for f in fields:
-        kind = type_of(f.type, scope, class_type)
+    arguments, lines, given, kinds = [], [], [], {}
+    for f in every:
+        only_given = isinstance(f.type, dataclasses.InitVar)
+        kind = kinds[f.name] = type_of(f.type.type if only_given else f.type, scope, class_type)
+        if f.default_factory is not dataclasses.MISSING:
+            raise NotImplementedError(
+                f"scripts have no default factories: field {f.name} of {cls.__name__}; give it in each call"
+            )
         default = "" if f.default is f.default_factory else f" = {f.default!r}"
         arguments.append(f"{f.name}: {kind.annotation_str}{default}")
-        lines.append(f"    self.{f.name} = {f.name}")
+        if only_given:
+            given.append(f.name)
+        else:
+            lines.append(f"    self.{f.name} = {f.name}")
     if hasattr(cls, "__post_init__"):
-        lines.append("    self.__post_init__()")
+        lines.append(f"    self.__post_init__({', '.join(given)})")
     text = f"def __init__(self, {', '.join(arguments)}):\n" + ("\n".join(lines) or "    pass") + "\n"
-    kinds = {f.name: type_of(f.type, scope, class_type) for f in fields}
     made.add_method(
         _jit.define(text, "<dataclass>", 1, f"{made.name}.__init__", _with_types(scope, kinds), add_member, made),
         "method",
     )
+    compared = [f.name for f in fields if f.compare]
+    texts = {}
     if cls.__dataclass_params__.eq:
-        lines = [
-            line.replace("FIELD", f.name)
-            for f in fields
-            if f.compare
-            for line in (_OPTIONAL_TEST if kinds[f.name].annotation_str.startswith("Optional[") else _TEST)
-        ]
-        text = f"def __eq__(self, other: {made.name}) -> bool:\n" + "\n".join([*lines, "    return True", ""])
-        kinds = {made.name: made.type}
-        made.add_method(
-            _jit.define(text, "<dataclass>", 1, f"{made.name}.__eq__", _with_types(scope, kinds), add_member, made),
-            "method",
-        )
+        tests = (_OPTIONAL_TEST if kinds[n].annotation_str.startswith("Optional[") else _TEST for n in compared)
+        lines = [line.replace("FIELD", n) for n, test in zip(compared, tests) for line in test]
+        texts["__eq__"] = [*lines, "    return True", ""]
+    if cls.__dataclass_params__.order:  # as tuples are compared
+        for name, how in (("__lt__", "<"), ("__le__", "<="), ("__gt__", ">"), ("__ge__", ">=")):
+            lines = [f"    if self.{n} != other.{n}:\n        return self.{n} {how} other.{n}" for n in compared]
+            texts[name] = [*lines, f"    return {how[1:] == '='}", ""]
+    for name, lines in texts.items():
+        if _generated(vars(cls).get(name)):
+            text = f"def {name}(self, other: {made.name}) -> bool:\n" + "\n".join(lines)
+            scope_of_class = _with_types(scope, {made.name: made.type})
+            made.add_method(
+                _jit.define(text, "<dataclass>", 1, f"{made.name}.{name}", scope_of_class, add_member, made), "method"
+            )
 
 
 def _with_types(scope, kinds):
@@ -666,8 +720,17 @@ def _with_types(scope, kinds):
     return resolve
 
 
+def _generated(fn):
+    """Whether a method of a dataclass is what the decorator made: it is in no file."""
+    import dataclasses
+    import reprlib
+
+    code = getattr(inspect.unwrap(fn), "__code__", None) if fn is not None else None
+    return code is not None and code.co_filename in ("<string>", dataclasses.__file__, reprlib.__file__)
+
+
 def _add_method(cls, made, name, value):
-    if hasattr(cls, "__dataclass_fields__") and name in _OF_DATACLASSES:
+    if hasattr(cls, "__dataclass_fields__") and name in _OF_DATACLASSES and _generated(value):
         return
     if isinstance(value, classmethod):
         return

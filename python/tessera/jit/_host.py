@@ -24,7 +24,12 @@ def object_of(obj, kind):
     if isinstance(obj, (ScriptModule, ScriptObject)):
         return obj._c
     cls = kind.class_
-    if cls is None or cls.is_module or class_type(type(obj)) != kind:
+    if kind.kind() == "InterfaceType":  # what has its methods
+        own = class_type(type(obj))
+        cls = own.class_ if own is not None else None
+    elif class_type(type(obj)) != kind:
+        return None
+    if cls is None or cls.is_module:
         return None
     made = cls.new()
     for name, *_ in cls.attributes:

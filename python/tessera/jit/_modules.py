@@ -43,6 +43,12 @@ _PRIVATE = frozenset(
 _UNROLLED = [
     getattr(Module, how + name) for name in ("children", "modules", "parameters", "buffers") for how in ("", "named_")
 ]
+_UNROLLED += [  # the compiler knows what these containers hold
+    getattr(getattr(tessera.nn, cls), how)
+    for cls in _KINDS
+    for how in ("__len__", "__contains__", "__iter__", "__getitem__")
+    if hasattr(getattr(tessera.nn, cls), how)
+]
 _nothing = object()
 
 
@@ -70,8 +76,9 @@ class ConcreteType:
 
     shared = {}  # class -> list of concrete types
 
-    def __init__(self, module):
+    def __init__(self, module, traced=False):
         self.cls = type(module)
+        self.annotated = not traced  # traces read no other attributes than tensors: these are what they are
         self.scope = (
             lookup_in(inspect.unwrap(self.cls.forward))
             if inspect.isfunction(inspect.unwrap(self.cls.forward))
@@ -160,7 +167,7 @@ class ConcreteType:
         if isinstance(value, Attribute):
             self.attributes[name] = (self._type(value.type), False, False)
             return
-        note = notes.get(name)
+        note = notes.get(name) if self.annotated else None
         if note is not None and not _is_final(note):
             try:
                 self.attributes[name] = (self._type(note), False, False)
@@ -279,6 +286,8 @@ class ConcreteType:
         if value is _nothing or value in _UNROLLED:
             return None
         if isinstance(value, property):
+            if vars(ScriptModule).get(name) is value:  # of a class derived from it
+                return None
             if name in getattr(self.cls, "__jit_unused_properties__", ()):
                 return None
             if getattr(value.fget, "_torchscript_modifier", None) == FunctionModifiers.UNUSED:
@@ -519,12 +528,15 @@ class RecursiveScriptModule(ScriptModule):
     @property
     def _modules(self):
         names = [n for n, (p, b, kind) in self._places.items() if self._is_child(kind)]
-        return _Members({n: self._child(n) for n in names}, self._set)
+        children = {n: self._child(n) for n in names}  # an interface may be that of an object
+        return _Members({n: c for n, c in children.items() if isinstance(c, Module)}, self._set)
 
     def _child(self, name):
         found = self.__dict__["_children"].get(name)
         if found is None:
-            found = self.__dict__["_children"][name] = self._c.get(name)
+            found = self._c.get(name)
+            if isinstance(found, Module):
+                self.__dict__["_children"][name] = found
         return found
 
     def _method(self, name):

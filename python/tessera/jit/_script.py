@@ -1,6 +1,7 @@
 """script: compiles functions, classes and modules."""
 
 import builtins
+import copy
 import enum
 import inspect
 import sys
@@ -36,7 +37,7 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
 
     Args:
         obj: function (also as a decorator), class, Module (its parameters are shared), an Enum or NamedTuple class, or
-            a list or dict, whose elements are copied.
+            a list or dict, whose elements are copied, or an object of a class that can be compiled.
         optimize: deprecated. example_inputs: calls that show the types of arguments without annotations: a list of
             tuples, or a dict from modules to such.
 
@@ -52,6 +53,7 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
         )
     if isinstance(obj, (ScriptFunction, ScriptModule, ScriptObject)):
         return obj
+    obj = _prepared(obj)
     if isinstance(obj, Module):
         if example_inputs is not None:
             _observe(obj, example_inputs)
@@ -71,7 +73,7 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
         from ._data import shared
 
         return shared(obj)
-    if not callable(obj) or type(obj).__module__ == "builtins":
+    if type(obj).__module__ == "builtins":
         raise TypeError(f"script: expected a function, a class or a Module, got {type(obj).__name__}")
     kind = class_type(type(obj))
     if kind is None or kind.class_ is None:
@@ -80,6 +82,26 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
     for name, *_ in kind.class_.attributes:
         made.set(name, getattr(obj, name))
     return wrapped_object(made)
+
+
+def _prepared(obj):
+    """What stands for an object in scripts: the result of its __prepare_scriptable__ method, where it has one. Modules
+    with such members, at any depth, are copies that hold what stands for these.
+    """
+    prepare = getattr(type(obj), "__prepare_scriptable__", None)
+    if prepare is not None:
+        obj = prepare(obj)
+    if isinstance(obj, Module) and not isinstance(obj, ScriptModule):
+        for place in (obj._modules, vars(obj)):
+            own = [(n, v) for n, v in place.items() if place is obj._modules or not isinstance(v, Module)]
+            changed = {n: p for n, v in own if (p := _prepared(v)) is not v}
+            if changed and place is obj._modules:
+                obj = copy.copy(obj)
+                obj._modules = {**obj._modules, **changed}
+            elif changed:
+                obj = copy.copy(obj)
+                vars(obj).update(changed)
+    return obj
 
 
 def _class(cls):

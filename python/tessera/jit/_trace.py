@@ -1,6 +1,7 @@
 """trace: records what operators a function or a module calls, as a compiled function or module."""
 
 import contextlib
+import functools
 import threading
 import warnings
 
@@ -132,8 +133,53 @@ def _paths(module, prefix=""):
     return found
 
 
-def _record(fn, args, kwargs, name, qualified, owner=None, module=None, strict=True):
-    """One trace: (compiled function, result of the call)."""
+@contextlib.contextmanager
+def _watched(module):
+    """While it lasts, the recording is told of the calls of submodules."""
+    watched = []
+    for path, child in module.named_modules():
+        if not path or isinstance(child, ScriptModule) or "forward" in vars(child):
+            continue
+        if type(child).forward is not Module.forward:
+            vars(child)["forward"] = _told(child.forward, path)
+            watched.append(child)
+    try:
+        yield
+    finally:
+        for child in watched:
+            del vars(child)["forward"]
+
+
+def _told(forward, path):
+    @functools.wraps(forward)
+    def call(*args, **kwargs):
+        if not _jit.is_tracing():
+            return forward(*args, **kwargs)
+        tensors = []
+        for name, value in [*zip(_names(forward, len(args)), args), *kwargs.items()]:
+            if isinstance(value, tessera.Tensor):
+                tensors.append((name, value))
+            else:
+                tensors += [(f"{name}_{i}", t) for i, t in enumerate(_leaves(value))]
+        _jit.trace_enter(path, tensors)
+        told = None
+        try:
+            result = forward(*args, **kwargs)
+            if isinstance(result, tuple) and all(isinstance(t, tessera.Tensor) for t in result):
+                told = tuple(result)
+            elif isinstance(result, tessera.Tensor):
+                told = result
+        finally:
+            _jit.trace_leave(told)
+        return result
+
+    return call
+
+
+def _record(fn, args, kwargs, name, qualified, owner=None, module=None, strict=True, nested=False):
+    """One trace: (compiled function, result of the call). Nested: calls of submodules are calls of methods, and the
+    first is that function with the same where they are inlined.
+    """
     _check_inputs([*args, *kwargs.values()])
     args, kwargs = _inputs(tuple(args)), _inputs(dict(kwargs))
     paths = _paths(module[1]) if module else []
@@ -147,11 +193,12 @@ def _record(fn, args, kwargs, name, qualified, owner=None, module=None, strict=T
             _jit.trace_input(given, value, _type(value, given))
         _jit.trace_start()
         try:
-            result = fn(*args, **kwargs)
+            with _watched(module[1]) if nested else contextlib.nullcontext():
+                result = fn(*args, **kwargs)
         finally:
             _jit.trace_stop()
         returned = _result(result, strict)
-        made = _jit.trace_end(name, qualified, returned, _type(returned, "the result"), owner)
+        made = _jit.trace_end(name, qualified, returned, _type(returned, "the result"), owner, nested)
     except BaseException:
         _jit.trace_drop()
         raise
@@ -162,7 +209,9 @@ def _is_output(value):
     if isinstance(value, tuple):
         return all(map(_is_output, value))
     if isinstance(value, (list, dict)):
-        return all(isinstance(v, tessera.Tensor) for v in (value.values() if isinstance(value, dict) else value))
+        if isinstance(value, dict):
+            return all(isinstance(v, tessera.Tensor) or isinstance(v, tuple) and _is_output(v) for v in value.values())
+        return all(isinstance(v, tessera.Tensor) for v in value)
     return isinstance(value, (tessera.Tensor, ScriptModule)) or type(value).__module__.endswith("_C._jit")
 
 
@@ -217,6 +266,24 @@ def _without_sizes(graph):
     return re.sub(r"\w+\([^()]*requires_grad=[^()]*\)", "Tensor", str(graph))
 
 
+def _compare(made, other, tolerance):
+    """Compares the graphs and the constants of two traces. Errors: TracingCheckError."""
+    first, second = _without_sizes(made.graph), _without_sizes(other.graph)
+    if first != second:
+        import difflib
+
+        diff = "\n".join(difflib.ndiff(first.splitlines(), second.splitlines()))
+        raise TracingCheckError(f"Graph diff:\n{_indent(diff)}", None)
+    one, two = _constants(made.graph), _constants(other.graph)
+    for a, b in zip(one, two):
+        if a.shape != b.shape or not tessera.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True):
+            raise TracingCheckError(
+                None,
+                "ERROR: Tensor-valued Constant nodes differed in value across invocations. This often "
+                "indicates that the tracer has encountered untraceable code.",
+            )
+
+
 def _check(fn, args, kwargs, made, again, tolerance, seed):
     """Compares a trace with a second one, and with the program. Errors: TracingCheckError."""
     kinds = _random(made.inlined_graph)
@@ -226,23 +293,9 @@ def _check(fn, args, kwargs, made, again, tolerance, seed):
             TracerWarning,
             stacklevel=4,
         )
-        return
     with _quiet():
-        other = again()
-        first, second = _without_sizes(made.graph), _without_sizes(other.graph)
-        if first != second:
-            import difflib
-
-            diff = "\n".join(difflib.ndiff(first.splitlines(), second.splitlines()))
-            raise TracingCheckError(f"Graph diff:\n{_indent(diff)}", None)
-        one, two = _constants(made.graph), _constants(other.graph)
-        for a, b in zip(one, two):
-            if a.shape != b.shape or not tessera.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True):
-                raise TracingCheckError(
-                    None,
-                    "ERROR: Tensor-valued Constant nodes differed in value across invocations. This often "
-                    "indicates that the tracer has encountered untraceable code.",
-                )
+        if not kinds:
+            _compare(made, again(), tolerance)
         with tessera.no_grad():
             expected = _leaves(fn(*_inputs(tuple(args)), **_inputs(dict(kwargs))))
             got = _leaves(seed(*_inputs(tuple(args)), *_inputs(dict(kwargs)).values()))
@@ -401,18 +454,15 @@ def trace_module(
     for name, given in inputs.items():
         method = mod if name == "forward" else getattr(mod, name)
         args, kwargs = ((), dict(given)) if example_inputs_is_kwarg else (_as_tuple(given), {})
-        count = [0]
+        def record(a, k, nested=False):
+            return _record(method, a, k, name, f"{cls.name}.{name}", cls, (made._c, mod), strict, nested)[0]
 
-        def record(a, k):
-            count[0] += 1
-            return _record(method, a, k, name, f"{cls.name}.{name}", cls, (made._c, mod), strict)[0]
-
-        handle = record(args, kwargs)
+        handle, flat = record(args, kwargs, True)
         cls.add_method(handle, "method")
         if check_trace:
             more = [c[name] for c in check_inputs or () if name in c]
             for a, k in [(args, kwargs), *((_as_tuple(c), {}) for c in more)]:
-                _check(method, a, k, handle, lambda a=a, k=k: record(a, k), check_tolerance, handle.bind(made._c))
+                _check(method, a, k, flat, lambda a=a, k=k: record(a, k), check_tolerance, handle.bind(made._c))
     traced = TopLevelTracedModule(made._c, mod)
     traced.__dict__["_children"] = made.__dict__["_children"]
     _name_children(traced, mod)
@@ -429,7 +479,7 @@ def _name_children(made, module):
 
 def _traced_type(module):
     """A class of its own for a module that is traced, without methods."""
-    concrete = ConcreteType(module)
+    concrete = ConcreteType(module, traced=True)
     for name, child in list(concrete.children.items()):
         if not isinstance(child, ScriptModule) and isinstance(concrete.attributes[name][0], ConcreteType):
             concrete.children[name] = _traced_type(module._modules[name])

@@ -203,3 +203,24 @@ def test_bad_input_of_the_operator(change, message):
     arguments = {k: tessera.ones(v) if isinstance(v, tuple) else v for k, v in arguments.items()}
     with pytest.raises(RuntimeError, match=message):
         tessera._rnn_layer(**arguments, reverse=False)
+
+
+@pytest.mark.parametrize("kind, gates", (("LSTMCell", 4), ("GRUCell", 3)))
+@pytest.mark.parametrize("bias", (True, False))
+def test_cells_without_gradients(kind, gates, bias):
+    """The short way, where no gradient is asked for, has the bits of the long one; what does not fit raises."""
+    cell = getattr(nn, kind)(5, 7, bias=bias)
+    for dtype in (tessera.float32, tessera.float64):
+        cell.to(dtype)
+        x, state = tessera.randn(3, 5, dtype=dtype), tessera.randn(2, 3, 7, dtype=dtype).unbind(0)
+        hx = state if gates == 4 else state[0]
+        recorded = cell(x, hx)
+        with tessera.no_grad():
+            plain = cell(x, hx)
+            strided = cell(x.t().contiguous().t(), hx)  # goes the long way
+        for a, b, c in zip(*((r if gates == 4 else [r]) for r in (recorded, plain, strided))):
+            assert not b.requires_grad and b.is_contiguous() and tessera.equal(a, b) and tessera.equal(b, c)
+    with tessera.no_grad(), pytest.raises(RuntimeError):
+        cell(tessera.randn(3, 6, dtype=tessera.float64), hx)
+    with tessera.no_grad(), pytest.raises(RuntimeError):
+        cell(x, tessera.randn(2, 4, 7, dtype=tessera.float64).unbind(0) if gates == 4 else tessera.randn(4, 7))
