@@ -1,7 +1,9 @@
 """Remote calls, references, gradients through them."""
 
+import ctypes
 import os
 import shutil
+import signal
 import socket
 import tempfile
 import threading
@@ -173,8 +175,8 @@ def test_an_optimizer_steps_parameters_where_they_are():
 
 def test_strangers_and_oversized_frames_lose_their_connection_only():
     def body(rank):
-        host, port = rpc.api._agent()._places[1]
-        for data in (b"x" * 200, rpc.api._agent()._secret + (0).to_bytes(4, "little") + b"\xff" * 8 + b"junk"):
+        _, host, port = rpc.api._agent()._places[1]
+        for data in (b"x" * 200, rpc.api._agent()._secret + (0).to_bytes(4, "little") + b"\xff" * 12 + bytes(4)):
             with socket.create_connection((host, port)) as stranger:
                 stranger.sendall(data)
                 stranger.settimeout(10)
@@ -229,13 +231,12 @@ def test_tensors_cross_a_connection_as_they_are():
         tessera.zeros(300_000),
         tessera.sparse_coo_tensor(tessera.tensor([[1]]), tessera.tensor([2.0]), (3,)),
     ]
-    there, here = socket.socketpair()
-    writer = threading.Thread(target=_wire.send_message, args=(there, ("call", sent)))
-    with there, here:
-        writer.start()
-        kind, got = _wire.Reader(here).message()
-        writer.join()
-    assert kind == "call"
+    kept, trail = None, (1, 2, 3, [])
+    pieces, kept = _wire.encode(b"head", _wire.table(sent, "w", {}), trail)
+    came = [piece if type(piece) is bytes else bytearray(ctypes.string_at(*piece)) for piece in pieces]
+    head, rows, way = _wire.decode(came)
+    assert (head, way) == (b"head", trail) and [len(one) for one in came[2:]] == [1_200_000]
+    got = _wire.placed(rows)
     for one, other in zip(sent, got):
         assert one.layout == other.layout and one.dtype == other.dtype and one.shape == other.shape
         assert one.to_dense().equal(other.to_dense())
@@ -244,48 +245,93 @@ def test_tensors_cross_a_connection_as_they_are():
     assert base[1] == 1
 
 
-def test_a_frame_that_is_too_large_ends_the_connection():
-    for words in ((0,), (1 << 62,), (2, 10, 1 << 50)):
-        there, here = socket.socketpair()
-        with there, here, pytest.raises(_wire.Disconnected, match="a frame of"):
-            there.sendall(b"".join(word.to_bytes(8, "little") for word in words))
-            _wire.Reader(here).message()
+def blocks(numbers):
+    started.set()
+    released.wait(20)
+    return numbers
 
 
-def test_messages_come_whole_however_they_are_cut():
-    here, there = socket.socketpair()
-    messages = [
-        ("small", [tessera.arange(5.0), tessera.ones(2, 3).t()]),
-        ("large", [tessera.arange(100_000.0), tessera.arange(3), tessera.rand(20_000)]),
-        ("none", []),
-    ] * 3
-    out = bytearray()
+def releases():
+    assert started.wait(20)
+    released.set()
 
-    class Kept:
-        def sendmsg(self, pieces):
-            out.extend(b"".join(pieces))
-            return sum(piece.nbytes for piece in pieces)
 
-    for message in messages:
-        _wire.send_message(Kept(), message)
+started, released = threading.Event(), threading.Event()
 
-    def give():
-        at, step = 0, 1
-        while at < len(out):  # pieces of all sizes, which end anywhere
-            here.sendall(out[at : at + step])
-            at, step = at + step, step * 3 % 70_001
 
-    thread = threading.Thread(target=give)
-    thread.start()
-    reader = _wire.Reader(there)
-    for name, tensors in messages:
-        found = reader.message()
-        assert found[0] == name and all(map(tessera.equal, found[1], tensors))
-    thread.join()
-    here.close()
-    with pytest.raises(_wire.Disconnected):
-        reader.message()
-    there.close()
+def test_who_waits_and_who_does_not_get_their_answers_in_any_order():
+    def body(rank):
+        blocked = rpc.rpc_async("w1", blocks, args=(tessera.arange(100_000),))
+        called = []
+        doubled = blocked.then(lambda done: called.append(threading.current_thread().name) or done.value() * 2)
+        others = [rpc.rpc_async("w1", times, args=(i, i)) for i in range(50)]
+        waiters = [threading.Thread(target=blocked.wait) for _ in range(3)]
+        for one in waiters:
+            one.start()
+        rpc.rpc_sync("w1", releases)
+        assert [one.wait() for one in others] == [i * i for i in range(50)]
+        assert doubled.wait().equal(tessera.arange(100_000) * 2) and len(called) == 1
+        for one in waiters:
+            one.join(20)
+            assert not one.is_alive()
+        here = rpc.rpc_async("w0", times, args=(3, 4))
+        return here.wait()
+
+    assert workers(body) == 12
+
+
+def deep(n):
+    """Calls back and forth, each from a thread that another call holds."""
+    return n if n == 0 else 1 + rpc.rpc_sync(f"w{n % 2}", deep, args=(n - 1,))
+
+
+def test_calls_nest_and_threads_are_as_many_as_asked_for():
+    folder = tempfile.mkdtemp()
+
+    def worker(rank, world):
+        options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{folder}/store", num_worker_threads=4)
+        rpc.init_rpc(f"w{rank}", rank=rank, world_size=world, rpc_backend_options=options)
+        result = None
+        if rank == 0:
+            nested = rpc.rpc_sync("w1", deep, args=(6,))
+            begin = time.monotonic()
+            for future in [rpc.rpc_async("w1", nap, args=(0.1,)) for _ in range(12)]:
+                future.wait()
+            result = nested, time.monotonic() - begin
+        rpc.shutdown()
+        return result
+
+    nested, seconds = run(worker, 2, backend=None)[0]
+    shutil.rmtree(folder)
+    assert nested == 6 and 0.3 <= seconds < 1.1
+
+
+def test_a_stopped_worker_ends_calls_within_their_time():
+    def body(rank):
+        pid = rpc.rpc_sync("w1", os.getpid)
+        os.kill(pid, signal.SIGSTOP)
+        begin = time.monotonic()
+        try:
+            for what in (1, tessera.zeros(16 << 20)):  # the second one is more than the system takes
+                with pytest.raises(RuntimeError, match="w1"):
+                    rpc.rpc_sync("w1", times, args=(what, 1), timeout=0.5)
+        finally:
+            os.kill(pid, signal.SIGKILL)
+        assert time.monotonic() - begin < 5
+        rpc.shutdown(graceful=False)
+        return True
+
+    folder = tempfile.mkdtemp()
+
+    def worker(rank, world):
+        options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{folder}/store", rpc_timeout=20)
+        rpc.init_rpc(f"w{rank}", rank=rank, world_size=world, rpc_backend_options=options)
+        if rank == 0:
+            return body(rank)
+        time.sleep(60)
+
+    assert run(worker, 2, backend=None)[0] is True
+    shutil.rmtree(folder)
 
 
 def test_an_answer_does_not_outlive_its_use():
