@@ -6,7 +6,7 @@ import pytest
 import ranks
 import tessera
 import tessera.distributed as dist
-from tessera.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from tessera.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor
 from tessera.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 
@@ -152,6 +152,41 @@ def test_what_is_to_be_added_up_is_shared_out():
         return parts
 
     assert ranks.run(body) == [[[0.5, 0.5], [1.0, 1.0]]] * 2
+
+
+def test_what_cannot_be_spread_is_told_by_what_it_is():
+    def body(rank, world):
+        mesh, other = dist.init_device_mesh("cpu", (world, 1)), dist.init_device_mesh("cpu", (world,))
+        leaf = tessera.ones(4, 4, requires_grad=True)
+        made = distribute_tensor(leaf, mesh, [Shard(0), Shard(1)])
+        for tensor, where, placements, kind, text in (
+            (leaf, mesh, [Shard(0)], ValueError, "same length"),
+            (leaf + 2, mesh, [Shard(0)], RuntimeError, "leaf"),
+            (made, other, [Shard(0)], ValueError, "to a different device mesh"),
+            (made, mesh, [Shard(0), Replicate()], ValueError, "to a different placements"),
+        ):
+            with pytest.raises(kind, match=text):
+                distribute_tensor(tensor, where, placements)
+
+    ranks.run(body)
+
+
+def test_hooks_of_modules_may_take_two_arguments():
+    def body(rank, world):
+        mesh = dist.init_device_mesh("cpu", (world,))
+        model = tessera.nn.Linear(3, 2)
+        hooks = {
+            "input_fn": lambda inputs, mesh: DTensor.from_local(inputs[0], mesh, [Shard(0)]),
+            "output_fn": lambda outputs, mesh: outputs.to_local(),
+        }
+        with pytest.warns(FutureWarning, match="Deprecating"):
+            distribute_module(model, mesh, **hooks)
+        with pytest.raises(ValueError, match="takes 1 arguments"):
+            distribute_module(model, mesh, input_fn=lambda inputs: inputs)
+        out = model(tessera.ones(4, 3))
+        return type(out) is tessera.Tensor and tuple(out.shape) == (4, 2)
+
+    assert ranks.run(body) == [True, True]
 
 
 def test_looking_up_goes_on_in_parts():
