@@ -1,6 +1,10 @@
 """Tensors of many processes: what they are made of, and that they compute as one."""
 
 import copy
+import io
+import subprocess
+import sys
+import tempfile
 
 import pytest
 import ranks
@@ -169,6 +173,27 @@ def test_what_cannot_be_spread_is_told_by_what_it_is():
                 distribute_tensor(tensor, where, placements)
 
     ranks.run(body)
+
+
+def test_files_with_dtensors_load_with_weights_only():
+    def body(rank, world):
+        mesh = dist.init_device_mesh("cpu", (world,))
+        saved = {"a": distribute_tensor(numbers(4, 2), mesh, [Shard(0)]), "b": DTensor.from_local(numbers(2), mesh)}
+        file = io.BytesIO()
+        tessera.save(saved, file)
+        file.seek(0)
+        got = tessera.load(file, weights_only=True)
+        assert all(got[name].placements == saved[name].placements for name in saved) and got["a"].device_mesh == mesh
+        return got["a"].full_tensor().tolist(), file.getvalue()
+
+    whole, data = ranks.run(body)[0]
+    assert whole == numbers(4, 2).tolist()
+    code = "import sys, tessera; tessera.load(sys.argv[1])"
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        without = subprocess.run([sys.executable, "-c", code, file.name], capture_output=True, text=True)
+    assert without.returncode != 0 and "must be imported to load DTensors" in without.stderr
 
 
 def test_hooks_of_modules_may_take_two_arguments():
