@@ -175,6 +175,44 @@ def test_what_cannot_be_spread_is_told_by_what_it_is():
     ranks.run(body)
 
 
+def test_plain_tensors_of_one_element_are_copies():
+    def body(rank, world):
+        mesh = dist.init_device_mesh("cpu", (world,))
+        x = distribute_tensor(tessera.arange(4.0), mesh, [Shard(0)])
+        with pytest.warns(UserWarning, match="non-scalar tensor with numel=1"):
+            out = tessera.tensor([2.0]) * x
+        with pytest.raises(RuntimeError, match="mixed"):
+            tessera.ones(4) + x
+        return (out + tessera.tensor(1)).full_tensor().tolist()
+
+    assert ranks.run(body) == [[1.0, 3.0, 5.0, 7.0]] * 2
+
+
+def test_who_is_not_of_the_mesh_has_shapes_alone():
+    def body(rank, world):
+        mesh = dist.DeviceMesh("cpu", [0])
+        x = DTensor.from_local(tessera.ones(3, 4), mesh, [Shard(0)])
+        parts = x.split([2, 2], dim=1)
+        assert x.add_(1) is x and x.equal(x) is True
+        total = x.sum()
+        return [tuple(p.shape) for p in parts], parts[0].to_local().numel(), total.to_local().item()
+
+    assert ranks.run(body) == [([(3, 2), (3, 2)], 6, 24.0), ([(3, 2), (3, 2)], 0, 0.0)]
+
+
+def test_parts_are_compared_when_asked_for():
+    def body(rank, world):
+        mesh = dist.init_device_mesh("cpu", (world,))
+        x = tessera.ones(3, 3)
+        for part in (x.double(), x.t().contiguous().t(), x.clone().requires_grad_(), x[:2]):
+            DTensor.from_local(part if rank == 0 else x, mesh, [Shard(0)])
+            with pytest.raises(ValueError, match="differ"):
+                DTensor.from_local(part if rank == 0 else x, mesh, [Shard(0)], run_check=True)
+        DTensor.from_local(x, mesh, [Shard(0)], run_check=True)
+
+    ranks.run(body)
+
+
 def test_files_with_dtensors_load_with_weights_only():
     def body(rank, world):
         mesh = dist.init_device_mesh("cpu", (world,))

@@ -102,6 +102,19 @@ def test_collectives_are_counted():
     assert run(body) == [(1, 1)] * 2
 
 
+def test_collectives_of_dtensors_are_counted_by_module():
+    def body(rank, world):
+        mesh = dist.init_device_mesh("cpu", (2,))
+        x = dist.tensor.ones(4, device_mesh=mesh, placements=[dist.tensor.Shard(0)], requires_grad=True)
+        with CommDebugMode() as mode:
+            x.redistribute(placements=[dist.tensor.Replicate()])
+        gathered = {tessera.ops.c10d_functional.all_gather_into_tensor: 1}
+        assert mode.comm_counts == gathered
+        return mode.comm_module_counts == {"Global": {"forward": gathered, "backward": {}}}
+
+    assert run(body) == [True, True]
+
+
 def test_products_of_what_is_spread():
     def body(rank, world):
         name = dist.group.WORLD.group_name

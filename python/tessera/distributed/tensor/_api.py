@@ -152,11 +152,12 @@ class DTensor(tessera.Tensor):
             local_tensor: this process's part.
             device_mesh: DeviceMesh; None: that of the `with` block around.
             placements: one for each dimension of the mesh; None: copies.
-            run_check: compares shapes across processes, and takes copies from the first one.
+            run_check: compares shapes, strides, dtypes and requires_grad across processes, and takes copies from the
+                first one.
             shape, stride: of the whole, both or none; None: all parts have this one's size.
 
         Raises: RuntimeError for a DTensor, a dimension that there is not, and one of shape and stride alone;
-            ValueError if `run_check` finds shapes that differ.
+            ValueError if `run_check` finds parts that differ.
         """
         if isinstance(local_tensor, DTensor):
             raise RuntimeError(f"the local_tensor argument only accepts torch.Tensor but got {type(local_tensor)}")
@@ -227,13 +228,14 @@ class DTensor(tessera.Tensor):
 
 
 def _checked(local, mesh, placements):
-    """Compares shapes across the mesh, and takes copies from the first process of each line."""
+    """Compares parts across the mesh, and takes copies from the first process of each line."""
     shapes = [None] * mesh.size()
     for at in range(mesh.ndim):
         shapes = [None] * mesh.size(at)
-        c10d.all_gather_object(shapes, (tuple(local.shape), str(local.dtype)), group=mesh.get_group(at))
+        mine = tuple(local.shape), local.stride(), str(local.dtype), local.requires_grad
+        c10d.all_gather_object(shapes, mine, group=mesh.get_group(at))
         if len(set(shapes)) > 1:
-            raise ValueError(f"the parts differ in shape or dtype: {shapes}")
+            raise ValueError(f"the parts differ in shape, stride, dtype or requires_grad: {shapes}")
     local = local.contiguous()
     for at, placement in enumerate(placements):
         if placement.is_replicate():
