@@ -11,7 +11,7 @@ from tessera.distributed import _functional_collectives as collectives
 from tessera.distributed.tensor import _rules as rules
 from tessera.distributed.tensor._redistribute import redistribute_local
 from tessera.distributed.tensor._spec import DTensorSpec
-from tessera.distributed.tensor._utils import compute_local_shape_and_global_offset
+from tessera.distributed.tensor._utils import compute_local_shape_and_global_offset, default_strides
 from tessera.distributed.tensor.placement_types import Replicate
 from tessera.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
@@ -183,7 +183,10 @@ def _in_parts(wrap, func, name, plan, leaves, structure, kind):
         out = _viewed(args[0], shape)
     elif name in rules.SIZES:
         key = [a.name for a in func._schema.arguments].index(rules.SIZES[name])
-        out = func(*args[:key], shape, *args[key + 1 :], **kwargs)
+        more = args[key + 1 :]
+        if name == "new_empty_strided" and tuple(shape) != tuple(args[key]):
+            more = (default_strides(shape), *more[1:])
+        out = func(*args[:key], shape, *more, **kwargs)
     else:
         out = func(*args, **kwargs)
     count = iter(range(len(plan.outs)))
