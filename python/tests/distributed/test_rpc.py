@@ -140,7 +140,7 @@ def test_gradients_cross_workers_twice():
             dist_autograd.backward(number, [z.sum()])
             found = dist_autograd.get_gradients(number)
             result = found[x].item(), found[y].item(), x.grad
-        with pytest.raises(RuntimeError, match="no distributed autograd context"):
+        with pytest.raises(RuntimeError, match="autograd context with id"):
             dist_autograd.get_gradients(number)
         return result
 
@@ -383,3 +383,106 @@ def test_contexts_need_workers_and_options_are_checked():
         return True
 
     assert run(body, backend=None) == [True, True]
+
+
+def test_gradients_of_replicas_and_sparse_ones_cross_workers():
+    folder = tempfile.mkdtemp()
+
+    def worker(rank, world):
+        tessera.distributed.init_process_group(
+            "gloo", init_method=f"file://{folder}/group", rank=rank, world_size=world
+        )
+        options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{folder}/store", rpc_timeout=20)
+        rpc.init_rpc(f"w{rank}", rank=rank, world_size=world, rpc_backend_options=options)
+        tessera.manual_seed(0)
+        model = tessera.nn.parallel.DistributedDataParallel(tessera.nn.Linear(3, 1))
+        model.module.weight.grad = kept = tessera.full((1, 3), 7.0)
+        rows = tessera.sparse_coo_tensor([[0, 2]], tessera.tensor([1.0, 3.0]), (3,)).requires_grad_()
+        with dist_autograd.context() as context:
+            x = rpc.rpc_sync(f"w{1 - rank}", times, (tessera.full((3,), rank + 1.0), 2))
+            dist_autograd.backward(context, [model(x).sum()])
+            found = dist_autograd.get_gradients(context)[model.module.weight].tolist()
+        with dist_autograd.context() as context:
+            total = rpc.rpc_sync(f"w{1 - rank}", tessera.sparse.sum, (rows,))
+            dist_autograd.backward(context, [total * 2])
+            sparse = dist_autograd.get_gradients(context)[rows].to_dense().tolist()
+        rpc.shutdown()
+        tessera.distributed.destroy_process_group()
+        return found, sparse, model.module.weight.grad is kept
+
+    assert run(worker, 2, backend=None) == [([[3.0] * 3], [2.0, 0.0, 2.0], True)] * 2
+    shutil.rmtree(folder)
+
+
+def test_many_passes_at_once_do_not_wait_for_threads():
+    def several(rank):
+        def once():
+            x = tessera.ones(3, requires_grad=True)
+            with dist_autograd.context() as context:
+                y = x
+                for _ in range(3):
+                    y = rpc.rpc_sync("w1", there_and_back, (y,))
+                dist_autograd.backward(context, [y.sum()])
+                done.append(dist_autograd.get_gradients(context)[x][0].item())
+
+        done = []
+        threads = [threading.Thread(target=once) for _ in range(24)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join(60)
+        return done
+
+    assert workers(several) == [8.0 * 2**7] * 24
+
+
+class Odd(Exception):
+    def __init__(self, a, b):
+        super().__init__(b)
+
+
+def odd():
+    raise Odd(1, "two")
+
+
+def future_of_one():
+    made = tessera.futures.Future()
+    made.set_result(1)
+    return made
+
+
+def fails_backward(x):
+    return Failing.apply(x)
+
+
+class Failing(tessera.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise ValueError("no way back")
+
+
+def test_errors_say_what_and_where():
+    def body(rank):
+        for call, kind, text in (
+            (lambda: rpc.rpc_sync("w1", odd), RuntimeError, "Original exception on remote side was Odd"),
+            (lambda: rpc.rpc_sync("w1", future_of_one), RuntimeError, "Can not pickle torch.futures.Future"),
+            (lambda: rpc.rpc_sync("w1", nap, (5,), timeout=0.1), RuntimeError, "RPC ran for more than"),
+            (lambda: rpc.rpc_sync("w9", nap, (5,)), RuntimeError, "could not find destination"),
+            (lambda: rpc.rpc_async("w1", divide, (1, 1)).then(None), TypeError, "function is needed"),
+            (lambda: rpc.init_rpc("w0"), RuntimeError, "already initialized"),
+        ):
+            with pytest.raises(kind, match=text):
+                call()
+        with dist_autograd.context() as context:
+            loss = rpc.rpc_sync("w1", fails_backward, (tessera.ones(2, requires_grad=True),)).sum()
+            with pytest.raises(RuntimeError, match="Error on Node 1: no way back"):
+                dist_autograd.backward(context, [loss])
+        with pytest.raises(RuntimeError, match="Could not find autograd context"):
+            dist_autograd.get_gradients(context)
+        return [one.name for one in rpc.api._agent().get_worker_infos()]
+
+    assert workers(body) == ["w0", "w1"]

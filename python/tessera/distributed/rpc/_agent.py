@@ -37,7 +37,7 @@ class Present:
 def current():
     """The agent. Raises: RuntimeError before init_rpc."""
     if Present.agent is None:
-        raise RuntimeError("remote calls need init_rpc() first")
+        raise RuntimeError("RPC has not been initialized: remote calls need init_rpc() first")
     return Present.agent
 
 
@@ -155,7 +155,7 @@ class Agent:
             found = [value.decode().split("|") for value in values]
             names = [one[0] for one in found]
             if len(set(names)) != len(names):
-                raise RuntimeError(f"the names of workers have to be different, but got {names}")
+                raise RuntimeError(f"the name of a worker is not unique: {names}")
         except BaseException:
             os.close(listener)
             raise
@@ -217,6 +217,10 @@ class Agent:
         while self._idle and time.monotonic() < end:
             time.sleep(0.001)
 
+    def get_worker_infos(self):
+        """The WorkerInfos of all workers."""
+        return list(self.workers)
+
     def find(self, to):
         """The WorkerInfo of a name, a rank or a WorkerInfo.
 
@@ -228,7 +232,10 @@ class Agent:
                 return one
         if not isinstance(to, (str, int)):
             raise ValueError(f"a worker is a name, a rank or a WorkerInfo, but got {to!r}")
-        raise RuntimeError(f"there is no worker {to!r}; the workers are {[one.name for one in self.workers]}")
+        raise RuntimeError(
+            f"could not find destination: there is no worker {to!r}; the workers are "
+            f"{[one.name for one in self.workers]}"
+        )
 
     # ---- asking
 
@@ -250,7 +257,7 @@ class Agent:
         if seconds > 0:
             name = getattr(function, "__qualname__", function)
             self._clock.limit(
-                answer, seconds, f"RPC of {name} at {to.name} ran for more than the timeout of {seconds:g} s"
+                answer, seconds, f"RPC ran for more than the timeout of {seconds:g} s: {name} at {to.name}"
             )
         self._count(1)
         self._answers[number] = answer

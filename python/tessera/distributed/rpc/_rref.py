@@ -163,7 +163,7 @@ class RRef:
         return f"{kind}(GloballyUniqueId(created_on={self._key[0]}, local_id={self._key[1]}))"
 
     def __reduce_ex__(self, protocol):
-        raise RuntimeError("RRefs can be pickled in remote calls only")
+        raise RuntimeError("Can not pickle rref in python pickler: RRefs can be pickled in remote calls only")
 
     def __class_getitem__(cls, item):
         return cls

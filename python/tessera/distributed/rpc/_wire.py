@@ -210,6 +210,8 @@ class RemoteFailure:
         """An exception of that type, with the text; RuntimeError if the type takes no text."""
         try:
             made = self.kind(self.text)
-        except Exception:  # its own signature
-            return RuntimeError(self.text)
-        return made if isinstance(made, Exception) else RuntimeError(self.text)
+        except Exception as error:  # its own signature
+            made = error
+        if type(made) is self.kind:
+            return made
+        return RuntimeError(f"{self.text}\nOriginal exception on remote side was {self.kind.__name__}")

@@ -122,7 +122,7 @@ class RemoteModule(Module):
 
 
 _REFUSED = (
-    "add_module apply bfloat16 buffers children cpu cuda double eval float half ipu load_state_dict modules "
+    "add_module apply bfloat16 buffers children cpu cuda double float half ipu load_state_dict modules "
     "named_buffers named_children named_modules named_parameters parameters register_backward_hook register_buffer "
     "register_forward_hook register_forward_pre_hook register_parameter requires_grad_ share_memory state_dict to type "
     "xpu zero_grad"
