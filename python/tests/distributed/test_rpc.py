@@ -1,7 +1,9 @@
 """Remote calls, references, gradients through them."""
 
 import ctypes
+import datetime
 import os
+import pickle
 import shutil
 import signal
 import socket
@@ -15,6 +17,7 @@ import tessera
 import tessera.distributed.autograd as dist_autograd
 import tessera.distributed.rpc as rpc
 from ranks import run
+from tessera.distributed.nn import RemoteModule
 from tessera.distributed.optim import DistributedOptimizer
 from tessera.distributed.rpc import _wire, functions
 from tessera.optim import SGD
@@ -486,3 +489,37 @@ def test_errors_say_what_and_where():
         return [one.name for one in rpc.api._agent().get_worker_infos()]
 
     assert workers(body) == ["w0", "w1"]
+
+
+def remote_facts(module, x):
+    return module(x), module.on, hasattr(module, "note"), module.training
+
+
+class Slow:
+    def __init__(self):
+        time.sleep(0.5)
+
+    def get(self):
+        return 3
+
+
+def test_remote_modules_travel_and_proxies_know_their_time():
+    def body(rank):
+        module = RemoteModule("w1/cpu", tessera.nn.Linear, (2, 1))
+        module.note = "stays here"
+        module.eval()
+        x = tessera.ones(2)
+        there, on, noted, training = rpc.rpc_sync("w1", remote_facts, (module, x))
+        assert there.equal(module(x)) and (on, noted, training) == ("w1", False, False)
+        with pytest.raises(RuntimeError, match="in remote calls only"):
+            pickle.dumps(module)
+        slow = rpc.remote("w1", Slow)
+        with pytest.raises(RuntimeError, match="RPC ran for more than"):
+            slow.rpc_sync(timeout=0.05).get()
+        with pytest.raises(TypeError, match="seconds"):
+            rpc.TensorPipeRpcBackendOptions(rpc_timeout=datetime.timedelta(seconds=1))
+        with dist_autograd.context() as context, pytest.raises(TypeError, match="incompatible"):
+            dist_autograd.backward(context, None)
+        return slow.rpc_sync().get()
+
+    assert workers(body) == 3

@@ -293,8 +293,13 @@ def backward(context_id, roots, retain_graph=False):
         roots: tensors of one element.
         retain_graph: whether it may be called again; graphs live as long as the context.
 
+    Raises: TypeError for what is no list of roots.
     Raises: RuntimeError for roots that are no scalars or do not require gradients, and for a context that has ended.
     """
+    if not isinstance(roots, (list, tuple)) or not isinstance(context_id, int):
+        raise TypeError(
+            f"incompatible function arguments: a context's number and tensors, got {context_id!r}, {roots!r}"
+        )
     found = _retrieve_context(context_id)
     if not roots:
         raise RuntimeError("No tensors provided for gradient computation: backward needs at least one root")
