@@ -30,6 +30,24 @@ std::string milliseconds_text(Clock::time_point from, Clock::time_point to);
 // Milliseconds until then for poll(), between 0 and `most`.
 int milliseconds_until(Deadline deadline, int most);
 
+// Whether to look for what comes next for a moment before sleeping, which takes longer than the other side does when
+// both have a processor. A look in vain is followed by many waits without one.
+class Haste {
+ public:
+  // Calls look() until it returns true or the moment is over. Whether it did.
+  template <class F>
+  bool look_for(F look) {
+    if (!hopeful_ && ++waits_ % 64 != 0) return false;
+    auto end = Clock::now() + std::chrono::microseconds(20);
+    do { hopeful_ = look(); } while (!hopeful_ && Clock::now() < end);
+    return hopeful_;
+  }
+
+ private:
+  bool hopeful_ = false;
+  unsigned waits_ = 0;
+};
+
 // Called between the slices of a long wait on a thread that sets it: returns true to give the wait up (signals). Null:
 // never.
 extern thread_local bool (*g_interrupted)();

@@ -100,7 +100,7 @@ int port_of(int fd) {
                                              : reinterpret_cast<sockaddr_in&>(address).sin_port);
 }
 
-Descriptor connect_to(const std::string& host, int port, Deadline deadline) {
+Descriptor connect_to(const std::string& host, int port, Deadline deadline, bool patient) {
   std::string why = "no address";
   auto begin = Clock::now();
   // Names, too, may become known while we wait: those of machines that are about to start.
@@ -116,9 +116,10 @@ Descriptor connect_to(const std::string& host, int port, Deadline deadline) {
       why = strerror(code);
     }
     check_interrupted();
-    if (Clock::now() + pause >= deadline) break;
+    if (!patient || Clock::now() + pause >= deadline) break;
     std::this_thread::sleep_for(pause);
   }
+  if (!patient) throw Error(Fault::kNetwork, host + ":" + std::to_string(port) + ": " + why);
   throw Error(Fault::kNetwork, "the client socket has timed out after " + milliseconds_text(begin, deadline) +
                                    " while trying to connect to " + host + ":" + std::to_string(port) + ": " + why +
                                    "; is the process that serves it running?");

@@ -29,8 +29,9 @@ class Descriptor {
 Descriptor listen_at(const std::string& host, int port);
 int port_of(int fd);
 
-// A connected socket without delay, tried again until the deadline while nobody listens there. Throws kNetwork.
-Descriptor connect_to(const std::string& host, int port, Deadline deadline);
+// A connected socket without delay; who is patient tries again until the deadline while nobody listens there. Throws
+// kNetwork.
+Descriptor connect_to(const std::string& host, int port, Deadline deadline, bool patient = true);
 
 void set_nonblocking(int fd);
 void set_no_delay(int fd);

@@ -107,6 +107,7 @@ class StoreClient {
   std::string broken_;
   uint32_t next_id_ = 1;
   bool reading_ = false;
+  Haste haste_;
 };
 
 }  // namespace tessera::distributed

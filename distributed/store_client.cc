@@ -42,8 +42,12 @@ void StoreClient::read_some(std::unique_lock<std::mutex>& lock, Deadline deadlin
   char buffer[65536];
   ssize_t n = -1;
   bool interrupted = false;
-  if (poll(&wait, 1, milliseconds_until(deadline, 200)) > 0) {
-    n = recv(fd_.get(), buffer, sizeof(buffer), 0);
+  bool there = haste_.look_for([&] {
+    n = recv(fd_.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
+    return n >= 0 || errno != EAGAIN;
+  });
+  if (there || poll(&wait, 1, milliseconds_until(deadline, 200)) > 0) {
+    if (!there) n = recv(fd_.get(), buffer, sizeof(buffer), 0);
     if (n < 0 && errno != EAGAIN && errno != EINTR) n = 0;
   } else {
     interrupted = g_interrupted && g_interrupted();

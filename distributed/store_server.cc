@@ -60,8 +60,12 @@ class StoreServer::Loop {
 
   void run() {
     std::vector<epoll_event> events(256);
+    Haste haste;
     while (true) {
-      int n = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+      int n = 0, most = static_cast<int>(events.size());
+      if (!haste.look_for([&] { return (n = epoll_wait(epoll_.get(), events.data(), most, 0)) > 0; })) {
+        n = epoll_wait(epoll_.get(), events.data(), most, -1);
+      }
       for (int i = 0; i < n; ++i) {
         int fd = events[i].data.fd;
         if (fd == stop_.get()) return;

@@ -151,7 +151,10 @@ def set_state(unpickler, target, state):
             unpickler.budget.charge(len(part))
             check_attributes(type(target), part)
             for name, value in part.items():
-                setattr(target, name, value)
+                if getattr(type(target), "__dataclass_params__", None) is None:
+                    setattr(target, name, value)
+                else:  # which may be frozen
+                    object.__setattr__(target, name, value)
     return target
 
 

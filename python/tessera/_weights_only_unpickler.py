@@ -185,6 +185,10 @@ class Unpickler:
             return obj
         if module.partition(".")[0] in _BLOCKED_MODULES:
             raise UnpicklingError(f"Trying to load unsupported GLOBAL {full} whose module {module} is blocked.")
+        if module.startswith("torch.distributed.tensor.") or full == "torch.distributed.device_mesh.DeviceMesh":
+            raise UnpicklingError(
+                "``torch.distributed.tensor`` must be imported to load DTensors: it allows what they are made of"
+            )
         shown = full[len("builtins.") :] if full.startswith("builtins.") else full
         shown = shown[len("__builtin__.") :] if shown.startswith("__builtin__.") else shown
         raise UnpicklingError(

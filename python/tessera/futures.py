@@ -65,6 +65,8 @@ class Future(Generic[T]):
     def then(self, callback):
         """A future of what `callback(self)` returns, which runs once this one is completed: at once if it is, else on
         the thread that completes it. What it raises is raised by the new future."""
+        if not callable(callback):
+            raise TypeError(f"then() has incompatible function arguments. A function is needed, got {callback!r}")
         following = Future(devices=self._devices)
 
         def complete(done):
@@ -92,6 +94,9 @@ class Future(Generic[T]):
                 _log.exception("a callback of a Future failed")
 
         self._when_done(guarded)
+
+    def __reduce_ex__(self, protocol):
+        raise RuntimeError("Can not pickle torch.futures.Future: send its value")
 
     def set_result(self, result):
         """Completes the future with a value. Raises: RuntimeError if it is completed already."""
@@ -133,7 +138,7 @@ class Future(Generic[T]):
     def _complete(self, value, error):
         with self._changed:
             if self._done:
-                raise RuntimeError("a Future can be completed once only, but this one was completed before")
+                raise RuntimeError("Future can only be marked completed once, and this one was before")
             self._value, self._error, self._done = value, error, True
             callbacks, self._callbacks = self._callbacks, []
             self._changed.notify_all()

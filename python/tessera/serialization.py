@@ -646,6 +646,8 @@ def _weights_only_error(error):
             f"steps in the "
             f"following error message.\n\tWeightsUnpickler error: {text}"
         )
+    elif "must be imported" in text:
+        message = f"Weights only load failed. {text}"
     else:
         message = (
             f"Weights only load failed. {_ADVICE}\nPlease file an issue with the following so that we can make "

@@ -1,12 +1,8 @@
 // tessera._distributed: stores and process groups, as functions over handles. What they move is memory: an address and
 // a number of bytes, which python/tessera/distributed takes from tensors.
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
 #include <functional>
 #include <memory>
-#include <new>
 #include <string>
 #include <vector>
 
@@ -15,55 +11,11 @@
 #include "distributed/mpi.h"
 #include "distributed/shared_memory.h"
 #include "distributed/store.h"
+#include "python/bindings/distributed/handles.h"
 
 namespace tessera::distributed {
-namespace {
 
-PyObject* g_errors[6];  // by Fault
-
-struct PythonError {};  // an exception is set
-
-void raise(const Error& error) {
-  if (error.fault() == Fault::kInterrupted && PyErr_Occurred()) return;
-  PyErr_SetString(g_errors[static_cast<int>(error.fault())], error.what());
-}
-
-bool interrupted() {
-  PyGILState_STATE state = PyGILState_Ensure();
-  bool raised = PyErr_CheckSignals() != 0;
-  PyGILState_Release(state);
-  return raised;
-}
-
-// Calls f without the interpreter's lock; signals end its waits.
-template <class F>
-auto unlocked(F f) {
-  struct Open {
-    PyThreadState* state = PyEval_SaveThread();
-    Open() { g_interrupted = interrupted; }
-    ~Open() {
-      g_interrupted = nullptr;
-      PyEval_RestoreThread(state);
-    }
-  } open;
-  return f();
-}
-
-template <PyObject* (*F)(PyObject*)>
-PyObject* guarded(PyObject*, PyObject* args) {
-  try {
-    return F(args);
-  } catch (const Error& error) { raise(error); } catch (const PythonError&) {
-  } catch (const std::bad_alloc&) { PyErr_NoMemory(); } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
-  }
-  return nullptr;
-}
-
-template <class T>
-struct Named;
-template <class T>
-using Held = std::shared_ptr<T>;
+PyObject* g_errors[6];
 
 struct Asker {
   std::function<std::vector<std::string>(Ask, std::vector<std::string>, Deadline)> ask;
@@ -94,32 +46,7 @@ struct Named<GroupTransfer> {
   static constexpr const char* kName = "tessera.transfer";
 };
 
-template <class T>
-PyObject* hold(Held<T> value) {
-  auto destroy = [](PyObject* capsule) {
-    auto held = static_cast<Held<T>*>(PyCapsule_GetPointer(capsule, Named<T>::kName));
-    PyThreadState* state = PyEval_SaveThread();  // it may wait for a thread
-    delete held;
-    PyEval_RestoreThread(state);
-  };
-  return PyCapsule_New(new Held<T>(std::move(value)), Named<T>::kName, destroy);
-}
-
-template <class T>
-Held<T> held(PyObject* capsule) {
-  auto found = static_cast<Held<T>*>(PyCapsule_GetPointer(capsule, Named<T>::kName));
-  if (!found) throw PythonError();
-  return *found;
-}
-
-void parse(int ok) {
-  if (!ok) throw PythonError();
-}
-
-PyObject* checked(PyObject* object) {
-  if (!object) throw PythonError();
-  return object;
-}
+namespace {
 
 std::vector<std::string> strings(PyObject* list) {
   std::vector<std::string> out;
@@ -433,5 +360,7 @@ PyMODINIT_FUNC PyInit__distributed() {
     if (!error) error = PyExc_RuntimeError;
     Py_INCREF(error);
   }
-  return PyModule_Create(&tessera::distributed::g_module);
+  PyObject* module = PyModule_Create(&tessera::distributed::g_module);
+  if (module && PyModule_AddFunctions(module, tessera::distributed::g_call_methods) != 0) Py_CLEAR(module);
+  return module;
 }

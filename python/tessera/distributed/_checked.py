@@ -72,7 +72,9 @@ class CheckedBackend(C10dBackend):
         tensors = args[:1] if name in _ONE_SIDED and name == "scatter" else args[1:2] if name == "gather" else args
         # all_to_all gives and takes what its split sizes say, which may differ
         shown = "" if name.startswith("alltoall") else ", ".join(filter(None, map(_described, tensors)))
-        text = f"CollectiveFingerPrint(sequence {self._calls}, {name}({shown}))".encode()[:1024].ljust(1024, b"\0")
+        text = f"CollectiveFingerPrint(sequence {self._calls}, {name.upper()}({shown}))".encode()[:1024].ljust(
+            1024, b"\0"
+        )
         self._helper.monitored_barrier(self._timeout, True)
         own = tessera.frombuffer(bytearray(text), dtype=tessera.uint8)
         every = tessera.empty(self._size * 1024, dtype=tessera.uint8)

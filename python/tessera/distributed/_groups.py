@@ -8,7 +8,7 @@ import tessera
 from tessera.distributed import _backends as backends
 from tessera.distributed import _kinds as kinds
 from tessera.distributed import config
-from tessera.distributed._process_group import ProcessGroup
+from tessera.distributed._process_group import C10dBackend, ProcessGroup
 from tessera.distributed._stores import PrefixStore
 from tessera.distributed.constants import default_pg_timeout
 from tessera.distributed.rendezvous import rendezvous
@@ -73,6 +73,8 @@ def _registered(group):
     group = _group_or_default_group(group)
     if _rank_not_in_group(group) or group in _world.pg_map:
         return group
+    if isinstance(group, C10dBackend):
+        return group  # which a program made itself
     raise ValueError(f"the group {group!r} is not registered: it was destroyed, or new_group() did not make it")
 
 

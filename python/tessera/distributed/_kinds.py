@@ -133,7 +133,7 @@ def set_debug_level_from_env():
     Raises: ValueError for another text."""
     text = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF")
     if text.upper() not in DebugLevel.__members__:
-        raise ValueError(f"TORCH_DISTRIBUTED_DEBUG is OFF, INFO or DETAIL, but it was set to '{text}'")
+        raise ValueError(f"The value of TORCH_DISTRIBUTED_DEBUG must be OFF, INFO or DETAIL, but is '{text}'")
     set_debug_level(DebugLevel[text.upper()])
 
 

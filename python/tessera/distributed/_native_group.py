@@ -36,6 +36,8 @@ class NativeGroup(C10dBackend):
         super().__init__(rank, size)
         if isinstance(timeout, _BackendOptions):
             timeout = timeout._timeout
+        if isinstance(timeout, (int, float)):
+            timeout = timedelta(seconds=timeout)
         self._timeout, self._seconds = timeout, timeout.total_seconds()
         self._pending, self._barriers = [], 0
         self._native, self._store = load(), store

@@ -37,6 +37,8 @@ class GradBucket:
 
     def gradients(self):
         """The gradients, views of the buffer with the parameters' shapes."""
+        if self._buffer.layout is not tessera.strided:
+            return [self._buffer]
         return _views(self._buffer, self._params)
 
     def parameters(self):
@@ -60,15 +62,26 @@ def _views(buffer, params):
     return views
 
 
-class _Bucket:
-    """Parameters whose gradients are reduced together."""
+def _no_rows(param):
+    """A sparse gradient without values."""
+    rows = tessera.zeros(1, 0, dtype=tessera.int64, device=param.device)
+    return tessera.sparse_coo_tensor(rows, param.new_zeros(0, *param.shape[1:]), param.shape).detach()
 
-    def __init__(self, index, numbers, params, dtype):
+
+class _Bucket:
+    """Parameters whose gradients are reduced together. One with sparse gradients has a bucket of its own, whose buffer
+    is the gradient.
+    """
+
+    def __init__(self, index, numbers, params, dtype, sparse):
         self.index, self.numbers, self.params = index, numbers, params
-        first = params[0]
-        total = sum(param.numel() for param in params)
-        self.buffer = tessera.zeros(total, dtype=dtype or first.dtype, device=first.device)
-        self.views = _views(self.buffer, params)
+        first, self.sparse = params[0], sparse
+        if sparse:
+            self.buffer, self.views = _no_rows(first), [None]
+        else:
+            total = sum(param.numel() for param in params)
+            self.buffer = tessera.zeros(total, dtype=dtype or first.dtype, device=first.device)
+            self.views = _views(self.buffer, params)
         self.waiting = len(params)
         self.handle = None  # what the reduction goes on in
         self.grads = None  # in place of the buffer: the gradients themselves, as far as they came
@@ -128,6 +141,7 @@ class Reducer:
         reduced_dtype: in which gradients are reduced; None: their own.
         bucket_limits: bytes of the first, second ... bucket, the last one for all that follow; None: by the two sizes.
         skip_unused: whether buckets whose parameters are all unused, on every rank, are left out.
+        sparse: the parameters that get sparse gradients, by their places.
     """
 
     def __init__(
@@ -143,7 +157,9 @@ class Reducer:
         reduced_dtype=None,
         bucket_limits=None,
         skip_unused=False,
+        sparse=(),
     ):
+        self.sparse = frozenset(sparse)
         self.params, self.group, self.names = list(params), process_group, list(names)
         self.limits = list(bucket_limits or [first_bucket_bytes, bucket_bytes])
         self.skip_unused = skip_unused
@@ -159,8 +175,7 @@ class Reducer:
         self.restore, self._restores = None, False
         backwards = list(range(len(self.params)))[::-1]
         limits = self.limits if static_graph or find_unused else [_NO_CAP]
-        lists, _ = _compute_bucket_assignment_by_size([self.params[i] for i in backwards], limits)
-        self._build([[backwards[place] for place in one] for one in lists])
+        self._build(self._cut(backwards, limits))
         self._handles = self._listen()
 
     def _listen(self):
@@ -182,9 +197,14 @@ class Reducer:
         for handle in self._handles:
             handle.remove()
 
+    def _cut(self, numbers, limits):
+        """Parameters in their order, as lists for buckets."""
+        sparse = [number in self.sparse for number in numbers]
+        return _compute_bucket_assignment_by_size([self.params[i] for i in numbers], limits, sparse, numbers)[0]
+
     def _build(self, lists):
         self.buckets = [
-            _Bucket(index, numbers, [self.params[i] for i in numbers], self.reduced_dtype)
+            _Bucket(index, numbers, [self.params[i] for i in numbers], self.reduced_dtype, numbers[0] in self.sparse)
             for index, numbers in enumerate(lists)
         ]
         self.bucket_of = {
@@ -200,9 +220,8 @@ class Reducer:
         order = tessera.tensor(self._order, dtype=tessera.int64)
         collectives.broadcast(order, group=self.group, group_src=0)
         numbers = order.tolist()
-        lists, _ = _compute_bucket_assignment_by_size([self.params[i] for i in numbers], self.limits)
         old = {i: view for bucket in self.buckets for i, view in zip(bucket.numbers, bucket.views)}
-        self._build([[numbers[place] for place in one] for one in lists])
+        self._build(self._cut(numbers, self.limits))
         self._rebuilt = True
         if self.as_view:
             self._move_views(old)
@@ -211,7 +230,7 @@ class Reducer:
         """Gradients that are views of the old buckets become views of the new ones."""
         for number, (bucket, place) in self.bucket_of.items():
             param = self.params[number]
-            if param.grad is not None and param.grad.data_ptr() == old[number].data_ptr():
+            if param.grad is not None and not bucket.sparse and param.grad.data_ptr() == old[number].data_ptr():
                 with tessera.no_grad():
                     bucket.views[place].copy_(param.grad)
                 param.grad = bucket.views[place]
@@ -247,6 +266,8 @@ class Reducer:
     def _is_direct(self):
         """Whether gradients are reduced where they are: everyone has all of them, and nobody is shown a buffer."""
         if self.hook or self.find_unused or self.static or self.as_view or self.reduced_dtype or self.restore:
+            return False
+        if self.sparse:
             return False
         own = type(self.group) is ProcessGroup  # a subclass may want to see what is reduced
         return own and getattr(self.group._backends.get("cpu"), "_joins_in_place", False)
@@ -320,6 +341,11 @@ class Reducer:
 
     def _fill(self, bucket, place, grad):
         view = bucket.views[place]
+        if bucket.sparse:
+            grad = _no_rows(bucket.params[0]) if grad is None else grad
+            grad = (grad if grad.is_sparse else grad.to_sparse(1)).detach()
+            bucket.buffer = (grad if self.hook is not None else grad * (1.0 / self.divisor)).coalesce()
+            return
         with tessera.no_grad():
             if grad is None:
                 view.zero_()
@@ -413,8 +439,21 @@ class Reducer:
             collectives.all_reduce(used, group=self.group)
         return used.tolist()
 
+    def _take_sparse(self, bucket, somewhere):
+        result = bucket.handle.wait()
+        if isinstance(bucket.handle, Future):
+            bucket.buffer = result[0] if isinstance(result, (list, tuple)) else result
+        if somewhere is not None and not somewhere[bucket.numbers[0]]:
+            return
+        if self.restore is not None:
+            self._add(bucket.params[0], bucket.buffer)
+        else:
+            bucket.params[0].grad = bucket.buffer
+
     def _take(self, bucket, somewhere):
         """Brings the result to the gradients."""
+        if bucket.sparse:
+            return self._take_sparse(bucket, somewhere)
         if isinstance(bucket.handle, Future):
             result = bucket.handle.wait()
             result = result[0] if isinstance(result, (list, tuple)) else result
@@ -433,7 +472,7 @@ class Reducer:
                 if param.grad is not bucket.grads[place]:
                     param.grad = bucket.grads[place]
             bucket.grads = None
-            return
+            return None
         grads, values = [], []
         for number, param, view in zip(bucket.numbers, bucket.params, views):
             if somewhere is not None and not somewhere[number]:
@@ -451,11 +490,15 @@ class Reducer:
         if grads:
             with tessera.no_grad():
                 tessera._foreach_copy_(grads, values)
+        return None
 
     def shadow(self):
         """What a rank that has no more inputs does for one backward pass of the others."""
         for bucket in self.buckets:
-            bucket.buffer.zero_()
+            if bucket.sparse:
+                bucket.buffer = _no_rows(bucket.params[0])
+            else:
+                bucket.buffer.zero_()
             bucket.handle = bucket.grads = None
             self._launch(bucket)
             bucket.handle.wait()

@@ -10,6 +10,7 @@ in its environment, so that `init_process_group()` needs no arguments. With seve
 When a process fails, all are ended, and started again as often as --max-restarts says.
 """
 
+import logging
 import os
 import sys
 import uuid
@@ -183,6 +184,7 @@ def config_from_args(args):
     processes = determine_local_world_size(args.nproc_per_node)
     if "OMP_NUM_THREADS" not in os.environ and processes > 1:
         os.environ["OMP_NUM_THREADS"] = "1"  # they would be in each other's way
+        logging.getLogger(__name__).warning("OMP_NUM_THREADS is 1 for each process, unless it is set; tune it")
     settings = _parse_rendezvous_config(args.rdzv_conf)
     if args.rdzv_backend == "static":
         settings["rank"] = args.node_rank

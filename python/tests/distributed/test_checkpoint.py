@@ -311,3 +311,12 @@ def test_submodules_and_wrappers():
         get_optimizer_state_dict(net(1), trained(net(2)))
     with pytest.raises(ValueError, match="full_state_dict"):
         set_optimizer_state_dict(model, trained(net(0)), {}, options=StateDictOptions(broadcast_from_rank0=True))
+
+
+def test_lists_with_dicts_come_apart_and_tuples_stay():
+    from tessera.distributed.checkpoint._nested_dict import flatten_state_dict, unflatten_state_dict
+
+    nested = {"a": ["x", [{"b": 1}]], "c": [1, [2]], "d": ({"e": 3}, 4)}
+    flat, paths = flatten_state_dict(nested)
+    assert flat == {"a.0": "x", "a.1.0.b": 1, "c": [1, [2]], "d": ({"e": 3}, 4)}
+    assert paths["a.1.0.b"] == ("a", 1, 0, "b") and unflatten_state_dict(flat, paths) == nested

@@ -1,12 +1,16 @@
 """Tensors of many processes: what they are made of, and that they compute as one."""
 
 import copy
+import io
+import subprocess
+import sys
+import tempfile
 
 import pytest
 import ranks
 import tessera
 import tessera.distributed as dist
-from tessera.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from tessera.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor
 from tessera.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 
@@ -152,6 +156,100 @@ def test_what_is_to_be_added_up_is_shared_out():
         return parts
 
     assert ranks.run(body) == [[[0.5, 0.5], [1.0, 1.0]]] * 2
+
+
+def test_what_cannot_be_spread_is_told_by_what_it_is():
+    def body(rank, world):
+        mesh, other = dist.init_device_mesh("cpu", (world, 1)), dist.init_device_mesh("cpu", (world,))
+        leaf = tessera.ones(4, 4, requires_grad=True)
+        made = distribute_tensor(leaf, mesh, [Shard(0), Shard(1)])
+        for tensor, where, placements, kind, text in (
+            (leaf, mesh, [Shard(0)], ValueError, "same length"),
+            (leaf + 2, mesh, [Shard(0)], RuntimeError, "leaf"),
+            (made, other, [Shard(0)], ValueError, "to a different device mesh"),
+            (made, mesh, [Shard(0), Replicate()], ValueError, "to a different placements"),
+        ):
+            with pytest.raises(kind, match=text):
+                distribute_tensor(tensor, where, placements)
+
+    ranks.run(body)
+
+
+def test_plain_tensors_of_one_element_are_copies():
+    def body(rank, world):
+        mesh = dist.init_device_mesh("cpu", (world,))
+        x = distribute_tensor(tessera.arange(4.0), mesh, [Shard(0)])
+        with pytest.warns(UserWarning, match="non-scalar tensor with numel=1"):
+            out = tessera.tensor([2.0]) * x
+        with pytest.raises(RuntimeError, match="mixed"):
+            tessera.ones(4) + x
+        return (out + tessera.tensor(1)).full_tensor().tolist()
+
+    assert ranks.run(body) == [[1.0, 3.0, 5.0, 7.0]] * 2
+
+
+def test_who_is_not_of_the_mesh_has_shapes_alone():
+    def body(rank, world):
+        mesh = dist.DeviceMesh("cpu", [0])
+        x = DTensor.from_local(tessera.ones(3, 4), mesh, [Shard(0)])
+        parts = x.split([2, 2], dim=1)
+        assert x.add_(1) is x and x.equal(x) is True
+        total = x.sum()
+        return [tuple(p.shape) for p in parts], parts[0].to_local().numel(), total.to_local().item()
+
+    assert ranks.run(body) == [([(3, 2), (3, 2)], 6, 24.0), ([(3, 2), (3, 2)], 0, 0.0)]
+
+
+def test_parts_are_compared_when_asked_for():
+    def body(rank, world):
+        mesh = dist.init_device_mesh("cpu", (world,))
+        x = tessera.ones(3, 3)
+        for part in (x.double(), x.t().contiguous().t(), x.clone().requires_grad_(), x[:2]):
+            DTensor.from_local(part if rank == 0 else x, mesh, [Shard(0)])
+            with pytest.raises(ValueError, match="differ"):
+                DTensor.from_local(part if rank == 0 else x, mesh, [Shard(0)], run_check=True)
+        DTensor.from_local(x, mesh, [Shard(0)], run_check=True)
+
+    ranks.run(body)
+
+
+def test_files_with_dtensors_load_with_weights_only():
+    def body(rank, world):
+        mesh = dist.init_device_mesh("cpu", (world,))
+        saved = {"a": distribute_tensor(numbers(4, 2), mesh, [Shard(0)]), "b": DTensor.from_local(numbers(2), mesh)}
+        file = io.BytesIO()
+        tessera.save(saved, file)
+        file.seek(0)
+        got = tessera.load(file, weights_only=True)
+        assert all(got[name].placements == saved[name].placements for name in saved) and got["a"].device_mesh == mesh
+        return got["a"].full_tensor().tolist(), file.getvalue()
+
+    whole, data = ranks.run(body)[0]
+    assert whole == numbers(4, 2).tolist()
+    code = "import sys, tessera; tessera.load(sys.argv[1])"
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        without = subprocess.run([sys.executable, "-c", code, file.name], capture_output=True, text=True)
+    assert without.returncode != 0 and "must be imported to load DTensors" in without.stderr
+
+
+def test_hooks_of_modules_may_take_two_arguments():
+    def body(rank, world):
+        mesh = dist.init_device_mesh("cpu", (world,))
+        model = tessera.nn.Linear(3, 2)
+        hooks = {
+            "input_fn": lambda inputs, mesh: DTensor.from_local(inputs[0], mesh, [Shard(0)]),
+            "output_fn": lambda outputs, mesh: outputs.to_local(),
+        }
+        with pytest.warns(FutureWarning, match="Deprecating"):
+            distribute_module(model, mesh, **hooks)
+        with pytest.raises(ValueError, match="takes 1 arguments"):
+            distribute_module(model, mesh, input_fn=lambda inputs: inputs)
+        out = model(tessera.ones(4, 3))
+        return type(out) is tessera.Tensor and tuple(out.shape) == (4, 2)
+
+    assert ranks.run(body) == [True, True]
 
 
 def test_looking_up_goes_on_in_parts():

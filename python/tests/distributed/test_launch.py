@@ -1,5 +1,6 @@
 """torchrun: environments, restarts, reports, output, several agents, signals."""
 
+import json
 import os
 import re
 import shutil
@@ -203,8 +204,6 @@ def check_etcd(place):
 
 
 def test_error_files_have_their_own_time_and_agents_do_not_write_over_them(tmp_path, monkeypatch):
-    import json
-
     from tessera.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure, record
     from tessera.distributed.elastic.multiprocessing.errors.handlers import get_error_handler
 
@@ -224,3 +223,36 @@ def test_error_files_have_their_own_time_and_agents_do_not_write_over_them(tmp_p
     with pytest.raises(ChildFailedError):
         main(str(path))
     assert json.loads((tmp_path / "own.json").read_text())["message"] == "why"
+
+
+FAILS = """
+import os, sys, time
+from tessera.distributed.elastic.multiprocessing.errors import record
+
+@record
+def main():
+    ready = sys.argv[1] + "/ready"
+    if os.environ["RANK"] == "0":
+        open(ready, "w").close()
+        time.sleep(60)
+    while not os.path.exists(ready):
+        time.sleep(0.01)
+    raise ValueError("why it fails")
+
+main()
+"""
+
+
+def test_reports_have_who_failed_first_and_who_was_ended_for_it(tmp_path):
+    program = tmp_path / "fails.py"
+    program.write_text(FAILS)
+    command = [sys.executable, "-m", "tessera.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += ["--log-dir", str(tmp_path / "logs"), "--redirects", "3", str(program), str(tmp_path)]
+    env = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
+    others, first = done.stderr.rpartition("Root Cause")[::2]
+    assert done.returncode == 1 and "OMP_NUM_THREADS" in others and "failed (exitcode: 1) local_rank: 1" in others
+    assert "exitcode  : -15" in others.rpartition("Failures:")[2] and "SIGTERM" in others
+    assert "exitcode  : 1 " in first and "ValueError: why it fails" in first and "-15" not in first
+    (path,) = (tmp_path / "logs").glob("*/attempt_0/1/error.json")
+    assert json.loads(path.read_text())["message"]["message"] == "ValueError: why it fails"

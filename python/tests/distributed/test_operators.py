@@ -102,6 +102,19 @@ def test_collectives_are_counted():
     assert run(body) == [(1, 1)] * 2
 
 
+def test_collectives_of_dtensors_are_counted_by_module():
+    def body(rank, world):
+        mesh = dist.init_device_mesh("cpu", (2,))
+        x = dist.tensor.ones(4, device_mesh=mesh, placements=[dist.tensor.Shard(0)], requires_grad=True)
+        with CommDebugMode() as mode:
+            x.redistribute(placements=[dist.tensor.Replicate()])
+        gathered = {tessera.ops.c10d_functional.all_gather_into_tensor: 1}
+        assert mode.comm_counts == gathered
+        return mode.comm_module_counts == {"Global": {"forward": gathered, "backward": {}}}
+
+    assert run(body) == [True, True]
+
+
 def test_products_of_what_is_spread():
     def body(rank, world):
         name = dist.group.WORLD.group_name
@@ -145,3 +158,28 @@ def test_shards_along_another_dimension():
         return part.equal(whole.chunk(2, 1)[rank])
 
     assert run(body) == [True, True]
+
+
+def test_views_and_fresh_tensors_send_nothing():
+    def body(rank, world):
+        mesh = dist.init_device_mesh("cpu", (2,))
+        shard = dist.tensor.Shard
+        spread = lambda x, at: dist.tensor.distribute_tensor(x, mesh, [shard(at)])
+        x, row = spread(tessera.rand(4, 6), 1), spread(tessera.rand(1, 2, 2), 0)
+        with CommDebugMode() as mode:
+            view = row.view(1, 4)
+            made = {
+                "same": (x.new_full((4, 6), 3.0), shard(1)),
+                "other": (x.new_ones(2, 6), dist.tensor.Replicate()),
+                "strided": (x.new_empty_strided((4, 6), (6, 1)), shard(1)),
+                "turned": (x.new_empty_strided((4, 6), (1, 4)), dist.tensor.Replicate()),
+                "row": (view, shard(0)),
+            }
+        assert mode.get_total_counts() == 0
+        for name, (tensor, placement) in made.items():
+            assert tensor.placements == (placement,), name
+        assert view.to_local().data_ptr() == row.to_local().data_ptr()
+        assert made["strided"][0].to_local().shape == (4, 3) and made["turned"][0].stride() == (1, 4)
+        return made["same"][0].full_tensor().sum().item(), view.full_tensor().equal(row.full_tensor().view(1, 4))
+
+    assert run(body) == [(72.0, True)] * 2

@@ -1,7 +1,10 @@
 """DistributedDataParallel, its hooks, Join, sharded optimizers."""
 
+import copy
+
 import pytest
 import tessera
+import tessera.distributed as dist
 from ranks import run
 from tessera import nn
 from tessera.distributed.algorithms.ddp_comm_hooks import (
@@ -220,3 +223,38 @@ def test_arguments_of_one_device():
         return inputs[0][0] is x, inputs[0][1][1], kwargs[0]["k"].tolist()
 
     assert run(body) == [(True, 3, [1.0])] * 2
+
+
+@pytest.mark.parametrize("options", [{}, {"find_unused_parameters": True}, {"static_graph": True}, {"hook": True}])
+def test_sparse_gradients_of_replicas_stay_sparse(options):
+    def body(rank, world):
+        tessera.manual_seed(0)
+        table = tessera.nn.Embedding(6, 2, sparse=True)
+        model = tessera.nn.Sequential(table, tessera.nn.Flatten(), tessera.nn.Linear(4, 1))
+        more = {key: value for key, value in options.items() if key != "hook"}
+        replica = tessera.nn.parallel.DistributedDataParallel(copy.deepcopy(model), **more)
+        shown = []
+        if "hook" in options:
+
+            def hook(state, bucket):
+                buffer = bucket.buffer()
+                shown.append(buffer.is_sparse)
+                dist.all_reduce(buffer)
+                done = tessera.futures.Future()
+                done.set_result(buffer / world)
+                return done
+
+            replica.register_comm_hook(None, hook)
+        for _ in range(3):
+            model.zero_grad()
+            replica.zero_grad()
+            rows = tessera.tensor([[0, 1], [1, 3]])
+            replica(rows[rank : rank + 1]).sum().backward()
+            (model(rows).sum() / world).backward()
+            for one, other in zip(replica.parameters(), model.parameters()):
+                assert one.grad.is_sparse == other.grad.is_sparse
+                tessera.testing.assert_close(one.grad.to_dense(), other.grad.to_dense())
+        touched = replica.module[0].weight.grad.coalesce().indices().tolist()
+        return touched, sorted(set(shown)) == ([False, True] if "hook" in options else [])
+
+    assert run(body) == [([[0, 1, 3]], True)] * 2

@@ -1,7 +1,11 @@
 """Remote calls, references, gradients through them."""
 
+import ctypes
+import datetime
 import os
+import pickle
 import shutil
+import signal
 import socket
 import tempfile
 import threading
@@ -13,6 +17,7 @@ import tessera
 import tessera.distributed.autograd as dist_autograd
 import tessera.distributed.rpc as rpc
 from ranks import run
+from tessera.distributed.nn import RemoteModule
 from tessera.distributed.optim import DistributedOptimizer
 from tessera.distributed.rpc import _wire, functions
 from tessera.optim import SGD
@@ -138,7 +143,7 @@ def test_gradients_cross_workers_twice():
             dist_autograd.backward(number, [z.sum()])
             found = dist_autograd.get_gradients(number)
             result = found[x].item(), found[y].item(), x.grad
-        with pytest.raises(RuntimeError, match="no distributed autograd context"):
+        with pytest.raises(RuntimeError, match="autograd context with id"):
             dist_autograd.get_gradients(number)
         return result
 
@@ -173,8 +178,8 @@ def test_an_optimizer_steps_parameters_where_they_are():
 
 def test_strangers_and_oversized_frames_lose_their_connection_only():
     def body(rank):
-        host, port = rpc.api._agent()._places[1]
-        for data in (b"x" * 200, rpc.api._agent()._secret + (0).to_bytes(4, "little") + b"\xff" * 8 + b"junk"):
+        _, host, port = rpc.api._agent()._places[1]
+        for data in (b"x" * 200, rpc.api._agent()._secret + (0).to_bytes(4, "little") + b"\xff" * 12 + bytes(4)):
             with socket.create_connection((host, port)) as stranger:
                 stranger.sendall(data)
                 stranger.settimeout(10)
@@ -229,13 +234,12 @@ def test_tensors_cross_a_connection_as_they_are():
         tessera.zeros(300_000),
         tessera.sparse_coo_tensor(tessera.tensor([[1]]), tessera.tensor([2.0]), (3,)),
     ]
-    there, here = socket.socketpair()
-    writer = threading.Thread(target=_wire.send_message, args=(there, ("call", sent)))
-    with there, here:
-        writer.start()
-        kind, got = _wire.Reader(here).message()
-        writer.join()
-    assert kind == "call"
+    kept, trail = None, (1, 2, 3, [])
+    pieces, kept = _wire.encode(b"head", _wire.table(sent, "w", {}), trail)
+    came = [piece if type(piece) is bytes else bytearray(ctypes.string_at(*piece)) for piece in pieces]
+    head, rows, way = _wire.decode(came)
+    assert (head, way) == (b"head", trail) and [len(one) for one in came[2:]] == [1_200_000]
+    got = _wire.placed(rows)
     for one, other in zip(sent, got):
         assert one.layout == other.layout and one.dtype == other.dtype and one.shape == other.shape
         assert one.to_dense().equal(other.to_dense())
@@ -244,48 +248,93 @@ def test_tensors_cross_a_connection_as_they_are():
     assert base[1] == 1
 
 
-def test_a_frame_that_is_too_large_ends_the_connection():
-    for words in ((0,), (1 << 62,), (2, 10, 1 << 50)):
-        there, here = socket.socketpair()
-        with there, here, pytest.raises(_wire.Disconnected, match="a frame of"):
-            there.sendall(b"".join(word.to_bytes(8, "little") for word in words))
-            _wire.Reader(here).message()
+def blocks(numbers):
+    started.set()
+    released.wait(20)
+    return numbers
 
 
-def test_messages_come_whole_however_they_are_cut():
-    here, there = socket.socketpair()
-    messages = [
-        ("small", [tessera.arange(5.0), tessera.ones(2, 3).t()]),
-        ("large", [tessera.arange(100_000.0), tessera.arange(3), tessera.rand(20_000)]),
-        ("none", []),
-    ] * 3
-    out = bytearray()
+def releases():
+    assert started.wait(20)
+    released.set()
 
-    class Kept:
-        def sendmsg(self, pieces):
-            out.extend(b"".join(pieces))
-            return sum(piece.nbytes for piece in pieces)
 
-    for message in messages:
-        _wire.send_message(Kept(), message)
+started, released = threading.Event(), threading.Event()
 
-    def give():
-        at, step = 0, 1
-        while at < len(out):  # pieces of all sizes, which end anywhere
-            here.sendall(out[at : at + step])
-            at, step = at + step, step * 3 % 70_001
 
-    thread = threading.Thread(target=give)
-    thread.start()
-    reader = _wire.Reader(there)
-    for name, tensors in messages:
-        found = reader.message()
-        assert found[0] == name and all(map(tessera.equal, found[1], tensors))
-    thread.join()
-    here.close()
-    with pytest.raises(_wire.Disconnected):
-        reader.message()
-    there.close()
+def test_who_waits_and_who_does_not_get_their_answers_in_any_order():
+    def body(rank):
+        blocked = rpc.rpc_async("w1", blocks, args=(tessera.arange(100_000),))
+        called = []
+        doubled = blocked.then(lambda done: called.append(threading.current_thread().name) or done.value() * 2)
+        others = [rpc.rpc_async("w1", times, args=(i, i)) for i in range(50)]
+        waiters = [threading.Thread(target=blocked.wait) for _ in range(3)]
+        for one in waiters:
+            one.start()
+        rpc.rpc_sync("w1", releases)
+        assert [one.wait() for one in others] == [i * i for i in range(50)]
+        assert doubled.wait().equal(tessera.arange(100_000) * 2) and len(called) == 1
+        for one in waiters:
+            one.join(20)
+            assert not one.is_alive()
+        here = rpc.rpc_async("w0", times, args=(3, 4))
+        return here.wait()
+
+    assert workers(body) == 12
+
+
+def deep(n):
+    """Calls back and forth, each from a thread that another call holds."""
+    return n if n == 0 else 1 + rpc.rpc_sync(f"w{n % 2}", deep, args=(n - 1,))
+
+
+def test_calls_nest_and_threads_are_as_many_as_asked_for():
+    folder = tempfile.mkdtemp()
+
+    def worker(rank, world):
+        options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{folder}/store", num_worker_threads=4)
+        rpc.init_rpc(f"w{rank}", rank=rank, world_size=world, rpc_backend_options=options)
+        result = None
+        if rank == 0:
+            nested = rpc.rpc_sync("w1", deep, args=(6,))
+            begin = time.monotonic()
+            for future in [rpc.rpc_async("w1", nap, args=(0.1,)) for _ in range(12)]:
+                future.wait()
+            result = nested, time.monotonic() - begin
+        rpc.shutdown()
+        return result
+
+    nested, seconds = run(worker, 2, backend=None)[0]
+    shutil.rmtree(folder)
+    assert nested == 6 and 0.3 <= seconds < 1.1
+
+
+def test_a_stopped_worker_ends_calls_within_their_time():
+    def body(rank):
+        pid = rpc.rpc_sync("w1", os.getpid)
+        os.kill(pid, signal.SIGSTOP)
+        begin = time.monotonic()
+        try:
+            for what in (1, tessera.zeros(16 << 20)):  # the second one is more than the system takes
+                with pytest.raises(RuntimeError, match="w1"):
+                    rpc.rpc_sync("w1", times, args=(what, 1), timeout=0.5)
+        finally:
+            os.kill(pid, signal.SIGKILL)
+        assert time.monotonic() - begin < 5
+        rpc.shutdown(graceful=False)
+        return True
+
+    folder = tempfile.mkdtemp()
+
+    def worker(rank, world):
+        options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{folder}/store", rpc_timeout=20)
+        rpc.init_rpc(f"w{rank}", rank=rank, world_size=world, rpc_backend_options=options)
+        if rank == 0:
+            return body(rank)
+        time.sleep(60)
+
+    assert run(worker, 2, backend=None)[0] is True
+    shutil.rmtree(folder)
 
 
 def test_an_answer_does_not_outlive_its_use():
@@ -337,3 +386,140 @@ def test_contexts_need_workers_and_options_are_checked():
         return True
 
     assert run(body, backend=None) == [True, True]
+
+
+def test_gradients_of_replicas_and_sparse_ones_cross_workers():
+    folder = tempfile.mkdtemp()
+
+    def worker(rank, world):
+        tessera.distributed.init_process_group(
+            "gloo", init_method=f"file://{folder}/group", rank=rank, world_size=world
+        )
+        options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{folder}/store", rpc_timeout=20)
+        rpc.init_rpc(f"w{rank}", rank=rank, world_size=world, rpc_backend_options=options)
+        tessera.manual_seed(0)
+        model = tessera.nn.parallel.DistributedDataParallel(tessera.nn.Linear(3, 1))
+        model.module.weight.grad = kept = tessera.full((1, 3), 7.0)
+        rows = tessera.sparse_coo_tensor([[0, 2]], tessera.tensor([1.0, 3.0]), (3,)).requires_grad_()
+        with dist_autograd.context() as context:
+            x = rpc.rpc_sync(f"w{1 - rank}", times, (tessera.full((3,), rank + 1.0), 2))
+            dist_autograd.backward(context, [model(x).sum()])
+            found = dist_autograd.get_gradients(context)[model.module.weight].tolist()
+        with dist_autograd.context() as context:
+            total = rpc.rpc_sync(f"w{1 - rank}", tessera.sparse.sum, (rows,))
+            dist_autograd.backward(context, [total * 2])
+            sparse = dist_autograd.get_gradients(context)[rows].to_dense().tolist()
+        rpc.shutdown()
+        tessera.distributed.destroy_process_group()
+        return found, sparse, model.module.weight.grad is kept
+
+    assert run(worker, 2, backend=None) == [([[3.0] * 3], [2.0, 0.0, 2.0], True)] * 2
+    shutil.rmtree(folder)
+
+
+def test_many_passes_at_once_do_not_wait_for_threads():
+    def several(rank):
+        def once():
+            x = tessera.ones(3, requires_grad=True)
+            with dist_autograd.context() as context:
+                y = x
+                for _ in range(3):
+                    y = rpc.rpc_sync("w1", there_and_back, (y,))
+                dist_autograd.backward(context, [y.sum()])
+                done.append(dist_autograd.get_gradients(context)[x][0].item())
+
+        done = []
+        threads = [threading.Thread(target=once) for _ in range(24)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join(60)
+        return done
+
+    assert workers(several) == [8.0 * 2**7] * 24
+
+
+class Odd(Exception):
+    def __init__(self, a, b):
+        super().__init__(b)
+
+
+def odd():
+    raise Odd(1, "two")
+
+
+def future_of_one():
+    made = tessera.futures.Future()
+    made.set_result(1)
+    return made
+
+
+def fails_backward(x):
+    return Failing.apply(x)
+
+
+class Failing(tessera.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise ValueError("no way back")
+
+
+def test_errors_say_what_and_where():
+    def body(rank):
+        for call, kind, text in (
+            (lambda: rpc.rpc_sync("w1", odd), RuntimeError, "Original exception on remote side was Odd"),
+            (lambda: rpc.rpc_sync("w1", future_of_one), RuntimeError, "Can not pickle torch.futures.Future"),
+            (lambda: rpc.rpc_sync("w1", nap, (5,), timeout=0.1), RuntimeError, "RPC ran for more than"),
+            (lambda: rpc.rpc_sync("w9", nap, (5,)), RuntimeError, "could not find destination"),
+            (lambda: rpc.rpc_async("w1", divide, (1, 1)).then(None), TypeError, "function is needed"),
+            (lambda: rpc.init_rpc("w0"), RuntimeError, "already initialized"),
+        ):
+            with pytest.raises(kind, match=text):
+                call()
+        with dist_autograd.context() as context:
+            loss = rpc.rpc_sync("w1", fails_backward, (tessera.ones(2, requires_grad=True),)).sum()
+            with pytest.raises(RuntimeError, match="Error on Node 1: no way back"):
+                dist_autograd.backward(context, [loss])
+        with pytest.raises(RuntimeError, match="Could not find autograd context"):
+            dist_autograd.get_gradients(context)
+        return [one.name for one in rpc.api._agent().get_worker_infos()]
+
+    assert workers(body) == ["w0", "w1"]
+
+
+def remote_facts(module, x):
+    return module(x), module.on, hasattr(module, "note"), module.training
+
+
+class Slow:
+    def __init__(self):
+        time.sleep(0.5)
+
+    def get(self):
+        return 3
+
+
+def test_remote_modules_travel_and_proxies_know_their_time():
+    def body(rank):
+        module = RemoteModule("w1/cpu", tessera.nn.Linear, (2, 1))
+        module.note = "stays here"
+        module.eval()
+        x = tessera.ones(2)
+        there, on, noted, training = rpc.rpc_sync("w1", remote_facts, (module, x))
+        assert there.equal(module(x)) and (on, noted, training) == ("w1", False, False)
+        with pytest.raises(RuntimeError, match="in remote calls only"):
+            pickle.dumps(module)
+        slow = rpc.remote("w1", Slow)
+        with pytest.raises(RuntimeError, match="RPC ran for more than"):
+            slow.rpc_sync(timeout=0.05).get()
+        with pytest.raises(TypeError, match="seconds"):
+            rpc.TensorPipeRpcBackendOptions(rpc_timeout=datetime.timedelta(seconds=1))
+        with dist_autograd.context() as context, pytest.raises(TypeError, match="incompatible"):
+            dist_autograd.backward(context, None)
+        return slow.rpc_sync().get()
+
+    assert workers(body) == 3

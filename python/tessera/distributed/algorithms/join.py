@@ -135,7 +135,9 @@ class Join:
             if _expects_answer(work, group):
                 collectives.all_reduce(ended, group=group)
             if ended.item():
-                raise RuntimeError("another rank has no more inputs, and throw_on_early_termination is set")
+                raise RuntimeError(
+                    "Detected at least one rank that exhausted inputs, and throw_on_early_termination is set"
+                )
         return work
 
 

@@ -70,7 +70,7 @@ def _retrieve_context(context_id):
     with _lock:
         found = _contexts.get(context_id)
     if found is None:
-        raise RuntimeError(f"there is no distributed autograd context {context_id}; it may have ended")
+        raise RuntimeError(f"Could not find autograd context with id: {context_id}; it may have ended")
     return found
 
 
@@ -86,7 +86,7 @@ def _made(context_id):
 
 def _new_context():
     if getattr(_current, "context", None) is not None:
-        raise RuntimeError("a distributed autograd context is active already; they do not nest")
+        raise RuntimeError("Already have an autograd context id for this thread: contexts do not nest")
     made = _current.context = _made((_rank << 48) | next(_numbers))
     return made
 
@@ -131,12 +131,17 @@ class context:
 # ---- messages
 
 
+def _again(tensor):
+    """Another tensor of the same values."""
+    return tensor.view_as(tensor) if tensor.layout is tessera.strided else tensor.clone()
+
+
 class _Out(Function):
     """What goes to another worker."""
 
     @staticmethod
     def forward(ctx, *tensors):
-        return tuple(tensor.view_as(tensor) for tensor in tensors)
+        return tuple(map(_again, tensors))
 
     @staticmethod
     def backward(ctx, *gradients):
@@ -149,7 +154,7 @@ class _In(Function):
     @staticmethod
     def forward(ctx, history, peer, message, begin, *tensors):
         ctx.where = history._number, peer, message
-        return tuple(tensor.view_as(tensor) for tensor in tensors)
+        return tuple(map(_again, tensors))
 
     @staticmethod
     def backward(ctx, *gradients):
@@ -240,12 +245,28 @@ def _leaves(roots):
     return found
 
 
+def _accumulated(roots, leaves, gradients):
+    """As autograd.grad, for leaves whose gradients hooks wait for: those of replicas, which reduce them."""
+    kept = [leaf.grad for leaf in leaves]
+    for leaf in leaves:
+        leaf.grad = None
+    try:
+        tessera.autograd.backward(roots, gradients, retain_graph=True, inputs=leaves)
+        return [None if leaf.grad is None else leaf.grad.clone() for leaf in leaves]  # it may lie in a bucket
+    finally:
+        for leaf, grad in zip(leaves, kept):
+            leaf.grad = grad
+
+
 def _run(found, roots, gradients):
     """Backward through this worker's part of the graph; what is of others goes on there meanwhile."""
     leaves = _leaves(roots)
     if not leaves:
         return
-    values = tessera.autograd.grad(roots, leaves, gradients, retain_graph=True, allow_unused=True)
+    if any(leaf._post_accumulate_grad_hooks for leaf in leaves):
+        values = _accumulated(roots, leaves, gradients)
+    else:
+        values = tessera.autograd.grad(roots, leaves, gradients, retain_graph=True, allow_unused=True)
     for leaf, value in zip(leaves, values):
         if value is not None:
             found._add(leaf, value)
@@ -255,7 +276,13 @@ def _backward_from(context_id, message, gradients):
     """What another worker asks: backward from what was sent to it."""
     found = _retrieve_context(context_id)
     with within(History(found, _rank)):
-        _run(found, list(found._sent[message]), gradients)
+        try:
+            _run(found, list(found._sent[message]), gradients)
+        except Exception as error:
+            raise RuntimeError(f"Error on Node {_rank}: {error}") from error
+
+
+_backward_from._runs_at_once = True  # type: ignore[attr-defined]  # it waits for others, who may wait for this worker
 
 
 def backward(context_id, roots, retain_graph=False):
@@ -266,14 +293,21 @@ def backward(context_id, roots, retain_graph=False):
         roots: tensors of one element.
         retain_graph: whether it may be called again; graphs live as long as the context.
 
+    Raises: TypeError for what is no list of roots.
     Raises: RuntimeError for roots that are no scalars or do not require gradients, and for a context that has ended.
     """
+    if not isinstance(roots, (list, tuple)) or not isinstance(context_id, int):
+        raise TypeError(
+            f"incompatible function arguments: a context's number and tensors, got {context_id!r}, {roots!r}"
+        )
     found = _retrieve_context(context_id)
     if not roots:
-        raise RuntimeError("backward needs at least one root")
+        raise RuntimeError("No tensors provided for gradient computation: backward needs at least one root")
     for root in roots:
-        if root.numel() != 1 or not root.requires_grad:
-            raise RuntimeError("the roots of a distributed backward are tensors of one element that require gradients")
+        if not root.requires_grad:
+            raise RuntimeError("requires_grad not set on a root of a distributed backward")
+        if root.numel() != 1:
+            raise RuntimeError(f"a root of shape {tuple(root.shape)} is not a scalar, all roots need to be scalar")
     if getattr(found, "_done", False):
         raise RuntimeError("backward was called in this context before; retain_graph=True would have allowed that")
     _run(found, list(roots), [tessera.ones_like(root) for root in roots])

@@ -7,11 +7,11 @@ import tessera
 __all__ = ["flatten_state_dict", "set_element", "unflatten_state_dict"]
 
 
-def _has_tensor(value):
+def _comes_apart(value):
     if isinstance(value, Mapping):
-        return any(map(_has_tensor, value.values()))
-    if isinstance(value, (list, tuple)):
-        return any(map(_has_tensor, value))
+        return True
+    if isinstance(value, list):
+        return any(map(_comes_apart, value))
     return isinstance(value, tessera.Tensor) or hasattr(value, "__create_chunk_list__")
 
 
@@ -19,7 +19,7 @@ def _leaves(value, path):
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _leaves(inner, (*path, str(key)))
-    elif isinstance(value, (list, tuple)) and _has_tensor(value):
+    elif isinstance(value, list) and _comes_apart(value):
         for at, inner in enumerate(value):
             yield from _leaves(inner, (*path, at))
     else:
@@ -27,8 +27,8 @@ def _leaves(value, path):
 
 
 def flatten_state_dict(state_dict):
-    """({name: value}, {name: path}) of a nested state dict: dicts, and lists that hold tensors, are taken apart, and
-    names are paths joined by dots. Raises: ValueError for two values of one name.
+    """({name: value}, {name: path}) of a nested state dict: dicts, and lists that hold tensors or dicts, come apart,
+    and names are paths joined by dots. Raises: ValueError for two values of one name.
     """
     flat, paths = {}, {}
     for path, value in _leaves(state_dict, ()):

@@ -22,7 +22,7 @@ def find_state_dict_object(state_dict, index):
     Raises: ValueError if it is not here.
     """
     if index.fqn not in state_dict:
-        raise ValueError(f"the state dict has no '{index.fqn}'")
+        raise ValueError(f"the state dict has no FQN '{index.fqn}'")
     value = state_dict[index.fqn]
     if isinstance(value, tessera.Tensor) or hasattr(value, "__get_tensor_shard__"):
         return find_tensor_shard(value, index)

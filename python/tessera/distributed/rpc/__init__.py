@@ -18,6 +18,8 @@ from tessera.distributed.rpc.api import (
     AllGatherStates,
     _all_gather,
     _is_current_rpc_agent_set,
+    _rref_context_get_debug_info,
+    _set_rpc_timeout,
     get_rpc_timeout,
     get_worker_info,
     init_rpc,

@@ -1,16 +1,13 @@
 """What carries remote calls: connections to all other workers, threads that carry out what they ask."""
 
-import errno
-import hmac
+import atexit
 import heapq
 import itertools
 import os
-import socket
 import threading
 import time
 import weakref
-from collections import namedtuple
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque, namedtuple
 
 from tessera.distributed import _native
 from tessera.distributed._gloo import _address_of, _collect, own_address
@@ -40,7 +37,7 @@ class Present:
 def current():
     """The agent. Raises: RuntimeError before init_rpc."""
     if Present.agent is None:
-        raise RuntimeError("remote calls need init_rpc() first")
+        raise RuntimeError("RPC has not been initialized: remote calls need init_rpc() first")
     return Present.agent
 
 
@@ -84,81 +81,29 @@ class _Clock:
                 complete(future, error=RuntimeError(text))
 
 
-class _Link:
-    """A connection: one side asks, the other answers.
-
-    Args:
-        agent: of this process.
-        connection: the socket.
-        peer: the other worker's name, for errors.
-    """
-
-    def __init__(self, agent, connection, peer):
-        self._agent, self._connection, self._peer = agent, connection, peer
-        self._writing, self._lock, self._waiting, self._broken = threading.Lock(), threading.Lock(), {}, None
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def ask(self, number, future, message):
-        """Sends a request; the future takes the answer."""
-        with self._lock:
-            if self._broken is not None:
-                return complete(future, error=RuntimeError(self._broken))
-            self._waiting[number] = future
-        self.send(message)
-        return None
-
-    def send(self, message):
-        """Sends a message; if that fails, all that wait get the error."""
-        try:
-            with self._writing:
-                _wire.send_message(self._connection, message)
-        except OSError as error:
-            self._end(str(error))
-
-    def _read(self):
-        reader = _wire.Reader(self._connection)
-        try:
-            while True:
-                kind, number, *rest = reader.message()
-                if kind == "call":
-                    self._agent.serve(self, number, *rest)
-                else:
-                    with self._lock:
-                        future = self._waiting.pop(number, None)
-                    if future is not None:
-                        future.take(*rest)
-        except Exception as error:  # whatever it was, this connection has ended
-            self._end(str(error))
-
-    def _end(self, why):
-        with self._lock:
-            self._broken = self._broken or f"the connection to the worker {self._peer} is lost: {why}"
-            waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
-            complete(future, error=RuntimeError(self._broken))
-        self.close()
-
-    def close(self):
-        """Closes the connection."""
-        try:
-            self._connection.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # it was
-        self._connection.close()
-
-
 class Answer(Future):
     """What a call returns, once it has come.
 
     Args:
         agent: of this process.
+        rank: of the worker that is asked.
+        number: of the call.
         history: how gradients of it get back (rpc._history), or None.
     """
 
-    def __init__(self, agent, history=None):
+    def __init__(self, agent, rank, number, history=None):
         super().__init__()
-        self._agent, self._history = agent, history
+        self._agent, self._rank, self._number, self._history = agent, rank, number, history
+
+    def wait(self):
+        """Blocks until the answer is there. The thread that waits reads it itself, if no other one does."""
+        while not self._done and self._rank != self._agent.info.id:
+            message = self._agent.await_answer(self._rank, self._number)
+            if message is None:
+                break  # it is on its way to here
+            if message is not True:
+                self._agent.answered(*message)
+        return super().wait()
 
     def take(self, good, data, rows, trail):
         """Completes itself with an answer."""
@@ -172,6 +117,11 @@ class Answer(Future):
         if good:
             return complete(self, value)
         return complete(self, error=value.as_error())
+
+
+# Kinds of messages, as in distributed/calls.h.
+_CALL, _GOOD, _BAD, _LOST, _POSTED = range(5)
+_SLICE, _FOREVER = 1.0, 1e12
 
 
 class Agent:
@@ -188,67 +138,88 @@ class Agent:
     def __init__(self, info, size, store, options, hooks):
         self.info, self.size, self.store, self.options, self.hooks = info, size, store, options, hooks
         self.timeout = options.rpc_timeout
-        self._numbers, self._lock, self._links, self._open = itertools.count(1), threading.Lock(), {}, set()
-        self._pool = ThreadPoolExecutor(options.num_worker_threads, thread_name_prefix="tessera-rpc")
-        self._clock, self._pending, self._idle = _Clock(), 0, threading.Condition()
+        self._numbers, self._lock, self._answers, self._posted = itertools.count(1), threading.Lock(), {}, {}
+        self._clock, self._pending, self._finished = _Clock(), 0, threading.Condition()
+        self._threads, self._idle, self._busy, self._later = [], 0, 0, deque()
+        self._native = _native.load()
         self._meet()
 
     def _meet(self):
         interface = os.environ.get("TP_SOCKET_IFNAME", "").split(",")[0]
         host = _address_of(interface) if interface else own_address()
-        descriptor, port = _native.load().listen(host, 0)
-        self._listener = socket.socket(fileno=descriptor)
+        listener, port = self._native.listen(host, 0)
         secret = os.urandom(16).hex() if self.info.id == 0 else ""
-        self.store.set(f"worker/{self.info.id}", f"{self.info.name}|{host}|{port}|{secret}")
-        values = _collect(self.store, self.info.id, self.size, "worker", self.store.timeout)
-        found = [value.decode().split("|") for value in values]
-        names = [one[0] for one in found]
-        if len(set(names)) != len(names):
-            self._listener.close()
-            raise RuntimeError(f"the names of workers have to be different, but got {names}")
+        try:
+            self.store.set(f"worker/{self.info.id}", f"{self.info.name}|{host}|{port}|{secret}")
+            values = _collect(self.store, self.info.id, self.size, "worker", self.store.timeout)
+            found = [value.decode().split("|") for value in values]
+            names = [one[0] for one in found]
+            if len(set(names)) != len(names):
+                raise RuntimeError(f"the name of a worker is not unique: {names}")
+        except BaseException:
+            os.close(listener)
+            raise
         self.workers = [WorkerInfo(name, rank) for rank, name in enumerate(names)]
-        self._places = [(one[1], int(one[2])) for one in found]
+        self._places = [(name, host, int(port)) for name, host, port, _ in found]
         self._secret = _HELLO + found[0][3].encode()
+        self._calls = self._native.calls_make(self.info.id, self._places, self._secret, listener)
 
     def admit(self):
         """Begins to answer the others, who may be ready earlier: what they ask needs this agent in its place."""
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ECONNABORTED):
-                    time.sleep(0.05)  # who knocked has to wait
-                    continue
-                return  # closed
-            threading.Thread(target=self._greet, args=(connection,), daemon=True).start()
-
-    def _greet(self, connection):
-        """Only who knows the secret is listened to."""
-        try:
-            connection.settimeout(30)
-            hello = bytes(_wire.read_exactly(connection, len(self._secret) + 4))
-            if not hmac.compare_digest(hello[:-4], self._secret):
-                raise _wire.Disconnected("a stranger")
-            rank = int.from_bytes(hello[-4:], "little")
-            connection.settimeout(None)
-            link = _Link(self, connection, self.workers[rank].name)
-            with self._lock:
-                self._open.add(link)
-        except (OSError, _wire.Disconnected, IndexError):
-            connection.close()
-
-    def _link(self, rank):
+        self._native.calls_admit(self._calls)
         with self._lock:
-            link = self._links.get(rank)
-            if link is None:
-                connection = socket.create_connection(self._places[rank], timeout=30)
-                connection.settimeout(None)
-                connection.sendall(self._secret + self.info.id.to_bytes(4, "little"))
-                link = self._links[rank] = _Link(self, connection, self.workers[rank].name)
-            return link
+            self._start_thread()
+        atexit.register(self._end_threads)
+
+    # ---- threads: there is always one that waits for messages, whatever the others do
+
+    def _start_thread(self):
+        self._idle += 1
+        self._threads.append(threading.Thread(target=self._work, name="tessera-rpc", daemon=True))
+        self._threads[-1].start()
+
+    def _work(self):
+        while (message := self._native.calls_take(self._calls)) is not None:
+            with self._lock:
+                self._idle -= 1
+                if not self._idle:
+                    self._start_thread()
+            kind, number, link, rank, pieces = message
+            if kind == _CALL:
+                self._serve_call(link, number, rank, pieces)
+            elif kind == _POSTED:
+                self.serve(*self._posted.pop(number))
+            else:
+                self.answered(*message)
+            del message, pieces  # not to outlive their use
+            with self._lock:
+                self._idle += 1
+        with self._lock:
+            self._idle -= 1
+
+    def _run(self, *task):
+        """Carries a task out, unless as many threads do already as may: then one of them will."""
+        with self._lock:
+            if self._busy >= self.options.num_worker_threads:
+                self._later.append(task)
+                return
+            self._busy += 1
+        while task is not None:
+            self._carry_out(*task)
+            with self._lock:
+                task = self._later.popleft() if self._later else None
+                self._busy -= task is None
+
+    def _end_threads(self):
+        """Before the interpreter ends: threads must not come back to it later."""
+        self._native.calls_close(self._calls)
+        end = time.monotonic() + 1
+        while self._idle and time.monotonic() < end:
+            time.sleep(0.001)
+
+    def get_worker_infos(self):
+        """The WorkerInfos of all workers."""
+        return list(self.workers)
 
     def find(self, to):
         """The WorkerInfo of a name, a rank or a WorkerInfo.
@@ -261,7 +232,10 @@ class Agent:
                 return one
         if not isinstance(to, (str, int)):
             raise ValueError(f"a worker is a name, a rank or a WorkerInfo, but got {to!r}")
-        raise RuntimeError(f"there is no worker {to!r}; the workers are {[one.name for one in self.workers]}")
+        raise RuntimeError(
+            f"could not find destination: there is no worker {to!r}; the workers are "
+            f"{[one.name for one in self.workers]}"
+        )
 
     # ---- asking
 
@@ -271,40 +245,68 @@ class Agent:
             raise TypeError(f"a remote call takes a function, but got {type(function).__name__}")
         if isinstance(timeout, str):
             raise TypeError(f"the timeout of a remote call is a number of seconds, but got {timeout!r}")
-        answer = Answer(self, history)
+        number = next(self._numbers)
+        answer = Answer(self, to.id, number, history)
         device_map = self.options.device_maps.get(to.name, {})
         data, tensors = _wire.pack((function, args, kwargs), lambda obj: self.hooks.refer(obj, to))
         trail = None
         if history is not None:
             tensors, trail = history.sent(tensors, to.id)
-        message = ("call", next(self._numbers), data, _wire.table(tensors, to.name, device_map), trail)
+        rows = _wire.table(tensors, to.name, device_map)
         seconds = self.timeout if timeout < 0 else timeout
         if seconds > 0:
             name = getattr(function, "__qualname__", function)
             self._clock.limit(
-                answer, seconds, f"RPC of {name} at {to.name} ran for more than the timeout of {seconds:g} s"
+                answer, seconds, f"RPC ran for more than the timeout of {seconds:g} s: {name} at {to.name}"
             )
         self._count(1)
-        answer._when_done(lambda _: self._count(-1))
+        self._answers[number] = answer
+        answer._when_done(lambda _: self._ended(number))
         if to.id == self.info.id:
-            self.serve(_Here(self, answer), *message[1:])
-        else:
-            try:
-                self._link(to.id).ask(message[1], answer, message)
-            except OSError as error:
-                complete(answer, error=RuntimeError(f"the worker {to.name} cannot be reached: {error}"))
+            self._posted[number] = _Here(self, answer), number, data, rows, trail
+            self._native.calls_post(self._calls, number)
+            return answer
+        pieces, kept = _wire.encode(data, rows, trail)
+        try:
+            self._native.calls_ask(self._calls, to.id, number, pieces, seconds or _FOREVER)
+        except RuntimeError as error:
+            complete(answer, error=RuntimeError(str(error)))
+        del kept
         return answer
 
+    def await_answer(self, rank, number):
+        """The message with an answer; True if there is none yet; None if another thread has it."""
+        return self._native.calls_wait(self._calls, rank, number, _SLICE)
+
+    def answered(self, kind, number, link, rank, pieces):
+        """Completes what waits for an answer."""
+        answer = self._answers.get(number)
+        if answer is None:
+            return
+        if kind == _LOST:
+            complete(answer, error=RuntimeError(bytes(pieces[0]).decode()))
+            return
+        try:
+            parts = _wire.decode(pieces)
+        except Exception as error:
+            complete(answer, error=error)
+        else:
+            answer.take(kind == _GOOD, *parts)
+
+    def _ended(self, number):
+        self._answers.pop(number, None)
+        self._count(-1)
+
     def _count(self, change):
-        with self._idle:
+        with self._finished:
             self._pending += change
             if not self._pending:
-                self._idle.notify_all()
+                self._finished.notify_all()
 
     def wait_until_idle(self, seconds):
         """Waits until all calls of this process have ended."""
-        with self._idle:
-            self._idle.wait_for(lambda: self._pending == 0, seconds)
+        with self._finished:
+            self._finished.wait_for(lambda: self._pending == 0, seconds)
 
     # ---- answering
 
@@ -312,8 +314,17 @@ class Agent:
         """What stands for an RRef, as an RRef."""
         return self.hooks.resolve(pid)
 
+    def _serve_call(self, connection, number, rank, pieces):
+        link = _There(self, connection, self.workers[rank])
+        try:
+            parts = _wire.decode(pieces)
+        except Exception as error:
+            self._reply(link, number, False, _wire.RemoteFailure(error, self.info.name), None)
+        else:
+            self.serve(link, number, *parts)
+
     def serve(self, link, number, data, rows, trail):
-        """Carries a request out: at once what never waits, else on one of the threads."""
+        """Carries a request out: at once what never waits, else if there is a thread for it."""
         try:
             tensors = _wire.placed(rows)
             history, tensors = self.hooks.arrived(tensors, trail)
@@ -322,11 +333,7 @@ class Agent:
             return self._reply(link, number, False, _wire.RemoteFailure(error, self.info.name), None)
         if getattr(function, "_runs_at_once", False):
             return self._carry_out(link, number, function, args, kwargs, history)
-        try:
-            self._pool.submit(self._carry_out, link, number, function, args, kwargs, history)
-        except RuntimeError:
-            pass  # the agent has ended
-        return None
+        return self._run(link, number, function, args, kwargs, history)
 
     def _carry_out(self, link, number, function, args, kwargs, history):
         try:
@@ -350,29 +357,45 @@ class Agent:
         return None
 
     def _reply(self, link, number, good, value, history):
-        to = link.worker if isinstance(link, _Here) else self.find(link._peer)
+        to = link.worker
         try:
             data, tensors = _wire.pack(value, lambda obj: self.hooks.refer(obj, to))
             trail = None
             if history is not None:
                 tensors, trail = history.sent(tensors, to.id)
             rows = _wire.table(tensors, to.name, self.options.device_maps.get(to.name, {}))
-            link.send(("answer", number, good, data, rows, trail))
+            link.send(number, good, data, rows, trail)
         except Exception as error:
             data, _ = _wire.pack(_wire.RemoteFailure(error, self.info.name), lambda obj: None)
-            link.send(("answer", number, False, data, [], None))
+            link.send(number, False, data, [], None)
 
     def close(self):
         """Ends threads and connections."""
-        try:
-            self._listener.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # as it listens
-        self._listener.close()
+        atexit.unregister(self._end_threads)
         self._clock.close()
-        self._pool.shutdown(wait=False)
-        for link in [*self._links.values(), *self._open]:
-            link.close()
+        self._end_threads()
+
+
+class _There:
+    """The way back to who asked.
+
+    Args:
+        agent: of this process.
+        connection: the number of it.
+        worker: who asked.
+    """
+
+    def __init__(self, agent, connection, worker):
+        self.worker, self._agent, self._connection = worker, agent, connection
+
+    def send(self, number, good, data, rows, trail):
+        """Sends an answer; if the connection is lost, who asked knows it."""
+        pieces, _kept = _wire.encode(data, rows, trail)
+        try:
+            native = self._agent._native
+            native.calls_answer(self._agent._calls, self._connection, number, good, pieces, _FOREVER)
+        except RuntimeError:
+            pass
 
 
 class _Here:
@@ -386,6 +409,6 @@ class _Here:
     def __init__(self, agent, answer):
         self.worker, self._answer = agent.info, answer
 
-    def send(self, message):
+    def send(self, number, good, data, rows, trail):
         """Completes the answer."""
-        self._answer.take(*message[2:])
+        self._answer.take(good, data, rows, trail)

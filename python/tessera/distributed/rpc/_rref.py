@@ -116,6 +116,8 @@ class RRef:
         """The value, copied from the owner. Raises: what computing it raised, RuntimeError after `timeout` seconds."""
         if self._owned is not None:
             return self.local_value()
+        if self._agent.hooks.closed:
+            raise RuntimeError("Cannot call to_here() on it after deletion: remote calls have ended")
         if self._created is not None and self._created.done():
             self._created.wait()
         return self._call(_fetch, (self._key,), timeout).wait()
@@ -163,7 +165,7 @@ class RRef:
         return f"{kind}(GloballyUniqueId(created_on={self._key[0]}, local_id={self._key[1]}))"
 
     def __reduce_ex__(self, protocol):
-        raise RuntimeError("RRefs can be pickled in remote calls only")
+        raise RuntimeError("Can not pickle rref in python pickler: RRefs can be pickled in remote calls only")
 
     def __class_getitem__(cls, item):
         return cls
@@ -272,7 +274,7 @@ class Proxy:
             raise AttributeError(name)
 
         def called(*args, **kwargs):
-            kind = rref.local_value().__class__ if rref.is_owner() else rref._get_type()
+            kind = rref.local_value().__class__ if rref.is_owner() else rref._get_type(self._timeout)
             waits = getattr(getattr(kind, name, None), "_wrapped_async_rpc_function", None) is not None
             function = call_async_method if waits else call_method
             return self._call(rref.owner(), function, (rref, name, args, kwargs), timeout=self._timeout)

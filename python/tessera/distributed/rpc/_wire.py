@@ -1,8 +1,8 @@
 """Objects on their way: pickled, with tensors beside. Unpickling runs code, so that only members of the group, who know
 its secret, are listened to.
 
-A frame is a number of pieces, the bytes of each (8 bytes each number), and the pieces: the pickle of a message, and the
-memory of the tensors in it, which is written from where it lies and read to where it stays.
+A message is pieces of bytes: the pickle of an object; if there are tensors in it the pickle of their table, and the
+memory of each, which is written from where it lies and stays where it was read to.
 """
 
 import copyreg
@@ -11,50 +11,83 @@ import functools
 import importlib
 import io
 import pickle
-import struct
 import sys
 import traceback
 
 import tessera
 
-LARGEST = 1 << 40
-_AHEAD = 1 << 16
-_SMALL = 1 << 12  # bytes of tensors that go with the pickle: a piece of their own takes longer than a copy
+_SMALL = 1 << 12  # bytes of tensors that go with the table: a piece of their own takes longer than a copy
 
 
-class Disconnected(RuntimeError):
-    """The other side is gone, or speaks nonsense."""
+class _Exotic(pickle.Pickler):
+    """Pickles what is no plain memory, and leaves out the plain tensors in it."""
+
+    def __init__(self, file, kept):
+        super().__init__(file, protocol=5)
+        self._kept = kept
+
+    def persistent_id(self, obj):
+        return _place(obj, self._kept) if type(obj) is tessera.Tensor and _is_dense(obj) else None
 
 
-def _memory(address, count):
-    return memoryview((ctypes.c_char * count).from_address(address)).cast("B")
+class _ExoticUnpickler(pickle.Unpickler):
+    def __init__(self, data, pieces):
+        super().__init__(io.BytesIO(data))
+        self._pieces = pieces
+
+    def persistent_load(self, pid):
+        return _at(pid, self._pieces)
 
 
-def _raw(dtype, shape, strides, memory):
-    return memory.view(dtype).as_strided(shape, strides)
+_names: dict = {}
 
 
-def _copied(dtype, shape, strides, data):
-    flat = tessera.frombuffer(bytearray(data), dtype=dtype)
+def _place(tensor, kept):
+    """What says how a tensor lies in its memory, which goes along or into `kept`."""
+    dtype, size, data = tensor.dtype, tensor.numel() * tensor.element_size(), None
+    name = _names.get(dtype)
+    if name is None:
+        name = _names[dtype] = str(dtype).rpartition(".")[2]
+    if size <= _SMALL:
+        data = ctypes.string_at(tensor.data_ptr(), size)
+    else:
+        kept.append((tensor, size))
+    return name, tuple(tensor.shape), tensor.stride(), data
+
+
+def _at(place, pieces):
+    name, shape, strides, data = place
+    flat = tessera.frombuffer(next(pieces) if data is None else bytearray(data), dtype=getattr(tessera, name))
     return flat if flat.shape == shape else flat.as_strided(shape, strides)
 
 
-class _MessagePickler(pickle.Pickler):
-    """Leaves the memory of tensors out, which `_kept` holds until it is written."""
+def encode(data, rows, trail):
+    """(pieces, what has to stay until they are sent) of a message: an object's pickle, its table, its trail."""
+    if not rows and trail is None:
+        return [data], None
+    kept, lines = [], []
+    for tensor, target, grad in rows:
+        if _is_dense(tensor):
+            place = _place(tensor, kept)
+        else:
+            file = io.BytesIO()
+            _Exotic(file, kept).dump(tensor)
+            place = file.getvalue()
+        lines.append((place, target, grad))
+    pieces = [data, pickle.dumps((lines, trail), 5), *((tensor.data_ptr(), size) for tensor, size in kept)]
+    return pieces, kept
 
-    def __init__(self, file, buffers):
-        super().__init__(file, protocol=5, buffer_callback=buffers.append)
-        self._kept = []
 
-    def reducer_override(self, obj):
-        if type(obj) is not tessera.Tensor or not _is_dense(obj):
-            return NotImplemented
-        size = obj.numel() * obj.element_size()
-        if size <= _SMALL:
-            return _copied, (obj.dtype, tuple(obj.shape), obj.stride(), ctypes.string_at(obj.data_ptr(), size))
-        self._kept.append(obj)
-        memory = pickle.PickleBuffer(_memory(obj.data_ptr(), size))
-        return _raw, (obj.dtype, tuple(obj.shape), obj.stride(), memory)
+def decode(pieces):
+    """(pickle, table, trail) of pieces that came."""
+    if len(pieces) == 1:
+        return pieces[0], [], None
+    lines, trail = pickle.loads(pieces[1])
+    memory, rows = iter(pieces[2:]), []
+    for place, target, grad in lines:
+        tensor = _ExoticUnpickler(place, memory).load() if type(place) is bytes else _at(place, memory)
+        rows.append((tensor, target, grad))
+    return pieces[0], rows, trail
 
 
 def _is_dense(tensor):
@@ -75,91 +108,6 @@ def _is_dense(tensor):
     return True
 
 
-def send_message(connection, message):
-    """Writes a message to a socket."""
-    file, buffers = io.BytesIO(), []
-    pickler = _MessagePickler(file, buffers)
-    pickler.dump(message)
-    pieces = [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
-    sizes = [piece.nbytes for piece in pieces]
-    pieces.insert(0, memoryview(struct.pack(f"<{len(sizes) + 1}Q", len(sizes), *sizes)))
-    while pieces:
-        sent = connection.sendmsg(pieces[:64])
-        while pieces and sent >= pieces[0].nbytes:
-            sent -= pieces.pop(0).nbytes
-        if sent:
-            pieces[0] = pieces[0][sent:]
-
-
-class Reader:
-    """What comes at a socket: small pieces by a buffer, so that a message is one call of the system; large ones go to
-    where they stay.
-    """
-
-    def __init__(self, connection):
-        self._connection, self._view, self._at, self._end = connection, memoryview(bytearray(_AHEAD)), 0, 0
-
-    def message(self, largest=LARGEST):
-        """The next message. Raises: Disconnected, also for a frame that is too large."""
-        (count,) = struct.unpack("<Q", self._exactly(8))
-        if not 0 < count <= largest // 8:
-            raise Disconnected(f"a frame of {count} pieces")
-        sizes = struct.unpack(f"<{count}Q", self._exactly(8 * count))
-        if sum(sizes) > largest:
-            raise Disconnected(f"a frame of {sum(sizes)} bytes")
-        data, tensors = self._exactly(sizes[0]), []
-        if count > 1:
-            data = bytes(data)  # more comes in its place
-        for size in sizes[1:]:
-            tensors.append(tessera.empty(size, dtype=tessera.uint8))
-            self._into(_memory(tensors[-1].data_ptr(), size))
-        return pickle.loads(data, buffers=tensors)
-
-    def _exactly(self, count):
-        end = self._at + count
-        if end <= self._end:
-            at, self._at = self._at, end
-            return self._view[at:end]  # read before more comes in its place
-        buffer = bytearray(count)
-        self._into(memoryview(buffer))
-        return buffer
-
-    def _into(self, view):
-        at, size = 0, len(view)
-        while at < size:
-            if self._at == self._end:
-                if size - at >= _AHEAD // 2:
-                    _read_into(self._connection, view[at:])
-                    return
-                self._at, self._end = 0, _received(self._connection, self._view)
-            count = min(size - at, self._end - self._at)
-            view[at : at + count] = self._view[self._at : self._at + count]
-            at, self._at = at + count, self._at + count
-
-
-def read_exactly(connection, count):
-    """So many bytes of a socket. Raises: Disconnected."""
-    buffer = bytearray(count)
-    _read_into(connection, memoryview(buffer))
-    return buffer
-
-
-def _received(connection, view):
-    try:
-        n = connection.recv_into(view)
-    except OSError as error:
-        raise Disconnected(str(error)) from None
-    if n == 0:
-        raise Disconnected("the connection was closed")
-    return n
-
-
-def _read_into(connection, view):
-    at = 0
-    while at < len(view):
-        at += _received(connection, view[at:])
-
-
 class _Pickler(pickle.Pickler):
     """Puts tensors into a table, RRefs by what `refer` makes of them."""
 
@@ -175,6 +123,11 @@ class _Pickler(pickle.Pickler):
         if type(obj).__name__ == "ScriptFunction":
             return _place_of(obj)
         return self._refer(obj)
+
+    def reducer_override(self, obj):
+        """What travels in remote calls alone says how (`_sent`)."""
+        sent = getattr(type(obj), "_sent", None)
+        return NotImplemented if sent is None else sent(obj)
 
 
 def _place_of(function):
@@ -262,6 +215,8 @@ class RemoteFailure:
         """An exception of that type, with the text; RuntimeError if the type takes no text."""
         try:
             made = self.kind(self.text)
-        except Exception:  # its own signature
-            return RuntimeError(self.text)
-        return made if isinstance(made, Exception) else RuntimeError(self.text)
+        except Exception as error:  # its own signature
+            made = error
+        if type(made) is self.kind:
+            return made
+        return RuntimeError(f"{self.text}\nOriginal exception on remote side was {self.kind.__name__}")

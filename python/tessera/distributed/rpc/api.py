@@ -123,12 +123,15 @@ def init_rpc(name, backend=None, rank=-1, world_size=None, rpc_backend_options=N
     from tessera.distributed.rpc.backend_registry import BackendType
 
     if Present.agent is not None:
-        raise RuntimeError("init_rpc() was called before; shutdown() comes first")
+        raise RuntimeError("RPC is already initialized: shutdown() comes before another init_rpc()")
     if backend is not None and not isinstance(backend, BackendType):
-        raise TypeError(f"init_rpc: backend is a BackendType, but got {type(backend).__name__}")
+        raise TypeError(f"Argument backend must be a member of BackendType, but got {type(backend).__name__}")
     options = TensorPipeRpcBackendOptions() if rpc_backend_options is None else rpc_backend_options
     if not isinstance(options, TensorPipeRpcBackendOptions):
-        raise TypeError(f"init_rpc takes TensorPipeRpcBackendOptions, but got {type(options).__name__}")
+        raise TypeError(
+            "Argument rpc_backend_options must be an instance of TensorPipeRpcBackendOptions, but got "
+            f"{type(options).__name__}"
+        )
     _check_name(name)
     size = -1 if world_size is None else world_size
     timeout = timedelta(minutes=30)

@@ -15,6 +15,8 @@ class RpcBackendOptions:
     """
 
     def __init__(self, rpc_timeout=constants.DEFAULT_RPC_TIMEOUT_SEC, init_method=constants.DEFAULT_INIT_METHOD):
+        if not isinstance(rpc_timeout, (int, float)):
+            raise TypeError(f"incompatible constructor arguments: rpc_timeout is seconds, but got {rpc_timeout!r}")
         if rpc_timeout < 0:
             raise RuntimeError(f"RPC Timeout must be non-negative: 0 is without end, but got {rpc_timeout}")
         self.rpc_timeout, self.init_method = float(rpc_timeout), init_method

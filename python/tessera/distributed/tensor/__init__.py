@@ -11,11 +11,13 @@
 >>> dist.destroy_process_group()
 """
 
+from tessera import serialization as _serialization
 from tessera._lazy import attach as _attach
 from tessera.distributed.device_mesh import DeviceMesh, init_device_mesh
 from tessera.distributed.tensor._api import DTensor, distribute_module, distribute_tensor
 from tessera.distributed.tensor._factories import empty, full, ones, rand, randn, zeros
-from tessera.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+from tessera.distributed.tensor._spec import DTensorSpec as _DTensorSpec
+from tessera.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard, _StridedShard
 
 __all__ = [
     "DTensor",
@@ -32,5 +34,8 @@ __all__ = [
     "randn",
     "zeros",
 ]
+
+# What checkpoints with DTensors name.
+_serialization.add_safe_globals([DTensor, _DTensorSpec, DeviceMesh, Shard, _StridedShard, Replicate, Partial])
 
 __getattr__, __dir__ = _attach(__name__)

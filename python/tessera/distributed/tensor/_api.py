@@ -1,5 +1,8 @@
 """The tensor of many processes, and what makes one."""
 
+import inspect
+import warnings
+
 import tessera
 from tessera import _C
 from tessera.autograd import Function
@@ -149,11 +152,12 @@ class DTensor(tessera.Tensor):
             local_tensor: this process's part.
             device_mesh: DeviceMesh; None: that of the `with` block around.
             placements: one for each dimension of the mesh; None: copies.
-            run_check: compares shapes across processes, and takes copies from the first one.
+            run_check: compares shapes, strides, dtypes and requires_grad across processes, and takes copies from the
+                first one.
             shape, stride: of the whole, both or none; None: all parts have this one's size.
 
         Raises: RuntimeError for a DTensor, a dimension that there is not, and one of shape and stride alone;
-            ValueError if `run_check` finds shapes that differ.
+            ValueError if `run_check` finds parts that differ.
         """
         if isinstance(local_tensor, DTensor):
             raise RuntimeError(f"the local_tensor argument only accepts torch.Tensor but got {type(local_tensor)}")
@@ -224,13 +228,14 @@ class DTensor(tessera.Tensor):
 
 
 def _checked(local, mesh, placements):
-    """Compares shapes across the mesh, and takes copies from the first process of each line."""
+    """Compares parts across the mesh, and takes copies from the first process of each line."""
     shapes = [None] * mesh.size()
     for at in range(mesh.ndim):
         shapes = [None] * mesh.size(at)
-        c10d.all_gather_object(shapes, (tuple(local.shape), str(local.dtype)), group=mesh.get_group(at))
+        mine = tuple(local.shape), local.stride(), str(local.dtype), local.requires_grad
+        c10d.all_gather_object(shapes, mine, group=mesh.get_group(at))
         if len(set(shapes)) > 1:
-            raise ValueError(f"the parts differ in shape or dtype: {shapes}")
+            raise ValueError(f"the parts differ in shape, stride, dtype or requires_grad: {shapes}")
     local = local.contiguous()
     for at, placement in enumerate(placements):
         if placement.is_replicate():
@@ -253,13 +258,19 @@ def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_ran
         number of placements other than the mesh's dimensions, and for a DTensor that lies otherwise.
     """
     mesh = _mesh_resources.get_current_mesh() if device_mesh is None else device_mesh
-    placements = _placements_for(placements, mesh, tensor.dim())
     if isinstance(tensor, DTensor):
-        if tensor.device_mesh != mesh or tensor.placements != placements:
-            raise ValueError(f"the tensor lies as {tensor._spec} already, not as {placements} of {mesh}")
+        if tensor.device_mesh != mesh:
+            raise ValueError(f"a DTensor of {tensor.device_mesh} cannot be moved to a different device mesh {mesh}")
+        placements = _placements_for(placements, mesh, tensor.dim())
+        if tensor.placements != placements:
+            raise ValueError(
+                f"a DTensor that lies as {tensor.placements} cannot be moved to a different placements {placements}: "
+                "redistribute() does that"
+            )
         return tensor
     if not tensor.is_leaf:
         raise RuntimeError("`distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor!")
+    placements = _placements_for(placements, mesh, tensor.dim())
     local = tensor.detach()
     if mesh.get_coordinate() is not None:
         if src_data_rank is not None and mesh.size() > 1 and local.device.type != "meta":
@@ -299,7 +310,24 @@ def distribute_module(module, device_mesh=None, partition_fn=None, input_fn=None
             if buffer is not None and not isinstance(buffer, DTensor):
                 part._buffers[key] = distribute_tensor(buffer, mesh, copies)
     if input_fn is not None:
-        module.register_forward_pre_hook(lambda part, inputs: input_fn(part, inputs, mesh))
+        before = _of_three(input_fn, "input_fn")
+        module.register_forward_pre_hook(lambda part, inputs: before(part, inputs, mesh))
     if output_fn is not None:
-        module.register_forward_hook(lambda part, inputs, outputs: output_fn(part, outputs, mesh))
+        after = _of_three(output_fn, "output_fn")
+        module.register_forward_hook(lambda part, inputs, outputs: after(part, outputs, mesh))
     return module
+
+
+def _of_three(function, name):
+    """A function of (module, values, mesh), of one that may be of (values, mesh). Raises: ValueError for others."""
+    count = len(inspect.signature(function).parameters)
+    if count == 3:
+        return function
+    if count != 2:
+        raise ValueError(f"distribute_module: {name} takes (module, values, device_mesh), but takes {count} arguments")
+    warnings.warn(
+        f"Deprecating {name} that takes two arguments (values, device_mesh): the module comes first",
+        FutureWarning,
+        stacklevel=3,
+    )
+    return lambda part, values, mesh: function(values, mesh)

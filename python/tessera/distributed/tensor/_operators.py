@@ -2,6 +2,7 @@
 
 import functools
 import threading
+import warnings
 
 import tessera
 from tessera import _C
@@ -10,7 +11,7 @@ from tessera.distributed import _functional_collectives as collectives
 from tessera.distributed.tensor import _rules as rules
 from tessera.distributed.tensor._redistribute import redistribute_local
 from tessera.distributed.tensor._spec import DTensorSpec
-from tessera.distributed.tensor._utils import compute_local_shape_and_global_offset
+from tessera.distributed.tensor._utils import compute_local_shape_and_global_offset, default_strides
 from tessera.distributed.tensor.placement_types import Replicate
 from tessera.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
@@ -182,7 +183,10 @@ def _in_parts(wrap, func, name, plan, leaves, structure, kind):
         out = _viewed(args[0], shape)
     elif name in rules.SIZES:
         key = [a.name for a in func._schema.arguments].index(rules.SIZES[name])
-        out = func(*args[:key], shape, *args[key + 1 :], **kwargs)
+        more = args[key + 1 :]
+        if name == "new_empty_strided" and tuple(shape) != tuple(args[key]):
+            more = (default_strides(shape), *more[1:])
+        out = func(*args[:key], shape, *more, **kwargs)
     else:
         out = func(*args, **kwargs)
     count = iter(range(len(plan.outs)))
@@ -240,8 +244,8 @@ def _copies(wrap, leaves, mesh, kind):
 def dispatch(kind, wrap, func, args, kwargs):
     """Calls an operator with DTensors.
 
-    Raises: RuntimeError for plain tensors of one dimension or more among the arguments, and for tensors of several
-        meshes; NotImplementedError for a program's operator without `register_sharding`.
+    Raises: RuntimeError for plain tensors of several elements among the arguments, and for tensors of several meshes;
+        NotImplementedError for a program's operator without `register_sharding`.
     """
     name = func.overloadpacket.__name__
     if name in special:
@@ -254,7 +258,14 @@ def dispatch(kind, wrap, func, args, kwargs):
             if leaf._spec.mesh != mesh:
                 raise RuntimeError(f"{func}: got DTensors of different meshes, {mesh} and {leaf._spec.mesh}")
         elif isinstance(leaf, tessera.Tensor):
-            if leaf.dim() and not _State.plain_are_copies and _C._current_graph_task_id() == -1:
+            if leaf.numel() == 1:
+                if leaf.dim() and not _State.plain_are_copies:
+                    warnings.warn(
+                        "Found a non-scalar tensor with numel=1 and ndim!=0, which counts as copies in every process: "
+                        "make it a scalar tensor or a DTensor",
+                        stacklevel=3,
+                    )
+            elif not _State.plain_are_copies and _C._current_graph_task_id() == -1:
                 raise RuntimeError(
                     f"{func}: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before "
                     f"calling distributed operators!"
@@ -287,20 +298,30 @@ def dispatch(kind, wrap, func, args, kwargs):
 
 def _outside(wrap, func, leaves, structure, kind):
     """In a process that is not of the mesh: results without numbers."""
-    args, kwargs = tree_unflatten(
-        [leaf._local_tensor if isinstance(leaf, kind) else leaf for leaf in leaves], structure
-    )
     mesh = next(leaf for leaf in leaves if isinstance(leaf, kind))._spec.mesh
+    if func.overloadpacket.__name__ == "equal":
+        return True
     copies = (Replicate(),) * mesh.ndim
-    out = func(*args, **kwargs)
-    return tree_map(
-        lambda v: (
-            wrap(v, DTensorSpec(mesh, copies, tuple(v.shape), tuple(v.stride())))
-            if isinstance(v, tessera.Tensor)
-            else v
-        ),
-        out,
-    )
+    is_ours = [isinstance(leaf, kind) for leaf in leaves]
+    try:  # for shapes alone
+        whole = [x._local_tensor.new_empty(x.shape, device="meta") if o else x for x, o in zip(leaves, is_ours)]
+        args, kwargs = tree_unflatten(whole, structure)
+        out = func(*args, **kwargs)
+    except (RuntimeError, NotImplementedError):
+        whole = [x._local_tensor if o else x for x, o in zip(leaves, is_ours)]
+        args, kwargs = tree_unflatten(whole, structure)
+        out = func(*args, **kwargs)
+
+    def outer(value):
+        if not isinstance(value, tessera.Tensor):
+            return value
+        for leaf, inner, o in zip(leaves, whole, is_ours):
+            if o and inner is value:
+                return leaf
+        spec = DTensorSpec(mesh, copies, tuple(value.shape), tuple(value.stride()))
+        return wrap(tessera.zeros(0 if value.dim() else (), dtype=value.dtype, device=mesh.device_type), spec)
+
+    return tree_map(outer, out)
 
 
 def local_shape(spec):

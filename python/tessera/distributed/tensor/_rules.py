@@ -33,7 +33,7 @@ _VIEWS = frozenset("view _unsafe_view squeeze reshape flatten unflatten".split()
 # Arguments that are the shape of the result.
 SIZES = {"slice_backward": "input_sizes", "select_backward": "input_sizes"}
 SIZES.update(
-    dict.fromkeys(("view", "_unsafe_view", "expand", "new_empty", "new_zeros", "new_ones", "new_full"), "size")
+    dict.fromkeys("view _unsafe_view expand new_empty new_empty_strided new_zeros new_ones new_full".split(), "size")
 )
 # Reductions, with what the parts' results are to the whole's; None: the parts have to be brought together.
 _REDUCTIONS = dict.fromkeys(
@@ -273,6 +273,16 @@ def _groups(a, b):
         yield left, right, m
 
 
+def _ones(a, b):
+    """Pairs of dimensions of length 1 of two shapes, at the same place among the elements."""
+    free = [(math.prod(b[:e]), e) for e, n in enumerate(b) if n == 1]
+    for d, n in enumerate(a):
+        found = next((pair for pair in free if n == 1 and pair[0] == math.prod(a[:d])), None)
+        if found is not None:
+            free.remove(found)
+            yield d, found[1]
+
+
 def _view(call):
     old, new, size = tuple(call.first.shape), tuple(call.outs[0].shape), call.mesh.size()
     if call.name == "view" and "size" not in call.args:
@@ -281,6 +291,7 @@ def _view(call):
     if old == new:
         pairs = [(d, d) for d in range(len(old))]
     elif 0 not in old:
+        pairs = list(_ones(old, new))
         for left, right, total in _groups(old, new):
             (d, m), (e, n) = left[0], right[0]
             same = -(-m // size) * (total // m) == -(-n // size) * (total // n) and call.mesh.ndim == 1
@@ -296,9 +307,13 @@ def _expand(call):
 
 
 def _made(call):
-    """new_zeros and the like: as the operand, if of its shape."""
-    same = tuple(call.outs[0].shape) == tuple(call.first.shape)
-    return ((Shard(d), [Shard(d)]) for d in range(call.first.ndim if same else 0))
+    """new_zeros and the like: as the operand, if of its shape; else copies, for which the operand need not move."""
+    out, shape = call.outs[0], call.first.shape
+    cut = set(range(call.first.ndim)) if tuple(out.shape) == tuple(shape) else set()
+    if call.name == "new_empty_strided":
+        cut = {d for d in cut if call.even(shape[d]) and out.is_contiguous()}
+    yield from ((Shard(d) if d in cut else R, [Shard(d)]) for d in range(call.first.ndim))
+    yield from ((R, [p]) for p in call.partials())
 
 
 def _product(call):

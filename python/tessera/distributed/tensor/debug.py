@@ -82,16 +82,26 @@ class CommDebugMode(TorchDispatchMode):
             return NotImplemented  # its own operators come here
         packet = func.overloadpacket
         if func.namespace in ("_c10d_functional", "c10d") and packet.__name__.lstrip("_").startswith(_COLLECTIVES):
+            if func.namespace[0] == "_":  # by the name that programs know
+                packet = getattr(tessera.ops.c10d_functional, packet.__name__, packet)
             self._counts[packet] += 1
             for name in self._tracker.parents:
                 self._by_module[name, self._tracker.is_bw, packet] += 1
         return func(*args, **(kwargs or {}))
 
     def get_comm_counts(self):
-        """{operator: how many calls}."""
+        """{operator, of c10d or c10d_functional: how many calls}."""
         return self._counts
 
     comm_counts = property(get_comm_counts)
+
+    @property
+    def comm_module_counts(self):
+        """{name of a module, or "Global": {"forward" or "backward": {operator: how many calls}}}."""
+        found = {name: {"forward": {}, "backward": {}} for name in ("Global", *self._tracker.modules)}
+        for (name, backward, packet), count in self._by_module.items():
+            found[name]["backward" if backward else "forward"][packet] = count
+        return found
 
     def get_total_counts(self):
         """How many collectives in all."""

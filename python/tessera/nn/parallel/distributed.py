@@ -18,6 +18,7 @@ from tessera.distributed.utils import (
 )
 from tessera.futures import Future
 from tessera.nn.modules.module import Module
+from tessera.nn.modules.sparse import Embedding, EmbeddingBag
 from tessera.nn.parallel.scatter_gather import gather, scatter_kwargs
 from tessera.utils import _pytree
 
@@ -193,6 +194,8 @@ class DistributedDataParallel(Module, Joinable):
 
     def _make_reducer(self, named):
         names, params = [name for name, _ in named], [param for _, param in named]
+        tables = [one for one in self.module.modules() if isinstance(one, (Embedding, EmbeddingBag)) and one.sparse]
+        sparse = {id(one.weight) for one in tables}
         self.reducer = Reducer(
             params,
             self.process_group,
@@ -204,6 +207,7 @@ class DistributedDataParallel(Module, Joinable):
             reduced_dtype=self.mixed_precision.reduce_dtype if self.mixed_precision is not None else None,
             bucket_limits=[int(size * 1024 * 1024) for size in self.bucket_cap_mb_list or ()],
             skip_unused=self.skip_all_reduce_unused_params,
+            sparse=[number for number, param in enumerate(params) if id(param) in sparse],
         )
         self.logger = Logger(self.reducer)
         sync_bn = any("SyncBatchNorm" in type(one).__name__ for one in self.module.modules())
@@ -405,7 +409,7 @@ class DistributedDataParallel(Module, Joinable):
             RuntimeError for a second one, and after training has begun.
         """
         if not callable(hook):
-            raise TypeError(f"a communication hook is a function, but got {type(hook).__name__}")
+            raise TypeError(f"Communication hook must be callable, but got {type(hook).__name__}")
         self._check_hook(hook)
         self._set_hook(lambda bucket: hook(state, bucket))
         self._comm_hooks.append((hook, state))
@@ -422,11 +426,13 @@ class DistributedDataParallel(Module, Joinable):
         result = signature.return_annotation
         good = (inspect.Signature.empty, Future[tessera.Tensor], Future[list], Future)
         if result not in good and not str(result).startswith(("Future", "torch.futures", "tessera.futures")):
-            raise ValueError(f"a communication hook returns a Future of a tensor, but it is annotated with {result}")
+            raise ValueError(f"Communication hook: return annotation should be torch.futures.Future, but is {result}")
 
     def _set_hook(self, call):
         if self.reducer.hook is not None:
-            raise RuntimeError("register_comm_hook can be called once only, and there is a hook already")
+            raise RuntimeError(
+                "register_comm_hook or register_builtin_comm_hook can only be called once: there is a hook"
+            )
         if self.reducer._iterations:
             raise RuntimeError("register_comm_hook comes before training, and backward has run already")
         self.reducer.hook = call

@@ -3,6 +3,7 @@
 import abc
 import atexit
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -18,6 +19,8 @@ from tessera.distributed.elastic.multiprocessing import redirects
 from tessera.distributed.elastic.multiprocessing.errors import ProcessFailure, record
 from tessera.distributed.elastic.multiprocessing.subprocess_handler import get_subprocess_handler
 from tessera.distributed.elastic.multiprocessing.tail_log import TailLog
+
+_log = logging.getLogger(__name__)
 
 __all__ = [
     "DefaultLogsSpecs",
@@ -275,7 +278,13 @@ class PContext(abc.ABC):
         while True:
             result = self._poll()
             if result is not None:
+                for rank, failure in result.failures.items():
+                    code, pid = failure.exitcode, failure.pid
+                    _log.error("failed (exitcode: %d) local_rank: %d (pid: %d) of %s", code, rank, pid, self.name)
                 self.close()
+                last = self._poll() if result.is_failed() else None
+                for rank, failure in (last.failures if last else {}).items():
+                    result.failures.setdefault(rank, failure)  # which ended by the signal
                 return result
             if timeout == 0 or (timeout > 0 and time.monotonic() >= end):
                 return None

@@ -44,6 +44,14 @@ def _refused(name):
     return method
 
 
+def _arrived(on, device, reference, training):
+    """A RemoteModule that came in a remote call: what was added to it stays behind."""
+    made = RemoteModule.__new__(RemoteModule)
+    Module.__init__(made)
+    made.on, made.device, made.module_rref, made.training = on, tessera.device(device), reference, training
+    return made
+
+
 class RemoteModule(Module):
     """A module of another worker. `forward(...)` and `forward_async(...)` run it there; distributed autograd goes
     through.
@@ -108,12 +116,16 @@ class RemoteModule(Module):
         made.module_rref = module_rref
         return made
 
+    def _sent(self):
+        return _arrived, (self.on, str(self.device), self.module_rref, self.training)
+
     def __getstate__(self):
         raise RuntimeError("a RemoteModule can be pickled in remote calls only")
 
     def train(self, mode=True):
         """Sets the module's mode."""
         api.rpc_sync(self.module_rref.owner(), _train, (self.module_rref, mode))
+        self.training = mode
         return self
 
     def extra_repr(self):
@@ -122,7 +134,7 @@ class RemoteModule(Module):
 
 
 _REFUSED = (
-    "add_module apply bfloat16 buffers children cpu cuda double eval float half ipu load_state_dict modules "
+    "add_module apply bfloat16 buffers children cpu cuda double float half ipu load_state_dict modules "
     "named_buffers named_children named_modules named_parameters parameters register_backward_hook register_buffer "
     "register_forward_hook register_forward_pre_hook register_parameter requires_grad_ share_memory state_dict to type "
     "xpu zero_grad"

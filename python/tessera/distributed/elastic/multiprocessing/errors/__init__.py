@@ -67,7 +67,7 @@ class ProcessFailure:
                 self.timestamp = int(self.error_file_data["timestamp"])
             if isinstance(message, dict):
                 self.timestamp = int(message["extraInfo"]["timestamp"])
-                message = message["message"]
+                message = message["extraInfo"].get("py_callstack", "").rstrip() or message["message"]
             self.message = message
         except (OSError, ValueError, KeyError, TypeError) as error:
             self.message = f"its error file {self.error_file} cannot be read: {error!r}"
@@ -90,11 +90,11 @@ _REPORT = Template("""
 $bar
 $title
 $line
+Failures:
+$others
+$line
 Root Cause (first observed failure):
 $first
-$line
-Other Failures:
-$others
 $bar""")
 
 
@@ -130,14 +130,14 @@ class ChildFailedError(Exception):
         return _REPORT.substitute(
             bar=boarder_delim * width,
             line=section_delim * width,
-            title=f"{self.name} FAILED".center(width).rstrip(),
+            title=f"{self.name} FAILED",
             first=self._describe(0, first),
             others="\n".join(others) or "  <NO_OTHER_FAILURES>",
         )
 
     def _describe(self, number, rank):
         failure = self.failures[rank]
-        indented = failure.message.replace("\n", "\n    ")
+        indented = failure.message.replace("\n", "\n  ")
         return (
             f"[{number}]:\n  time      : {failure.timestamp_isoformat()}\n  host      : {socket.getfqdn()}\n"
             f"  rank      : {rank} (local_rank: {failure.local_rank})\n"

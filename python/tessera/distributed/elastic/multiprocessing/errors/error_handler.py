@@ -35,7 +35,6 @@ class ErrorHandler:
                 "timestamp": str(int(time.time())),
             },
         }
-        about["message"] = about["extraInfo"]["py_callstack"].rstrip() or about["message"]
         with open(path, "w") as file:
             json.dump({"message": about}, file)
 
