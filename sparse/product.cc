@@ -27,7 +27,8 @@ void check_product(const Tensor& a, const Tensor& b) {
   TESSERA_CHECK(a.size(-1) == b.size(0), "mat1 and mat2 shapes cannot be multiplied (", a.size(0), "x", a.size(-1),
                 " and ", b.size(0), "x", b.size(-1), ")");
   TESSERA_CHECK(a.dtype() == b.dtype(), "expected m1 and m2 to have the same dtype, but got: ", name_of(a.dtype()),
-                " != ", name_of(b.dtype()));
+                " != ", name_of(b.dtype()), "; mat1 dtype ", type_name_of(a.dtype()), " does not match mat2 dtype ",
+                type_name_of(b.dtype()));
 }
 
 // Whether a matrix has a dense dimension: then it is multiplied as a dense one.

@@ -179,7 +179,7 @@ Tensor times(const Call& c) {
 Tensor divided(const Call& c) {
   const Tensor& self = c.tensor(0);
   TESSERA_CHECK(is_sparse(self), c.name, ": a dense tensor cannot be divided by a sparse one");
-  TESSERA_CHECK(is_number(c.args[1]), "Sparse division requires a scalar or zero-dim dense tensor divisor (got shape ",
+  TESSERA_CHECK(is_number(c.args[1]), c.name == "floor_divide" ? "Sparse floor division" : "Sparse division", " requires a scalar or zero-dim dense tensor divisor (got shape ",
                 shape_string(c.tensor(1).sizes()), " for divisor)");
   if (is_coo(self) && !members(self).coalesced && (c.name == "floor_divide" || c.n > 2)) {
     const Call rounded{c.op,
@@ -410,19 +410,6 @@ Tensor same_size(const Call& c) {
 
 // --- making others
 
-Tensor like(const Call& c) {  // zeros_like, empty_like: self, dtype, layout, device ...
-  const Tensor& self = c.tensor(0);
-  const Layout layout = c.args[2].is_none() ? self.layout() : c.args[2].layout();
-  const DType dtype = c.dtype(1).value_or(self.dtype());
-  const Device device = c.args[3].is_none() ? self.device() : complete_device(c.args[3].device());
-  if (layout == Layout::kStrided) return make_filled(self.sizes(), Scalar(0), dtype, device);
-  if (layout == Layout::kSparseCoo)
-    return empty_sparse(layout, self.sizes(), dtype, device, is_coo(self) ? sparse_dim_of(self) : -1);
-  const auto blocks = blocks_of(self);
-  return empty_sparse(layout, self.sizes(), dtype, device, is_coo(self) ? -1 : batch_dims(self),
-                      has_blocks(layout) ? IntList(blocks) : IntList(),
-                      is_coo(self) ? DType::kInt64 : members(self).compressed.dtype());
-}
 // ones_like, full_like, rand_like ...: the elements of a compressed tensor stay where they are.
 Tensor pattern_like(const Call& c) {
   if (!is_compressed(c.tensor(0))) throw_not_served(c.op, c.tensor(0));
@@ -437,6 +424,22 @@ Tensor pattern_like(const Call& c) {
   Value r;
   c.op.info->adapter->call(c.op, nullptr, args.data(), &r);
   return copied(with_values(c.tensor(0), r.tensor()));
+}
+Tensor like(const Call& c) {  // zeros_like, empty_like: self, dtype, layout, device ...
+  const Tensor& self = c.tensor(0);
+  const Layout layout = c.args[2].is_none() ? self.layout() : c.args[2].layout();
+  const DType dtype = c.dtype(1).value_or(self.dtype());
+  const Device device = c.args[3].is_none() ? self.device() : complete_device(c.args[3].device());
+  if (layout == Layout::kStrided) return make_filled(self.sizes(), Scalar(0), dtype, device);
+  TESSERA_CHECK(!is_coo(self) || c.args[5].is_none(), c.name,
+                ": memory format option is only supported by strided tensors");
+  if (layout == Layout::kSparseCoo)
+    return empty_sparse(layout, self.sizes(), dtype, device, self.dim() - dense_dim_of(self));
+  if (c.name == "empty_like" && layout == self.layout() && device == self.device()) return pattern_like(c);
+  const auto blocks = blocks_of(self);
+  return empty_sparse(layout, self.sizes(), dtype, device, is_coo(self) ? -1 : batch_dims(self),
+                      has_blocks(layout) ? IntList(blocks) : IntList(),
+                      is_coo(self) ? DType::kInt64 : members(self).compressed.dtype());
 }
 Tensor fresh(const Call& c) {  // new_zeros, new_empty: self, size, dtype, layout, device
   const Tensor& self = c.tensor(0);

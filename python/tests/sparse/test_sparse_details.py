@@ -92,3 +92,55 @@ def test_a_sparse_tensor_broadcasts_over_a_dense_one():
     dense = tessera.arange(24.0).reshape(4, 2, 3)
     for product in (DATA.to_sparse() * dense, dense * DATA.to_sparse()):
         assert product.is_sparse and product.to_dense().equal(DATA * dense)
+
+
+def test_likes_of_compressed_tensors():
+    x = tessera.tensor([[0, 1.0], [2, 0], [0, 3], [4, 5]])
+    csr = x.to_sparse_csr()
+    like = tessera.empty_like(csr)
+    assert tessera.equal(like.col_indices(), csr.col_indices()) and like.values().shape == csr.values().shape
+    hybrid = tessera.stack([x, x], -1)
+    for layout, blocks in ((tessera.sparse_csr, None), (tessera.sparse_bsc, (2, 1))):
+        t = hybrid.to_sparse(layout=layout, blocksize=blocks, dense_dim=1)
+        coo = tessera.zeros_like(t, layout=tessera.sparse_coo)
+        assert (coo.sparse_dim(), coo.dense_dim(), coo._nnz()) == (2, 1, 0)
+    for make in (tessera.empty_like, tessera.zeros_like):
+        with pytest.raises(RuntimeError, match="strided"):
+            make(x.to_sparse(), memory_format=tessera.contiguous_format)
+
+
+def test_numbers_that_are_sparse_scale():
+    many = tessera.sparse_coo_tensor(tessera.zeros(0, 3, dtype=tessera.int64), tessera.tensor([1.0, 2, 3]), ())
+    two = tessera.tensor(2.0).to_sparse()
+    assert (many * two)._nnz() == (two * many)._nnz() == 3
+    assert (many * two).to_dense() == 12
+
+
+def test_the_gradient_of_log1p_is_sparse():
+    x = tessera.tensor([[0, 1.0], [3, 0]]).to_sparse().requires_grad_()
+    x.log1p().backward(tessera.tensor([[0, 1.0], [1, 0]]).to_sparse())
+    assert x.grad.is_sparse and x.grad.to_dense().tolist() == [[0, 0.5], [0.25, 0]]
+
+
+def test_new_sparse_tensors_of_every_dtype():
+    for dtype in (tessera.bool, tessera.complex64, tessera.float16, tessera.int8):
+        t = tessera.zeros(2, 2, dtype=dtype).to_sparse()
+        assert (t.new().dtype, t.new(2, 3).shape) == (dtype, (2, 3))
+        assert t.new(tessera.Size([2, 3])).layout is tessera.sparse_coo
+    with pytest.raises(TypeError, match="sizes"):
+        t.new([6])
+
+
+def test_resized_values_stay_in_the_order_of_memory():
+    t = tessera.sparse_coo_tensor([[1]], tessera.arange(6.0).view(1, 2, 3), (2, 2, 3))
+    t.sparse_resize_((2, 2, 4), 1, 2)
+    assert t.to_dense()[1].tolist() == [[0, 1, 2, 3], [4, 5, 0, 0]]
+
+
+def test_extremes_of_nothing_in_a_sparse_layout():
+    mask = tessera.zeros(0, 2, dtype=tessera.bool).to_sparse()
+    x = tessera.zeros(0, 2).to_sparse()
+    whole = tessera.masked.amax(x, (0, 1), mask=mask, keepdim=True)
+    assert whole._nnz() == 1 and whole.to_dense().tolist() == [[-tessera.inf]]
+    assert tessera.masked.amin(x, 0, mask=mask)._nnz() == 0
+    assert tessera.masked.prod(x, (0, 1), mask=mask, keepdim=True).to_dense().tolist() == [[1]]
