@@ -554,7 +554,9 @@ def histogramdd(input, bins, *, range=None, weight=None, density=False, out=None
             count = len(steps) - 1
             flat = flat * count + (tessera.searchsorted(steps, column, right=True) - 1).clamp(0, count - 1)
         shape = [len(steps) - 1 for steps in edges]
-        weights = tessera.ones(len(points), dtype=input.dtype, device=input.device) if weight is None else weight.reshape(-1)
+        weights = (
+            tessera.ones(len(points), dtype=input.dtype, device=input.device) if weight is None else weight.reshape(-1)
+        )
         hist = (
             tessera.zeros(math.prod(shape), dtype=input.dtype, device=input.device)
             .index_add(0, flat[inside], weights[inside])

@@ -20,19 +20,20 @@ class StridedNestedTensor(Nested):
         dims = len(sizes[0]) if sizes else 0
         result = cls._make((len(sizes), *(1,) * dims), source)
         result._known_buffer, result._sizes, result._known_parts = buffer, sizes, parts
+        result._of_parts = buffer is None
         return result
 
     @classmethod
     def _from_buffer(cls, buffer, sizes):
         return cls._new(buffer, sizes, None, buffer)
 
-    @classmethod
-    def _of(cls, parts):
-        return cls._new(None, [tuple(part.shape) for part in parts], list(parts), parts[0])
+    def _of(self, parts):
+        """Other components of the same dtype."""
+        return self._new(None, [tuple(part.shape) for part in parts], list(parts), parts[0] if parts else self._buffer)
 
     @property
     def _parts(self):
-        if self._known_parts is None:
+        if self._known_parts is None or (not self._of_parts and _cut_off(self._known_parts, [self._known_buffer])):
             begin, self._known_parts = 0, []
             for size in self._sizes:
                 count = _count(size)
@@ -43,7 +44,7 @@ class StridedNestedTensor(Nested):
     @property
     def _buffer(self):
         """The components one behind the other; a copy where they did not lie so."""
-        if self._known_buffer is None:
+        if self._known_buffer is None or (self._of_parts and _cut_off([self._known_buffer], self._known_parts)):
             self._known_buffer = tessera.cat([part.reshape(-1) for part in self._parts])
         return self._known_buffer
 
@@ -133,7 +134,7 @@ def from_description(buffer, sizes, strides, offsets):
                 f"buffer of {buffer.numel()} elements"
             )
         parts.append(buffer.as_strided(size, stride, buffer.storage_offset() + offset))
-    return StridedNestedTensor._of(parts)
+    return StridedNestedTensor._new(None, [tuple(part.shape) for part in parts], parts, parts[0])
 
 
 common(_table, lambda nested: nested._buffer if is_nested(nested) else nested)
@@ -224,6 +225,15 @@ def _getitem(func, args, kwargs):
     raise NotImplementedError("a nested tensor of the strided layout is indexed by one component first")
 
 
+def _cut_off(derived, sources):
+    """Whether what was made of tensors while no history was written lacks that of theirs now."""
+    return (
+        tessera.is_grad_enabled()
+        and any(source.requires_grad for source in sources)
+        and all(tensor.grad_fn is None for tensor in derived)
+    )
+
+
 def _each(function, nested):
     return nested._of([function(part) for part in nested._parts])
 
@@ -260,6 +270,12 @@ def _one_dim(func, args, kwargs):
     dim = args[1] if len(args) > 1 else kwargs.pop("dim", None)
     if dim is None:
         raise RuntimeError(f"{name}: a nested tensor needs the dimension to be given")
+    if name == "narrow" and dim in (0, -_dims(nested)):
+        start, length = (*args[2:], *(kwargs[key] for key in ("start", "length") if key in kwargs))
+        start += len(nested) if start < 0 else 0
+        if start < 0 or length < 0 or start + length > len(nested):
+            raise RuntimeError(f"narrow: {length} components from {start} on are not among the {len(nested)} there are")
+        return nested._of(nested._parts[start : start + length])
     inner = _inner(nested, dim[0] if isinstance(dim, (tuple, list)) else dim, name)
     return _each(lambda part: getattr(part, name)(inner, *args[2:], **kwargs), nested)
 
@@ -341,6 +357,8 @@ def _linear(func, args, kwargs):
 @served(_table, "matmul", "bmm", "__matmul__")
 def _matmul(func, args, kwargs):
     a, b = args[0], args[1] if len(args) > 1 else next(iter(kwargs.values()))
+    if is_nested(a) and not is_nested(b) and b.dim() == 2 and _dims(a) >= 4:
+        return _each(lambda part: part @ b, a)
     for one, other, place in ((a, b, "self"), (b, a, "other")):
         if not is_nested(other):
             shown = ("nested self and non-nested other", "non-nested self and nested other")[place == "other"]
@@ -422,6 +440,9 @@ def _to_padded_tensor(func, args, kwargs):
 @served(_table, "scaled_dot_product_attention")
 def _attention(func, args, kwargs):
     return strided_attention(*args, **kwargs)
+
+
+_table["data_ptr"] = lambda func, args, kwargs: args[0]._buffer.data_ptr()
 
 
 @served(_table, "all", "any")

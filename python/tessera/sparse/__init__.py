@@ -161,8 +161,8 @@ class check_sparse_tensor_invariants:
         states = self._entered.__dict__.setdefault("states", [])
         if states:
             raise RuntimeError(
-                "This context manager instance is already activated. Use a different context manager instance for context "
-                "nesting."
+                "This context manager instance is already activated. Use a different context manager instance for "
+                "context nesting."
             )
         states.append(self.is_enabled())
         _C._sparse_invariants(self._wanted)

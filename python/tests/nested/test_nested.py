@@ -343,3 +343,67 @@ def test_a_jagged_tensor_of_the_rows_of_a_tensor():
     assert again.values().equal(nt.values()) and again.values().data_ptr() != nt.values().data_ptr()
     with pytest.raises(TypeError):
         nested.nested_tensor(rows)
+
+
+def test_ragged_sizes_are_symbolic_integers():
+    x = nested.nested_tensor([tessera.ones(2, 4), tessera.ones(3, 4)], layout=tessera.jagged)
+    size = x.shape[1]
+    assert isinstance(size, tessera.SymInt) and size != 3 and size >= 2 and size <= size and size > 0
+    for call in (lambda: int(size), lambda: size + 1, lambda: range(size)):
+        with pytest.raises(RuntimeError, match="ragged size"):
+            call()
+
+
+def test_normalization_over_the_ragged_dimension():
+    parts = [tessera.randn(2, 4), tessera.randn(3, 4)]
+    x = nested.nested_tensor(parts, layout=tessera.jagged, requires_grad=True)
+    norm = tessera.nn.functional.layer_norm
+    found = norm(x, x.shape[1:], eps=1e-3)
+    for part, got in zip(parts, found.unbind()):
+        tessera.testing.assert_close(got, norm(part, part.shape, eps=1e-3))
+    (found * found).values().sum().backward()
+    assert x.grad.shape[2] == 4
+    with pytest.raises(RuntimeError, match="batch dimension"):
+        norm(x, x.shape)
+    with pytest.raises(RuntimeError, match="weight"):
+        norm(x, x.shape[1:], weight=tessera.ones(3, 4))
+    thin = nested.nested_tensor([tessera.ones(2), tessera.ones(3)], layout=tessera.jagged)
+    with pytest.raises(RuntimeError, match="2 or fewer"):
+        norm(thin, thin.shape[1:])
+
+
+def test_components_seen_without_history_have_one_later():
+    leaf = nested.nested_tensor([tessera.ones(2, 3), tessera.ones(1, 3)], requires_grad=True)
+    with tessera.no_grad():
+        nested.to_padded_tensor(leaf, 0.0)
+    (leaf.unbind()[0] * 2).sum().backward()
+    assert leaf.grad.unbind()[0].tolist() == [[2] * 3] * 2 and leaf.grad.unbind()[1].tolist() == [[0] * 3]
+
+
+def test_strided_batches_products_and_parts():
+    none = nested.nested_tensor([])
+    assert len(none @ none) == 0
+    x = nested.nested_tensor([tessera.ones(2, 3, 4), tessera.ones(1, 3, 4)])
+    assert (x @ tessera.ones(4, 5)).unbind()[1].shape == (1, 3, 5)
+    assert x.narrow(0, 1, 1).unbind()[0].shape == (1, 3, 4)
+    with pytest.raises(RuntimeError, match="narrow"):
+        x.narrow(0, 1, 2)
+    for layout in (tessera.strided, tessera.jagged):
+        with pytest.raises(RuntimeError, match="dim"):
+            nested.as_nested_tensor(tessera.ones(3), layout=layout)
+
+
+def test_selected_elements_of_each_row():
+    t = tessera.arange(12).view(2, 2, 3)
+    found = nested.masked_select(t, t % 2 == 0)
+    assert found.offsets().tolist() == [0, 2, 3, 5, 6] and found.values().tolist() == [0, 2, 4, 6, 8, 10]
+
+
+def test_jagged_attention_with_sequences_of_one_length():
+    values = tessera.randn(5, 6, 4, requires_grad=True)
+    x = nested.nested_tensor_from_jagged(values, tessera.tensor([0, 2, 5]))
+    attend = tessera.nn.functional.scaled_dot_product_attention
+    tessera.testing.assert_close(attend(x, x, x).values(), attend(values, values, values))
+    with pytest.raises(RuntimeError, match="input.dim"):
+        x.permute(0, 2, 1)
+    assert x.detach().clone().apply_(lambda n: 2.0).values().unique().tolist() == [2]
