@@ -691,14 +691,18 @@ def segment_reduce(
         start = float(initial) if isinstance(initial, int) else initial
     shape = list(data.shape[:axis]) + [pieces + 2] + list(data.shape[axis + 1 :])
     made = data.new_full(shape, start)
-    zeros = tessera.zeros_like(made)
-    made = made.scatter_reduce(axis, where, data, kind, include_self=True)
-    if reduce in ("max", "min") and data.requires_grad:  # the nans of a piece share its gradient
+    whole = made.scatter_reduce(axis, where, data, kind, include_self=True)
+    if kind != "sum" and data.requires_grad:  # gradients of pieces with a nan: max and min are it, others multiply it
         unknown = data.isnan()
+        zeros = tessera.zeros_like(made)
         total = zeros.scatter_add(axis, where, tessera.where(unknown, data, 0.0))
         count = zeros.scatter_add(axis, where, unknown.to(data.dtype))
-        made = tessera.where(made.isnan() & (count > 0), total / count.clamp_min(1.0), made)
-    made = made.narrow(axis, 1, pieces)
+        if kind == "prod":
+            rest = made.scatter_reduce(axis, where, tessera.where(unknown, 1.0, data), kind, include_self=True)
+            whole = tessera.where(count > 0, rest * total.pow(count), rest)
+        else:
+            whole = tessera.where(whole.isnan() & (count > 0), total / count.clamp_min(1.0), whole)
+    made = whole.narrow(axis, 1, pieces)
     if reduce != "mean":
         return made.contiguous()
     counts = counts.reshape(list(counts.shape) + ones)

@@ -79,7 +79,7 @@ int64_t mode_of(Reduce r) {
 }
 // What of src belongs to index: scatters leave out the rest.
 Tensor src_window(const Tensor& src, const Tensor& index) {
-  if (index.numel() == 0) return full(index.sizes(), Scalar(0), src.dtype(), std::nullopt, src.device());
+  if (index.numel() == 0) return reshape(narrow(reshape(src, {-1}), 0, SymInt(0), SymInt(0)), index.sizes());
   TESSERA_CHECK(std::max<int64_t>(src.dim(), 1) == std::max<int64_t>(index.dim(), 1),
                 "Index tensor must have the same number of dimensions as src tensor");
   Tensor part = src;

@@ -324,9 +324,23 @@ def test_a_nan_takes_the_gradient_of_its_segment():
     for kind in ("max", "min"):
         (grad,) = torch.autograd.grad(torch.segment_reduce(x, kind, lengths=torch.tensor([3, 2, 2])).sum(), x)
         assert grad.tolist() == [0, 1, 0, 0.5, 0.5, 0.5, 0.5]
+    (grad,) = torch.autograd.grad(torch.segment_reduce(x, "prod", lengths=torch.tensor([3, 2, 2])).sum(), x)
+    assert grad.nan_to_num(-1.0).tolist() == [-1, 3, -1, -1, -1, 5, 5]
 
 
 def test_a_row_of_scores_has_the_losses_of_its_targets_shape():
     x, f = torch.tensor([0.1, 0.2, 0.4]), torch.nn.functional.multi_margin_loss
     assert f(x, torch.tensor(2), reduction="none").shape == f(x, torch.tensor([2])).shape == ()
     assert f(x, torch.tensor([2]), reduction="none").tolist() == [f(x, torch.tensor(2)).item()]
+
+
+def test_reductions_of_nothing_have_a_history():
+    x, i = torch.zeros(0, requires_grad=True), torch.zeros(0, dtype=torch.int64)
+    for found in (
+        torch.ones(2).scatter_reduce(0, i, x, "prod"),
+        torch.ones(2).scatter_reduce(0, i[:0], torch.ones(3, requires_grad=True), "sum"),
+        torch.segment_reduce(x, "sum", lengths=torch.tensor([0, 0])),
+    ):
+        assert found.requires_grad
+    found.sum().backward()
+    assert x.grad.shape == (0,)
