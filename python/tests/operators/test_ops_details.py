@@ -344,3 +344,13 @@ def test_reductions_of_nothing_have_a_history():
         assert found.requires_grad
     found.sum().backward()
     assert x.grad.shape == (0,)
+
+
+def test_a_sum_with_a_product_has_the_dtype_of_the_product():
+    x = torch.ones(3, dtype=torch.double, requires_grad=True)
+    m = torch.ones(3, 3)
+    found = torch.addmv(x, m, m[0], beta=2)
+    assert found.dtype is torch.float32 and found.tolist() == [5, 5, 5]
+    found.sum().backward()
+    assert x.grad.dtype is torch.double and x.grad.tolist() == [2, 2, 2]
+    assert torch.addmv(x, m.cfloat(), m[0].cfloat()).dtype is torch.complex64

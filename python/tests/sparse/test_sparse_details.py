@@ -144,3 +144,28 @@ def test_extremes_of_nothing_in_a_sparse_layout():
     assert whole._nnz() == 1 and whole.to_dense().tolist() == [[-tessera.inf]]
     assert tessera.masked.amin(x, 0, mask=mask)._nnz() == 0
     assert tessera.masked.prod(x, (0, 1), mask=mask, keepdim=True).to_dense().tolist() == [[1]]
+
+
+def test_resized_compressed_matrices():
+    x = tessera.tensor([[1.0, 2, 3], [4, 0, 6]])
+    more, fewer = x.to_sparse_csr(), x.to_sparse_csr()
+    more.resize_((4, 5))
+    assert more._nnz() == 5 and more.to_dense()[:2, :3].equal(x) and more.shape == (4, 5)
+    fewer.resize_((1, 4))
+    assert fewer.values().tolist() == [1, 2, 3] and fewer.to_dense().tolist() == [[1, 2, 3, 0]]
+    for size, what in (((4,), "batched"), ((2, 2), "columns")):
+        with pytest.raises(RuntimeError, match=what):
+            x.to_sparse_csr().resize_(size)
+    with pytest.raises(RuntimeError, match="equally many"):
+        tessera.stack([x, x.flip(0)]).to_sparse_csr().resize_((2, 1, 3))
+
+
+def test_one_pattern_samples_the_products_of_a_batch():
+    pattern = tessera.tensor([[0, 1.0], [2, 0]]).to_sparse_csr()
+    a, b = tessera.randn(3, 2, 4), tessera.randn(3, 4, 2)
+    found = tessera.sparse.sampled_addmm(pattern, a, b, beta=0.5)
+    want = (a @ b) * tessera.tensor([[0, 1.0], [1, 0]]) + 0.5 * pattern.to_dense()
+    tessera.testing.assert_close(found.to_dense(), want)
+    many = tessera.stack([pattern.to_dense()] * 2).to_sparse_csr()
+    with pytest.raises(RuntimeError, match="do not give"):
+        tessera.sparse.sampled_addmm(many, a, b)
