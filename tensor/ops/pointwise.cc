@@ -51,7 +51,10 @@ void fill_params(KernelParam* out, Params params, DType compute) {
 // `result` has the broadcast shape. Numbers (0-dim tensors in host memory) go with tensors of any device.
 void compute(const PointwiseOp& op, DType compute_dtype, const Tensor& result, Inputs inputs, Params params) {
   if (result.is_meta() && observer) observer->saw(op, inputs, params, result);
-  if (result.numel() == 0 || result.is_meta()) return;
+  if (result.numel() == 0 || result.is_meta()) {
+    for (const Scalar& s : params) to_param(s, compute_dtype);  // raises what it raises for other tensors
+    return;
+  }
   const bool elsewhere = !result.is_cpu();
   KernelParam p[8];
   fill_params(p, params, compute_dtype);

@@ -140,6 +140,21 @@ def from_description(buffer, sizes, strides, offsets):
 common(_table, lambda nested: nested._buffer if is_nested(nested) else nested)
 
 
+@served(_table, "set requires_grad", "requires_grad_")
+def _set_requires_grad(func, args, kwargs):
+    nested = args[0]
+    nested._buffer.requires_grad_(*args[1:], **kwargs)
+    if (
+        nested._of_parts and nested._buffer.is_leaf
+    ):  # gradients are the buffer's: components are views of it from now on
+        nested._of_parts, nested._known_parts = False, None
+    return nested
+
+
+def _contiguous(nested):
+    return not nested._of_parts or all(part.is_contiguous() for part in nested._parts)
+
+
 def _elementwise(func, name, args, kwargs):
     owners = list(nested_among((*args, *kwargs.values())))
     first = owners[0]
@@ -158,11 +173,15 @@ def _elementwise(func, name, args, kwargs):
         return func(*map(convert, args), **{key: convert(value) for key, value in kwargs.items()})
 
     if name == "contiguous":
-        return first if first._known_buffer is not None else first._like(first._buffer)
-    if all(owner._known_buffer is not None for owner in owners):
+        return first if _contiguous(first) else first._like(first._buffer)
+    inplace = name.startswith("__i") or (name.endswith("_") and not name.endswith("__"))
+    written = inplace and is_nested(args[0]) and args[0]._of_parts  # where its buffer is a copy
+    if not written and all(owner._known_buffer is not None for owner in owners):
         found = each(lambda value: value._known_buffer if is_nested(value) else value)
         return args[0] if is_nested(args[0]) and found is args[0]._known_buffer else first._like(found)
     found = [each(lambda value, i=i: value._parts[i] if is_nested(value) else value) for i in range(len(first._sizes))]
+    if written:
+        args[0]._known_buffer = None
     if is_nested(args[0]) and all(a is b for a, b in zip(found, args[0]._parts)):
         return args[0]
     return first._of(found)
@@ -196,7 +215,7 @@ def _dims(nested):
 
 _table["__len__"] = lambda func, args, kwargs: len(args[0]._sizes)
 _table["numel"] = _table["nelement"] = lambda func, args, kwargs: sum(map(_count, args[0]._sizes))
-_table["is_contiguous"] = lambda func, args, kwargs: args[0]._known_buffer is not None
+_table["is_contiguous"] = lambda func, args, kwargs: _contiguous(args[0])
 _table["values"] = lambda func, args, kwargs: args[0]._buffer
 _table["get nbytes"] = lambda func, args, kwargs: args[0]._buffer.nbytes
 

@@ -407,3 +407,19 @@ def test_jagged_attention_with_sequences_of_one_length():
     with pytest.raises(RuntimeError, match="input.dim"):
         x.permute(0, 2, 1)
     assert x.detach().clone().apply_(lambda n: 2.0).values().unique().tolist() == [2]
+
+
+def test_writes_reach_components_whose_values_were_asked_for():
+    x = nested.nested_tensor([tessera.zeros(2, 3), tessera.zeros(1, 3)]).transpose(1, 2)
+    assert not x.is_contiguous() and x.values().sum() == 0 and not x.is_contiguous()
+    assert x.contiguous().is_contiguous()
+    x.add_(1)
+    x += 1
+    assert [part.unique().tolist() for part in x.unbind()] == [[2], [2]] and x.values().unique().tolist() == [2]
+    assert nested.as_nested_tensor([tessera.ones(2), tessera.ones(3)]).is_contiguous()
+
+
+def test_gradients_of_components_taken_after_they_were_asked_for():
+    x = nested.as_nested_tensor([tessera.ones(2), tessera.ones(3)]).requires_grad_()
+    (3 * x.unbind()[1]).sum().backward()
+    assert [part.tolist() for part in x.grad.unbind()] == [[0, 0], [3, 3, 3]]
