@@ -48,11 +48,16 @@ void fill_params(KernelParam* out, Params params, DType compute) {
   for (const Scalar& s : params) *out++ = to_param(s, compute);
 }
 
+// Where nothing is computed: raises what it raises elsewhere.
+void check_params(Params params, DType compute) {
+  for (const Scalar& s : params) to_param(s, compute);
+}
+
 // `result` has the broadcast shape. Numbers (0-dim tensors in host memory) go with tensors of any device.
 void compute(const PointwiseOp& op, DType compute_dtype, const Tensor& result, Inputs inputs, Params params) {
   if (result.is_meta() && observer) observer->saw(op, inputs, params, result);
   if (result.numel() == 0 || result.is_meta()) {
-    for (const Scalar& s : params) to_param(s, compute_dtype);  // raises what it raises for other tensors
+    check_params(params, compute_dtype);
     return;
   }
   const bool elsewhere = !result.is_cpu();
@@ -304,7 +309,7 @@ void copy_over(const Tensor& target, const Tensor& source) {
 
 void write_to(const PointwiseOp& op, const Types& types, const Tensor& target, Inputs inputs, Params params) {
   check_overlap_before_write(target);
-  if (target.is_meta()) return;
+  if (target.is_meta()) return check_params(params, types.compute);
   bool aliased_differently = false;
   for (const Tensor* t : inputs) {
     check_no_partial_overlap(target, *t);
