@@ -214,7 +214,12 @@ def _reduce(name, input, dim, keepdim, dtype, mask, function, *args):
         return _in_layout(result, layout, mask, dims, bool(keepdim))
     if dtype is not None:
         values = values.to(dtype)
-    if layout is not tessera.strided and name in ("amax", "amin") and any(values.shape[d] == 0 for d in dims):
+    if (
+        layout is not tessera.strided
+        and name in ("amax", "amin")
+        and values.dim()
+        and any(values.shape[d] == 0 for d in dims)
+    ):
         shape = [1 if d in dims else n for d, n in enumerate(values.shape) if keepdim or d not in dims]
         result = values.new_full(shape, _reduction_identity(name, values).item())
     elif not _in_one_pass(name, values, mask, dims):

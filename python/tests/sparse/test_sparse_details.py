@@ -143,6 +143,7 @@ def test_extremes_of_nothing_in_a_sparse_layout():
     whole = tessera.masked.amax(x, (0, 1), mask=mask, keepdim=True)
     assert whole._nnz() == 1 and whole.to_dense().tolist() == [[-tessera.inf]]
     assert tessera.masked.amin(x, 0, mask=mask)._nnz() == 0
+    assert tessera.masked.amin(tessera.tensor(3.0).to_sparse(), 0).to_dense() == 3
     assert tessera.masked.prod(x, (0, 1), mask=mask, keepdim=True).to_dense().tolist() == [[1]]
 
 
