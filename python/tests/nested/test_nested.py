@@ -423,3 +423,44 @@ def test_gradients_of_components_taken_after_they_were_asked_for():
     x = nested.as_nested_tensor([tessera.ones(2), tessera.ones(3)]).requires_grad_()
     (3 * x.unbind()[1]).sum().backward()
     assert [part.tolist() for part in x.grad.unbind()] == [[0, 0], [3, 3, 3]]
+
+
+class Scaled(tessera.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return x * factor, (x * x).values().sum()
+
+    @staticmethod
+    def backward(ctx, grad, total):
+        (x,) = ctx.saved_tensors
+        assert x.is_nested and grad.is_nested
+        return grad * ctx.factor + 2 * total * x, None
+
+
+class Doubled(tessera.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return 2 * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        assert inputs[0].is_nested and output.is_nested
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * grad
+
+
+@both
+def test_custom_functions_take_nested_tensors(layout):
+    x = nested.nested_tensor(components(4), layout=layout, requires_grad=True)
+    found, total = Scaled.apply(x, 3)
+    assert found.is_nested and "Scaled" in type(found.grad_fn).__name__
+    close(found, [3 * part for part in components(4)])
+    (Doubled.apply(found).values().sum() + total).backward()
+    close(x.grad, [6 + 2 * part for part in components(4)])
+    y = x.detach().requires_grad_()
+    Scaled.apply(y, 3)[0].values().sum().backward()  # no gradient of the other result
+    assert y.grad.values().unique().tolist() == [3]
