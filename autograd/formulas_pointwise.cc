@@ -46,6 +46,10 @@ Tensor xlogy_backward_self(const Tensor& grad, const Tensor& self, const Tensor&
   return masked_fill(slope, logical_and(eq(self, 0), le(other, 0)), 0);
 }
 
+Tensor log1p_backward(const Tensor& grad, const Tensor& self) {
+  if (self.layout() == Layout::kStrided) return grad / conj_of(self + 1);
+  return grad + grad * conj_of(expm1(-log1p(self)));  // 1 / (1 + x) - 1 is 0 where self has no element
+}
 Tensor angle_backward(const Tensor& grad, const Tensor& self) {
   if (!self.is_complex()) return zeros_like(grad);
   const Tensor size = abs(self);

@@ -28,6 +28,7 @@ Tensor pow_backward_exponent(const Tensor& grad, const Tensor& self, const Tenso
 // floor(self / other), as remainder rounds.
 Tensor floor_quotient(const Tensor& self, const Tensor& other);
 Tensor xlogy_backward_self(const Tensor& grad, const Tensor& self, const Tensor& other);
+Tensor log1p_backward(const Tensor& grad, const Tensor& self);
 Tensor angle_backward(const Tensor& grad, const Tensor& self);
 Tensor logit_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self,
                              std::optional<double> eps);

@@ -99,6 +99,8 @@ Tensor along(const Transform& what, const Tensor& self, std::optional<SymIntList
     dims.resize(count);
     std::iota(dims.begin(), dims.end(), self.dim() - count);
   }
+  TESSERA_CHECK(!what.real_in || !self.is_complex(), what.name, "n expects a real-valued input tensor, but got ",
+                name_of(self.dtype()));
   const Tensor x = promoted(what, self);
   TESSERA_CHECK(!dims.empty() || (!what.real_in && !what.real_out), what.name,
                 ": must transform at least one axis, but got none");

@@ -20,9 +20,9 @@ struct Checked {
     TESSERA_CHECK(0 < width && width <= n_fft, name, ": expected 0 < win_length <= n_fft, but got win_length=", width,
                   ", n_fft=", n_fft);
     if (!f.window.defined()) {
-      warn(std::string(name) +
-           ": A window was not provided. A rectangular window will be applied, which is known to cause spectral "
-           "leakage; pass window=ones(win_length) if that is meant");
+      warn(std::string("A window was not provided to ") + name +
+           ". A rectangular window will be applied, which is known to cause spectral leakage; pass "
+           "window=ones(win_length) if that is meant");
       return;
     }
     TESSERA_CHECK(f.window.dim() == 1 && f.window.size(0) == width, name,

@@ -162,8 +162,10 @@ Tensor add_any(const Tensor& a, const Tensor& b, const Scalar& alpha, const char
 
 Tensor multiply_any(const Tensor& a, const Tensor& b) {
   // A number that is sparse is no pattern.
-  if (is_sparse(a) && is_sparse(b) && b.dim() == 0 && a.dim() != 0) return multiply_any(a, dense_of(b));
-  if (is_sparse(a) && a.dim() == 0 && b.dim() != 0 && is_sparse(b)) return multiply_any(dense_of(a), b);
+  if (is_sparse(a) && is_sparse(b) && (a.dim() == 0 || b.dim() == 0)) {
+    const bool scales = b.dim() == 0 && (a.dim() != 0 || nnz_of(a) >= nnz_of(b));
+    return scales ? multiply_any(a, dense_of(b)) : multiply_any(dense_of(a), b);
+  }
   if (is_sparse(a) && is_sparse(b)) {
     const auto blocks = blocks_of(a);
     const Tensor y = in_layout(b, a.layout(), has_blocks(a.layout()) ? IntList(blocks) : IntList());
@@ -408,6 +410,10 @@ Tensor joined(TensorList tensors, int64_t dim) {
     const Tensor& t = tensors[i];
     bool fits = t.dim() == first.dim() && members(t).sparse_dim == sparse_dim;
     for (int64_t k = 0; fits && k < t.dim(); ++k) fits = k == d || t.size(k) == first.size(k);
+    TESSERA_CHECK(t.dim() != first.dim() || members(t).sparse_dim == sparse_dim,
+                  "All tensors must have the same number of sparse and dense dimensions: ", sparse_dim, ", ",
+                  first.dim() - sparse_dim, ", but tensor at position ", i, " has ", members(t).sparse_dim, ", ",
+                  t.dim() - members(t).sparse_dim, ".");
     TESSERA_CHECK(fits, "All tensors must have the same shape: ", shape_string(first.sizes()),
                   " (except in the concatenating dimension), and the same number of sparse dimensions. Found ",
                   shape_string(t.sizes()), " at position ", i);

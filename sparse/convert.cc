@@ -496,9 +496,9 @@ Tensor _to_sparse_layout_kernel(const Tensor& self, Layout layout, std::optional
 
 Tensor to_sparse_dims(const Tensor& self, int64_t sparse_dim) {
   if (is_sparse(self)) {
-    TESSERA_CHECK(sparse_dim == sparse_dim_of(self), is_coo(self) ? "sparse_to_sparse" : "sparse_compressed_to_sparse",
-                  ": conversion from ", shown(self.layout()),
-                  " to Sparse with sparse_dim argument !=", sparse_dim_of(self), " is not supported");
+    TESSERA_CHECK(sparse_dim == sparse_dim_of(self), "to_sparse: conversion from ", shown(self.layout()),
+                  " to Sparse with sparse_dim argument !=self.sparse_dim() is not supported: it is ",
+                  sparse_dim_of(self), ", not ", sparse_dim);
     return is_coo(self) ? self : _to_sparse_layout(self, Layout::kSparseCoo, std::nullopt, std::nullopt, std::nullopt);
   }
   return _to_sparse_layout(self, Layout::kSparseCoo, std::nullopt, std::nullopt, sparse_dim);
@@ -510,6 +510,8 @@ Tensor to_sparse_any(const Tensor& self, std::optional<Layout> layout, std::opti
   if (wanted == Layout::kStrided) return to_dense_any(self, std::nullopt, std::nullopt);
   TESSERA_CHECK(wanted == Layout::kSparseCoo || is_compressed(wanted), "to_sparse: expected a sparse layout, but got ",
                 shown(wanted));
+  TESSERA_CHECK(!blocksize || blocksize->size() == 2, "to_sparse: blocksize needs to be a tuple of size 2, but got ",
+                blocksize ? blocksize->size() : 0);
   TESSERA_CHECK(has_blocks(wanted) == blocksize.has_value(), "to_sparse: conversion to ", shown(wanted),
                 has_blocks(wanted) ? " needs a blocksize" : " takes no blocksize");
   TESSERA_CHECK(!dense_dim || !is_sparse(self) || *dense_dim == dense_dim_of(self),

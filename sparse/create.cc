@@ -143,8 +143,9 @@ void check_compressed_numbers(const Tensor& compressed, const Tensor& plain, con
       TESSERA_CHECK(n >= 0 && n <= s.across && at[i + 1] <= s.nnz, "`0 <= ", cname, "[..., 1:] - ", cname,
                     "[..., :-1] <= ", s.across, "` is not satisfied at ", i, ": the difference is ", n);
       for (int64_t k = at[i]; k < at[i + 1]; ++k) {
-        TESSERA_CHECK(place[k] >= 0 && place[k] < s.across, "`0 <= ", pname, " < ", s.across,
-                      "` is not satisfied: element ", k, " is ", place[k]);
+        TESSERA_CHECK(place[k] >= 0 && place[k] < s.across, "`0 <= ", pname, " < ",
+                      by_rows(s.layout) ? "ncols" : "nrows", "` is not satisfied: element ", k, " is ", place[k],
+                      " of ", s.across);
         TESSERA_CHECK(k == at[i] || place[k - 1] < place[k], "`", pname, "[..., ", cname, "[..., i - 1]:", cname,
                       "[..., i]] for all i = 1, ..., ", s.lines,
                       " are sorted and distinct along the last dimension values` is not satisfied at element ", k);
@@ -427,9 +428,8 @@ const Tensor& sparse_resize__kernel(const Tensor& self, IntList size, int64_t sp
   Tensor values = m.values;
   if (!std::ranges::equal(rows, values.sizes())) {
     values = make_filled(rows, Scalar(0), self.dtype(), self.device());
-    Tensor corner = values;
-    for (int64_t d = 1; d < values.dim(); ++d) corner = narrow(corner, d, 0, m.values.size(d));
-    copy_(corner, m.values);
+    // In the order of memory, as resize_ of strided tensors.
+    copy_(narrow(reshape(values, {-1}), 0, 0, m.values.numel()), reshape(m.values, {-1}));
   }
   sparse::take_members(self, make_coo(size, m.compressed, values, m.coalesced));
   return self;

@@ -27,7 +27,8 @@ void check_product(const Tensor& a, const Tensor& b) {
   TESSERA_CHECK(a.size(-1) == b.size(0), "mat1 and mat2 shapes cannot be multiplied (", a.size(0), "x", a.size(-1),
                 " and ", b.size(0), "x", b.size(-1), ")");
   TESSERA_CHECK(a.dtype() == b.dtype(), "expected m1 and m2 to have the same dtype, but got: ", name_of(a.dtype()),
-                " != ", name_of(b.dtype()));
+                " != ", name_of(b.dtype()), "; mat1 dtype ", type_name_of(a.dtype()), " does not match mat2 dtype ",
+                type_name_of(b.dtype()));
 }
 
 // Whether a matrix has a dense dimension: then it is multiplied as a dense one.
@@ -142,7 +143,16 @@ Tensor sparse_sampled_addmm_kernel(const Tensor& self, const Tensor& mat1, const
   TESSERA_CHECK(self.dtype() == mat1.dtype() && mat1.dtype() == mat2.dtype(),
                 "sampled_addmm: Expected mat1 and mat2 to ", "have the dtype of self, ", name_of(self.dtype()),
                 ", but got ", name_of(mat1.dtype()), " and ", name_of(mat2.dtype()));
+  const IntVector batch = part(mat1.sizes(), 0, std::max<int64_t>(mat1.dim() - 2, 0));
+  if (self.dim() == 2 && mat1.dim() > 2 && mat2.dim() > 2) {  // the pattern serves each matrix of the batch
+    const auto batched = [&](const Tensor& t) { return clone(expand(t, joined_sizes(batch, t.sizes()))); };
+    const Members& m = members(self);
+    const Tensor many = make_compressed(self.layout(), joined_sizes(batch, self.sizes()), batched(m.compressed),
+                                        batched(m.plain), batched(m.values));
+    return sparse_sampled_addmm_kernel(many, mat1, mat2, beta, alpha);
+  }
   TESSERA_CHECK(mat1.dim() == self.dim() && mat2.dim() == self.dim() && self.dim() >= 2 && dense_dim_of(self) == 0 &&
+                    batch == part(self.sizes(), 0, self.dim() - 2) && batch == part(mat2.sizes(), 0, self.dim() - 2) &&
                     mat1.size(-1) == mat2.size(-2) && mat1.size(-2) == self.size(-2) && mat2.size(-1) == self.size(-1),
                 "sampled_addmm: shapes ", shape_string(mat1.sizes()), " and ", shape_string(mat2.sizes()),
                 " do not give that of self, ", shape_string(self.sizes()));

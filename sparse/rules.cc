@@ -179,7 +179,8 @@ Tensor times(const Call& c) {
 Tensor divided(const Call& c) {
   const Tensor& self = c.tensor(0);
   TESSERA_CHECK(is_sparse(self), c.name, ": a dense tensor cannot be divided by a sparse one");
-  TESSERA_CHECK(is_number(c.args[1]), "Sparse division requires a scalar or zero-dim dense tensor divisor (got shape ",
+  TESSERA_CHECK(is_number(c.args[1]), c.name == "floor_divide" ? "Sparse floor division" : "Sparse division",
+                " requires a scalar or zero-dim dense tensor divisor (got shape ",
                 shape_string(c.tensor(1).sizes()), " for divisor)");
   if (is_coo(self) && !members(self).coalesced && (c.name == "floor_divide" || c.n > 2)) {
     const Call rounded{c.op,
@@ -410,19 +411,6 @@ Tensor same_size(const Call& c) {
 
 // --- making others
 
-Tensor like(const Call& c) {  // zeros_like, empty_like: self, dtype, layout, device ...
-  const Tensor& self = c.tensor(0);
-  const Layout layout = c.args[2].is_none() ? self.layout() : c.args[2].layout();
-  const DType dtype = c.dtype(1).value_or(self.dtype());
-  const Device device = c.args[3].is_none() ? self.device() : complete_device(c.args[3].device());
-  if (layout == Layout::kStrided) return make_filled(self.sizes(), Scalar(0), dtype, device);
-  if (layout == Layout::kSparseCoo)
-    return empty_sparse(layout, self.sizes(), dtype, device, is_coo(self) ? sparse_dim_of(self) : -1);
-  const auto blocks = blocks_of(self);
-  return empty_sparse(layout, self.sizes(), dtype, device, is_coo(self) ? -1 : batch_dims(self),
-                      has_blocks(layout) ? IntList(blocks) : IntList(),
-                      is_coo(self) ? DType::kInt64 : members(self).compressed.dtype());
-}
 // ones_like, full_like, rand_like ...: the elements of a compressed tensor stay where they are.
 Tensor pattern_like(const Call& c) {
   if (!is_compressed(c.tensor(0))) throw_not_served(c.op, c.tensor(0));
@@ -437,6 +425,22 @@ Tensor pattern_like(const Call& c) {
   Value r;
   c.op.info->adapter->call(c.op, nullptr, args.data(), &r);
   return copied(with_values(c.tensor(0), r.tensor()));
+}
+Tensor like(const Call& c) {  // zeros_like, empty_like: self, dtype, layout, device ...
+  const Tensor& self = c.tensor(0);
+  const Layout layout = c.args[2].is_none() ? self.layout() : c.args[2].layout();
+  const DType dtype = c.dtype(1).value_or(self.dtype());
+  const Device device = c.args[3].is_none() ? self.device() : complete_device(c.args[3].device());
+  if (layout == Layout::kStrided) return make_filled(self.sizes(), Scalar(0), dtype, device);
+  TESSERA_CHECK(!is_coo(self) || c.args[5].is_none(), c.name,
+                ": memory format option is only supported by strided tensors");
+  if (layout == Layout::kSparseCoo)
+    return empty_sparse(layout, self.sizes(), dtype, device, self.dim() - dense_dim_of(self));
+  if (c.name == "empty_like" && layout == self.layout() && device == self.device()) return pattern_like(c);
+  const auto blocks = blocks_of(self);
+  return empty_sparse(layout, self.sizes(), dtype, device, is_coo(self) ? -1 : batch_dims(self),
+                      has_blocks(layout) ? IntList(blocks) : IntList(),
+                      is_coo(self) ? DType::kInt64 : members(self).compressed.dtype());
 }
 Tensor fresh(const Call& c) {  // new_zeros, new_empty: self, size, dtype, layout, device
   const Tensor& self = c.tensor(0);
@@ -472,21 +476,40 @@ Tensor overwritten(const Call& c) {  // copy_
                 shown(self.layout()), " and ", shown(src.layout()));
   return self.is_same(src) ? self : copied(src);
 }
-Tensor resized(const Call& c) {  // resize_ of CSR: rows and columns may come to it
+Tensor resized(const Call& c) {  // resize_ of CSR: lines may come to it and leave it, and more fit in a line
   const Tensor& self = c.tensor(0);
   const IntList size = c.args[1].int_list();
-  if (!is_compressed(self) || static_cast<int64_t>(size.size()) != self.dim()) throw_not_served(c.op, self);
+  if (!is_compressed(self)) throw_not_served(c.op, self);
+  TESSERA_CHECK(static_cast<int64_t>(size.size()) == self.dim(), "torch.resize_: Only batched sparse ",
+                shown(self.layout()), " matrices are supported, but got size ", shape_string(size), " for ",
+                shape_string(self.sizes()));
   const Members& m = members(self);
   const int64_t batch = batch_dims(self), line = batch + (by_rows(self.layout()) ? 0 : 1);
-  for (int64_t d = 0; d < self.dim(); ++d)
-    TESSERA_CHECK((d == batch || d == batch + 1) ? size[static_cast<size_t>(d)] >= self.size(d)
-                                                 : size[static_cast<size_t>(d)] == self.size(d),
-                  "resize_: a tensor of layout ", shown(self.layout()), " can get more rows and columns only; got ",
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    const int64_t n = size[static_cast<size_t>(d)];
+    const bool across = d != line && (d == batch || d == batch + 1);
+    TESSERA_CHECK(!across || n >= self.size(d), "torch.resize_: Resizing ", by_rows(self.layout()) ? "columns" : "rows",
+                  " of sparse ", shown(self.layout()), " tensors to a smaller value is not supported: got ",
                   shape_string(size), " for ", shape_string(self.sizes()));
+    TESSERA_CHECK(across || (d == line ? n >= 0 : n == self.size(d)), "torch.resize_: rows and columns of a tensor of ",
+                  "layout ", shown(self.layout()), " can change, and no other dimension; got ", shape_string(size),
+                  " for ", shape_string(self.sizes()));
+  }
   const auto blocks = blocks_of(self);
   const int64_t block = blocks[by_rows(self.layout()) ? 0 : 1];
   const int64_t more = (size[static_cast<size_t>(line)] - self.size(line)) / block;
   Tensor compressed = m.compressed;
+  if (more < 0) {
+    compressed = contiguous(narrow(compressed, -1, 0, compressed.size(-1) + more));
+    const Tensor ends = numbers(select(compressed, -1, compressed.size(-1) - 1));
+    const int64_t* const end = ends.data<int64_t>();
+    const int64_t nnz = ends.numel() ? end[0] : 0;
+    for (int64_t i = 0; i < ends.numel(); ++i)
+      TESSERA_CHECK(end[i] == nnz, "torch.resize_: the matrices of a batch must keep equally many elements, but got ",
+                    nnz, " and ", end[i]);
+    return make_compressed(self.layout(), size, compressed, contiguous(narrow(m.plain, -1, 0, nnz)),
+                           contiguous(narrow(m.values, batch, 0, nnz)));
+  }
   if (more > 0) {
     IntVector tail = part(compressed.sizes(), 0, batch);
     tail.push_back(more);

@@ -177,7 +177,7 @@ PyObject* as_size(PyObject* tuple) {
   return PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(SizeType), t.get(), nullptr);
 }
 // A ragged size: a symbol that is no number.
-bool is_symbol(PyObject* e) { return !PyIndex_Check(e) && PyObject_HasAttrString(e, "nested_int_coeff"); }
+bool is_symbol(PyObject* e) { return PyObject_HasAttrString(e, "nested_int_coeff"); }
 PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   Ref self = Ref::steal(PyTuple_Type.tp_new(type, args, kwargs));
   if (!self) return nullptr;

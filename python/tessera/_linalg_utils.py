@@ -14,7 +14,9 @@ def removed(name):
     """A function that says what to use instead of `name`."""
 
     def function(*args, **kwargs):
-        raise RuntimeError(f"{name}() was deprecated in version 1.9 and has been removed. {_INSTEAD[name]}")
+        raise RuntimeError(
+            f"{name}(): This function was deprecated since version 1.9 and is now removed. {_INSTEAD[name]}"
+        )
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Removed. {_INSTEAD[name]}"

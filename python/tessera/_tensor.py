@@ -453,7 +453,9 @@ def new(self, *args, size=None, device=None):
             f"legacy constructor expects device type: {self.device.type} but device type: {target.type} was passed"
         )
     if self.layout is tessera.sparse_coo:
-        return getattr(tessera.sparse, self.type().rpartition(".")[2])(*args).to(target)
+        if len(args) == 1 and isinstance(args[0], (list, tuple)) and not isinstance(args[0], tessera.Size):
+            raise TypeError("new(): of a sparse tensor it takes sizes, not elements: call torch.sparse_coo_tensor()")
+        return tessera.sparse._sparse_tensor(self.dtype, target.type, *args, device=target)
     if len(args) == 1 and isinstance(args[0], tessera.Tensor) and args[0].dtype is self.dtype:
         if device is not None:
             raise RuntimeError("Legacy tensor new(tensor, device=...) is not supported; use torch.as_tensor() instead")

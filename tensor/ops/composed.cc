@@ -79,7 +79,7 @@ int64_t mode_of(Reduce r) {
 }
 // What of src belongs to index: scatters leave out the rest.
 Tensor src_window(const Tensor& src, const Tensor& index) {
-  if (index.numel() == 0) return full(index.sizes(), Scalar(0), src.dtype(), std::nullopt, src.device());
+  if (index.numel() == 0) return reshape(narrow(reshape(src, {-1}), 0, SymInt(0), SymInt(0)), index.sizes());
   TESSERA_CHECK(std::max<int64_t>(src.dim(), 1) == std::max<int64_t>(index.dim(), 1),
                 "Index tensor must have the same number of dimensions as src tensor");
   Tensor part = src;
@@ -119,6 +119,8 @@ Tensor index_reduce_impl(const Tensor& self, int64_t dim, const Tensor& index, c
   const Reduce r = reduction(reduce, false);
   const int64_t d = wrap_dim(dim, self.dim());
   check_slices("index_reduce_", self, dim, index, source);
+  if (index.is_cpu() && !values_unknown(index) && !is_transformed(index))
+    check_places(contiguous(to(index, DType::kInt64)), d, 0, self.dim() ? self.sizes()[static_cast<size_t>(d)] : 1);
   if (self.dim() == 0)
     return _scatter_reduce(self, 0, reshape(index, {}), source, static_cast<int64_t>(r), include_self);
   IntVector shape(static_cast<size_t>(self.dim()), 1);

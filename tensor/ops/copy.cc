@@ -207,14 +207,18 @@ void fill_new_memory(const Tensor& t, int64_t known_bytes);
 
 const Tensor& resize__kernel(const Tensor& self, SymIntList size, std::optional<MemoryFormat> format) {
   TESSERA_CHECK(!self.requires_grad(), "cannot resize variables that require grad");
+  TESSERA_CHECK(format != MemoryFormat::kPreserve,
+                "Unsupported memory format Preserve: resize_ takes contiguous_format, channels_last or "
+                "channels_last_3d");
   const IntList sizes = size.ints();
   if (!std::ranges::equal(self.sizes(), sizes)) {
     const auto known = static_cast<int64_t>(self.storage()->nbytes());
     resize_tensor(self, sizes);
     fill_new_memory(self, known);
   }
-  if (format && *format != MemoryFormat::kPreserve && *format != MemoryFormat::kContiguous)
-    self.impl()->set_sizes_and_strides(sizes, channels_last_strides(sizes));
+  if (format)
+    self.impl()->set_sizes_and_strides(
+        sizes, *format == MemoryFormat::kContiguous ? contiguous_strides(sizes) : channels_last_strides(sizes));
   return self;
 }
 

@@ -236,7 +236,7 @@ std::pair<size_t, size_t> next_pair(const std::optional<IntList>& path, size_t s
 }  // namespace
 
 Tensor einsum_composite(std::string_view equation, TensorList tensors, std::optional<IntList> path) {
-  TESSERA_CHECK(!tensors.empty(), "einsum(): must provide at least one operand");
+  TESSERA_CHECK_VALUE(!tensors.empty(), "einsum(): must provide at least one operand");
   const size_t wanted = tensors.size() == 1 ? 2 : 2 * (tensors.size() - 1);
   TESSERA_CHECK(!path || path->size() == wanted,
                 "einsum(): expected contraction path given in path parameter to have size ", wanted, " but got ",

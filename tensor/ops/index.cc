@@ -189,6 +189,13 @@ bool same_slices(const Tensor& self, int64_t dim, const Tensor& source) {
 }
 }  // namespace
 
+void check_places(const Tensor& index, int64_t dim, int64_t low, int64_t size) {
+  if (!index.is_cpu()) return;  // a device reports it itself
+  const int64_t* const p = index.data_ptr<int64_t>();
+  for (int64_t i = 0; i < index.numel(); ++i)
+    TESSERA_CHECK_INDEX(p[i] >= low && p[i] < size, "index ", p[i], " is out of bounds for dimension ", dim,
+                        " with size ", size);
+}
 void check_slices(const char* name, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
   const int64_t n = places_of(name, self, dim, index, source);
   TESSERA_CHECK(index.numel() == n, name, "(): Number of indices (", index.numel(),
@@ -241,6 +248,7 @@ void write_slices(const Tensor& self, int64_t dim, const Tensor& index, const Te
   const Tensor i = index_vector(index, "index_copy_");
   if (i.numel() == 0 || out.numel() == 0) return;
   const int64_t d = wrap_dim(dim, self.dim()), n = self.dim() ? self.sizes()[d] : 1;
+  check_places(i, d, -n, n);
   const Tensor wrapped = where(lt(i, 0), add(i, n), i);
   IntVector shape = at_least_1d(self.sizes());
   shape[d] = i.numel();

@@ -11,6 +11,8 @@ namespace tessera::kernels {
 
 // Checks what index_add and index_reduce take: an index for each place of source along dim, slices of self's shape,
 // self's dtype.
+// IndexError unless the elements of a contiguous int64 tensor are in [low, size); one on a device reports them itself.
+void check_places(const Tensor& index, int64_t dim, int64_t low, int64_t size);
 void check_slices(const char* name, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source);
 Tensor stack_impl(TensorList tensors, char kind);  // h, v, d or c(olumn)
 std::vector<Tensor> meshgrid_impl(TensorList tensors, std::optional<std::string_view> indexing);

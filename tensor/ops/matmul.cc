@@ -62,8 +62,8 @@ void start_from(const Tensor& out, const Tensor& self, const Scalar& beta) {
   if (!out.is_same(self) && !beta.equals(0.0)) copy__kernel(out, expand(self, out.sizes()), false);
 }
 // Products of integers drop the fraction of a factor.
-void check_scalars(const Tensor& self, const Scalar& beta, const Scalar& alpha) {
-  TESSERA_CHECK(self.is_complex() || (!beta.is_complex() && !alpha.is_complex()),
+void check_scalars(DType t, const Scalar& beta, const Scalar& alpha) {
+  TESSERA_CHECK(is_complex(t) || (!beta.is_complex() && !alpha.is_complex()),
                 "For non-complex input tensors, arguments alpha and beta must not be complex numbers.");
 }
 void expands_to(const Tensor& self, IntList sizes, const char* name) {
@@ -150,7 +150,7 @@ OutputSpec addmm_meta(const Tensor& self, const Tensor& mat1, const Tensor& mat2
   TESSERA_CHECK(self.dtype() == mat1.dtype(), "self and mat2 must have the same dtype, but got ",
                 type_name_of(self.dtype()), " and ", type_name_of(mat2.dtype()));
   expands_to(self, s.sizes, "addmm");
-  check_scalars(self, beta, alpha);
+  check_scalars(s.dtype, beta, alpha);
   return s;
 }
 namespace {
@@ -176,9 +176,8 @@ void addmm_kernel(const Tensor& self, const Tensor& mat1, const Tensor& mat2, co
 OutputSpec addmv_meta(const Tensor& self, const Tensor& mat, const Tensor& vec, const Scalar& beta,
                       const Scalar& alpha) {
   const OutputSpec s = mv_meta(mat, vec);
-  TESSERA_CHECK(self.dtype() == mat.dtype(), "self and mat must have the same dtype, but got ",
-                type_name_of(self.dtype()), " and ", type_name_of(mat.dtype()));
-  expands_to(self, s.sizes, "addmv");
+  expands_to(self, s.sizes, "addmv");  // of any dtype: the result has that of the product
+  check_scalars(s.dtype, beta, alpha);
   return s;
 }
 void addmv_kernel(const Tensor& self, const Tensor& mat, const Tensor& vec, const Scalar& beta, const Scalar& alpha,
@@ -193,6 +192,7 @@ OutputSpec baddbmm_meta(const Tensor& self, const Tensor& batch1, const Tensor& 
   TESSERA_CHECK(self.dtype() == batch1.dtype(), "Input dtypes must be the same, got: input ", name_of(self.dtype()),
                 ", batch1: ", name_of(batch1.dtype()), ", batch2: ", name_of(batch2.dtype()));
   expands_to(self, s.sizes, "baddbmm");
+  check_scalars(s.dtype, beta, alpha);
   return s;
 }
 void baddbmm_kernel(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta,
@@ -209,12 +209,12 @@ OutputSpec addr_meta(const Tensor& self, const Tensor& vec1, const Tensor& vec2,
   expands_to(self, sizes, "addr");
   const Tensor all[3] = {self, vec1, vec2};
   const DType t = result_type(all);
-  if (is_integral(t, true)) {
-    TESSERA_CHECK(beta.is_integral(true),
-                  "For integral input tensors, argument beta must not be a floating point number.");
-    TESSERA_CHECK(alpha.is_integral(true),
-                  "For integral input tensors, argument alpha must not be a floating point number.");
+  for (const auto& [factor, name] : {std::pair(&beta, "beta"), std::pair(&alpha, "alpha")}) {
+    TESSERA_CHECK(!factor->is_bool() || t == DType::kBool, "Boolean ", name, " only supported for Boolean results.");
+    TESSERA_CHECK(!is_integral(t, true) || factor->is_integral(true), "For integral input tensors, argument ", name,
+                  " must not be a floating point number.");
   }
+  check_scalars(t, beta, alpha);
   return OutputSpec(IntList(sizes), t, common_device({&self, &vec1, &vec2}));
 }
 void addr_kernel(const Tensor& self, const Tensor& vec1, const Tensor& vec2, const Scalar& beta, const Scalar& alpha,
@@ -229,8 +229,9 @@ Tensor addbmm_impl(const Tensor& self, const Tensor& batch1, const Tensor& batch
   TESSERA_CHECK(batch1.sizes()[0] == batch2.sizes()[0], "batch1 and batch2 must have same number of batches, got ",
                 batch1.sizes()[0], " and ", batch2.sizes()[0]);
   // The batch lies side by side: one product of (n, b m) and (b m, p).
-  const int64_t n = batch1.sizes()[1], p = batch2.sizes()[2];
-  const Tensor left = reshape(permute(batch1, IntVector{1, 0, 2}), {n, -1}), right = reshape(batch2, {-1, p});
+  const IntList a = batch1.sizes(), b = batch2.sizes();
+  const Tensor left = reshape(permute(batch1, IntVector{1, 0, 2}), {a[1], checked_numel(IntVector{a[0], a[2]})});
+  const Tensor right = reshape(batch2, {checked_numel(IntVector{b[0], b[1]}), b[2]});
   return addmm(self, left, right, beta, alpha);
 }
 // Unlike other in-place operators it lets self grow: a row, or a number, becomes the whole sum.
@@ -349,11 +350,9 @@ Tensor multi_dot_impl(TensorList tensors) {
   if (row) m.front() = unsqueeze(m.front(), 0);
   if (col) m.back() = unsqueeze(m.back(), 1);
   for (size_t i = 0; i < n; ++i) {
-    TESSERA_CHECK(m[i].dim() == 2, "multi_dot(): the ",
-                  i == 0       ? "first"
-                  : i + 1 == n ? "last"
-                               : "middle",
-                  " tensor must be ", i == 0 || i + 1 == n ? "1D or 2D" : "2D", " but got ", tensors[i].dim(), "D");
+    const std::string which = i == 0 ? "the first tensor" : i + 1 == n ? "the last tensor" : str_cat("tensor ", i);
+    TESSERA_CHECK(m[i].dim() == 2, "multi_dot(): ", which, " must be ", i == 0 || i + 1 == n ? "1D or 2D" : "2D",
+                  " but got ", tensors[i].dim(), "D");
     TESSERA_CHECK(m[i].dtype() == m[0].dtype(), "multi_dot(): all tensors must have be the same dtype but tensor 0 is ",
                   name_of(m[0].dtype()), " and tensor ", i, " ", name_of(m[i].dtype()));
     TESSERA_CHECK(i == 0 || m[i - 1].sizes()[1] == m[i].sizes()[0], "multi_dot(): tensors ", i - 1, " and ", i,
@@ -383,6 +382,13 @@ Tensor multi_dot_impl(TensorList tensors) {
   Tensor r = multiply(multiply, 0, n - 1);
   if (row && col) return reshape(r, {});
   return row ? squeeze(r, 0) : col ? squeeze(r, 1) : r;
+}
+
+Tensor chain_matmul_impl(TensorList matrices) {
+  TESSERA_CHECK(!matrices.empty(), "chain_matmul(): Expected one or more matrices");
+  for (const Tensor& m : matrices)
+    TESSERA_CHECK(m.dim() == 2, "chain_matmul(): expected 2-D matrices, but tensor dimension is ", m.dim());
+  return matrices.size() == 1 ? matrices[0] : multi_dot_impl(matrices);
 }
 
 Tensor matrix_power_impl(const Tensor& self, int64_t n) {

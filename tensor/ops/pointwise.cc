@@ -48,10 +48,18 @@ void fill_params(KernelParam* out, Params params, DType compute) {
   for (const Scalar& s : params) *out++ = to_param(s, compute);
 }
 
+// Where nothing is computed: raises what it raises elsewhere.
+void check_params(Params params, DType compute) {
+  for (const Scalar& s : params) to_param(s, compute);
+}
+
 // `result` has the broadcast shape. Numbers (0-dim tensors in host memory) go with tensors of any device.
 void compute(const PointwiseOp& op, DType compute_dtype, const Tensor& result, Inputs inputs, Params params) {
   if (result.is_meta() && observer) observer->saw(op, inputs, params, result);
-  if (result.numel() == 0 || result.is_meta()) return;
+  if (result.numel() == 0 || result.is_meta()) {
+    check_params(params, compute_dtype);
+    return;
+  }
   const bool elsewhere = !result.is_cpu();
   KernelParam p[8];
   fill_params(p, params, compute_dtype);
@@ -190,6 +198,8 @@ bool small_store(const PointwiseOp& op, const Tensor& target, Inputs inputs, Par
 
 KernelParam to_param(const Scalar& s, DType compute) {
   KernelParam p{};
+  TESSERA_CHECK(is_complex(compute) || !s.is_complex() || s.to_complex().imag() == 0,
+                "value cannot be converted to type ", name_of(compute), " without overflow: it is a complex number");
   if (is_complex(compute)) {
     const auto c = s.to_complex();
     p.c[0] = c.real();
@@ -299,7 +309,7 @@ void copy_over(const Tensor& target, const Tensor& source) {
 
 void write_to(const PointwiseOp& op, const Types& types, const Tensor& target, Inputs inputs, Params params) {
   check_overlap_before_write(target);
-  if (target.is_meta()) return;
+  if (target.is_meta()) return check_params(params, types.compute);
   bool aliased_differently = false;
   for (const Tensor* t : inputs) {
     check_no_partial_overlap(target, *t);

@@ -26,6 +26,8 @@ void check_alpha(DType result, const Scalar& alpha) {
                 "For non-complex input tensors, argument alpha must not be a complex number.");
 }
 
+constexpr const char* kNoComplexClamp = "clamp is not supported for complex types";
+
 void forbid_complex(const Tensor& t, const char* message) { TESSERA_CHECK(!t.is_complex(), message); }
 
 bool has_zero(const Tensor& divisor) {
@@ -109,10 +111,10 @@ void extreme_check(const Tensor& self, const Tensor& other) {
   forbid_complex(other, "maximum and minimum are not implemented for complex tensors.");
 }
 void clamp_check(const Tensor& self, const Scalar&, const Scalar&) {
-  forbid_complex(self, "clamp is not supported for complex types");
+  TESSERA_CHECK_NOT_IMPLEMENTED(!self.is_complex(), kNoComplexClamp);
 }
 void clamp_tensor_check(const Tensor& self, const Tensor& bound) {
-  TESSERA_CHECK(!self.is_complex() && !bound.is_complex(), "clamp is not supported for complex types");
+  TESSERA_CHECK_NOT_IMPLEMENTED(!self.is_complex() && !bound.is_complex(), kNoComplexClamp);
 }
 void lerp_check(const Tensor& self, const Tensor& end, const Tensor& weight) {
   TESSERA_CHECK(self.dtype() == end.dtype(), "expected dtype ", name_of(self.dtype()), " for `end` but got dtype ",
@@ -269,8 +271,8 @@ struct Limits {
 };
 Limits limits(const Tensor& self, const std::optional<Scalar>& min, const std::optional<Scalar>& max) {
   TESSERA_CHECK(min || max, "torch.clamp: At least one of 'min' or 'max' must not be None");
-  TESSERA_CHECK(!self.is_complex() && !(min && min->is_complex()) && !(max && max->is_complex()),
-                "clamp is not supported for complex types");
+  TESSERA_CHECK_NOT_IMPLEMENTED(
+      !self.is_complex() && !(min && min->is_complex()) && !(max && max->is_complex()), kNoComplexClamp);
   ResultType type;
   type.add(self);
   if (min) type.add(*min);

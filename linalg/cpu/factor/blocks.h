@@ -86,9 +86,11 @@ void for_groups(int64_t count, int64_t rows, int64_t cols, F&& f) {
 
 // Error unless `count` pivots (negative ones, too, if there are blocks of two) are numbers of one of `rows` rows.
 inline void check_pivots(const char* name, const int32_t* pivots, int64_t count, int64_t rows, bool in_blocks) {
+  const char* const of = in_blocks ? "LD.size(-2)" : "LU.size(-2)";
   for (int64_t i = 0; i < count; ++i) {
     const int64_t p = in_blocks && pivots[i] < 0 ? -static_cast<int64_t>(pivots[i]) : pivots[i];
-    TESSERA_CHECK(p >= 1 && p <= rows, name, ": expected pivots between 1 and ", rows, ", but got ", pivots[i]);
+    TESSERA_CHECK(p >= 1 && p <= rows, name, ": pivots must be greater or equal to 1 and smaller or equal to ", of,
+                  ", between 1 and ", of, " = ", rows, ", but got ", pivots[i]);
   }
 }
 

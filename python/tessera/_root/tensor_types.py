@@ -2,6 +2,8 @@
 instances of.
 """
 
+import warnings
+
 import tessera
 from tessera import _C
 
@@ -35,7 +37,8 @@ class tensortype(type):
 
     def __call__(cls, *args, **kwargs):
         if cls.is_sparse:
-            return _sparse(cls, *args, **kwargs)
+            _warn_of_sparse(args)
+            return sparse_tensor(cls.dtype, cls._device_type, *args, **kwargs)
         if cls._device_type == "cpu":
             return _C._legacy_tensor(cls.dtype, args, kwargs)
         device = kwargs.pop("device", cls._device_type)
@@ -62,12 +65,29 @@ class tensortype(type):
         return tessera.sparse_coo if cls.is_sparse else tessera.strided
 
 
-def _sparse(cls, *args, device=None):
-    """(), (sizes), (indices, values), (indices, values, size): a COO tensor; of the class's dtype without values."""
-    device = tessera.device(cls._device_type if device is None else device)
-    if device.type != cls._device_type:
+_warned = False
+
+
+def _warn_of_sparse(args):
+    """Once in a process, what to call in place of a legacy class."""
+    global _warned
+    if not _warned:
+        _warned = True
+        given = "indices, values, shape" if args and isinstance(args[0], tessera.Tensor) else "shape"
+        warnings.warn(
+            f"torch.sparse.SparseTensor({given}, *, device=) is deprecated.  Please use "
+            f"torch.sparse_coo_tensor({given}, dtype=, device=)",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def sparse_tensor(dtype, device_type, *args, device=None):
+    """(), (sizes), (indices, values), (indices, values, size): a COO tensor; of `dtype` where no values are given."""
+    device = tessera.device(device_type if device is None else device)
+    if device.type != device_type:
         raise RuntimeError(
-            f"legacy constructor expects device type: {cls._device_type} but device type: {device.type} was passed"
+            f"legacy constructor expects device type: {device_type} but device type: {device.type} was passed"
         )
     if len(args) in (2, 3) and all(isinstance(a, tessera.Tensor) for a in args[:2]):
         return tessera.sparse_coo_tensor(*args[:2], *map(tuple, args[2:]), device=device)
@@ -81,7 +101,7 @@ def _sparse(cls, *args, device=None):
             f" * (Tensor indices, Tensor values, tuple of ints size, *, torch.device device = None)\n"
             f" * (tuple of ints size, *, torch.device device = None)"
         )
-    return tessera.zeros(tuple(size), dtype=cls.dtype, device=device, layout=tessera.sparse_coo)
+    return tessera.zeros(tuple(size), dtype=dtype, device=device, layout=tessera.sparse_coo)
 
 
 def _make(name, device_type="cpu", sparse=False):

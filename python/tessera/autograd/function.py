@@ -221,6 +221,9 @@ class Function(_SingleLevelFunction):
         """Calls the function and records it."""
         if kwargs or cls.setup_context is not _SingleLevelFunction.setup_context:
             args = _bind_defaults(cls, args, kwargs)
+        for arg in args:
+            if getattr(arg, "is_nested", False) is True:  # its history is that of its values
+                return arg._call_function(cls, args)
         return super().apply(*args)
 
 

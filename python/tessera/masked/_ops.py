@@ -167,7 +167,8 @@ def _in_layout(result, layout, mask, dims, keepdim):
     """
     if layout is tessera.strided or (layout is not tessera.sparse_coo and result.dim() < 2):
         return result
-    known = _any(mask, dims, keepdim) if result.dim() else tessera.ones_like(result, dtype=tessera.bool)
+    partial = len(dims) < mask.dim()  # of a whole tensor the number is stored in any case
+    known = _any(mask, dims, keepdim) if partial else tessera.ones_like(result, dtype=tessera.bool)
     result = _where(known, result, result.new_zeros(()))
     return result.to_sparse() if layout is tessera.sparse_coo else result.to_sparse(layout=layout)
 
@@ -213,7 +214,15 @@ def _reduce(name, input, dim, keepdim, dtype, mask, function, *args):
         return _in_layout(result, layout, mask, dims, bool(keepdim))
     if dtype is not None:
         values = values.to(dtype)
-    if not _in_one_pass(name, values, mask, dims):
+    if (
+        layout is not tessera.strided
+        and name in ("amax", "amin")
+        and values.dim()
+        and any(values.shape[d] == 0 for d in dims)
+    ):
+        shape = [1 if d in dims else n for d, n in enumerate(values.shape) if keepdim or d not in dims]
+        result = values.new_full(shape, _reduction_identity(name, values).item())
+    elif not _in_one_pass(name, values, mask, dims):
         result = function(_filled(name, values, mask, *args), dims, bool(keepdim))
     elif name == "prod":
         result = tessera._masked_reduce(values, mask, name, dims[-1:], bool(keepdim))

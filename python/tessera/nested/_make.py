@@ -92,7 +92,7 @@ def as_nested_tensor(ts, dtype=None, device=None, layout=None):
         moved = {key: value for key, value in (("dtype", dtype), ("device", device)) if value is not None}
         return ts.to(**moved) if moved else ts
     if isinstance(ts, tessera.Tensor):
-        if ts.dim() < 2 and layout is tessera.jagged:
+        if ts.dim() < 2:
             raise RuntimeError("as_nested_tensor(): Expected tensor argument to have dim() > 1")
         ts = ts.unbind()
     if not isinstance(ts, (list, tuple)) or not all(isinstance(t, tessera.Tensor) for t in ts):
@@ -173,10 +173,8 @@ def masked_select(tensor, mask):
         raise RuntimeError(f"masked_select: expected a plain strided tensor, got the layout {tensor.layout}")
     if mask.dtype is not tessera.bool:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
-    mask = mask.expand(tensor.shape) if mask.shape != tensor.shape else mask
-    if tensor.dim() == 1:
-        tensor, mask = tensor.unsqueeze(0), mask.unsqueeze(0)
-    lengths = mask.reshape(mask.shape[0], -1).sum(1)
+    tensor, mask = tessera.broadcast_tensors(tensor, mask)
+    lengths = mask.sum(-1).reshape(-1)  # of each row along the last dimension
     offsets = tessera.nn.functional.pad(lengths.cumsum(0), (1, 0))
     return NestedTensor(tensor.masked_select(mask), offsets)
 

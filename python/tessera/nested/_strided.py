@@ -20,19 +20,20 @@ class StridedNestedTensor(Nested):
         dims = len(sizes[0]) if sizes else 0
         result = cls._make((len(sizes), *(1,) * dims), source)
         result._known_buffer, result._sizes, result._known_parts = buffer, sizes, parts
+        result._of_parts = buffer is None
         return result
 
     @classmethod
     def _from_buffer(cls, buffer, sizes):
         return cls._new(buffer, sizes, None, buffer)
 
-    @classmethod
-    def _of(cls, parts):
-        return cls._new(None, [tuple(part.shape) for part in parts], list(parts), parts[0])
+    def _of(self, parts):
+        """Other components of the same dtype."""
+        return self._new(None, [tuple(part.shape) for part in parts], list(parts), parts[0] if parts else self._buffer)
 
     @property
     def _parts(self):
-        if self._known_parts is None:
+        if self._known_parts is None or (not self._of_parts and _cut_off(self._known_parts, [self._known_buffer])):
             begin, self._known_parts = 0, []
             for size in self._sizes:
                 count = _count(size)
@@ -43,7 +44,7 @@ class StridedNestedTensor(Nested):
     @property
     def _buffer(self):
         """The components one behind the other; a copy where they did not lie so."""
-        if self._known_buffer is None:
+        if self._known_buffer is None or (self._of_parts and _cut_off([self._known_buffer], self._known_parts)):
             self._known_buffer = tessera.cat([part.reshape(-1) for part in self._parts])
         return self._known_buffer
 
@@ -133,10 +134,25 @@ def from_description(buffer, sizes, strides, offsets):
                 f"buffer of {buffer.numel()} elements"
             )
         parts.append(buffer.as_strided(size, stride, buffer.storage_offset() + offset))
-    return StridedNestedTensor._of(parts)
+    return StridedNestedTensor._new(None, [tuple(part.shape) for part in parts], parts, parts[0])
 
 
 common(_table, lambda nested: nested._buffer if is_nested(nested) else nested)
+
+
+@served(_table, "set requires_grad", "requires_grad_")
+def _set_requires_grad(func, args, kwargs):
+    nested = args[0]
+    nested._buffer.requires_grad_(*args[1:], **kwargs)
+    if (
+        nested._of_parts and nested._buffer.is_leaf
+    ):  # gradients are the buffer's: components are views of it from now on
+        nested._of_parts, nested._known_parts = False, None
+    return nested
+
+
+def _contiguous(nested):
+    return not nested._of_parts or all(part.is_contiguous() for part in nested._parts)
 
 
 def _elementwise(func, name, args, kwargs):
@@ -157,11 +173,15 @@ def _elementwise(func, name, args, kwargs):
         return func(*map(convert, args), **{key: convert(value) for key, value in kwargs.items()})
 
     if name == "contiguous":
-        return first if first._known_buffer is not None else first._like(first._buffer)
-    if all(owner._known_buffer is not None for owner in owners):
+        return first if _contiguous(first) else first._like(first._buffer)
+    inplace = name.startswith("__i") or (name.endswith("_") and not name.endswith("__"))
+    written = inplace and is_nested(args[0]) and args[0]._of_parts  # where its buffer is a copy
+    if not written and all(owner._known_buffer is not None for owner in owners):
         found = each(lambda value: value._known_buffer if is_nested(value) else value)
         return args[0] if is_nested(args[0]) and found is args[0]._known_buffer else first._like(found)
     found = [each(lambda value, i=i: value._parts[i] if is_nested(value) else value) for i in range(len(first._sizes))]
+    if written:
+        args[0]._known_buffer = None
     if is_nested(args[0]) and all(a is b for a, b in zip(found, args[0]._parts)):
         return args[0]
     return first._of(found)
@@ -195,7 +215,7 @@ def _dims(nested):
 
 _table["__len__"] = lambda func, args, kwargs: len(args[0]._sizes)
 _table["numel"] = _table["nelement"] = lambda func, args, kwargs: sum(map(_count, args[0]._sizes))
-_table["is_contiguous"] = lambda func, args, kwargs: args[0]._known_buffer is not None
+_table["is_contiguous"] = lambda func, args, kwargs: _contiguous(args[0])
 _table["values"] = lambda func, args, kwargs: args[0]._buffer
 _table["get nbytes"] = lambda func, args, kwargs: args[0]._buffer.nbytes
 
@@ -222,6 +242,15 @@ def _getitem(func, args, kwargs):
     if index[0] == slice(None) or index[0] is Ellipsis:
         return nested._of([part[index[1:] if index[0] is not Ellipsis else index] for part in nested._parts])
     raise NotImplementedError("a nested tensor of the strided layout is indexed by one component first")
+
+
+def _cut_off(derived, sources):
+    """Whether what was made of tensors while no history was written lacks that of theirs now."""
+    return (
+        tessera.is_grad_enabled()
+        and any(source.requires_grad for source in sources)
+        and all(tensor.grad_fn is None for tensor in derived)
+    )
 
 
 def _each(function, nested):
@@ -260,6 +289,12 @@ def _one_dim(func, args, kwargs):
     dim = args[1] if len(args) > 1 else kwargs.pop("dim", None)
     if dim is None:
         raise RuntimeError(f"{name}: a nested tensor needs the dimension to be given")
+    if name == "narrow" and dim in (0, -_dims(nested)):
+        start, length = (*args[2:], *(kwargs[key] for key in ("start", "length") if key in kwargs))
+        start += len(nested) if start < 0 else 0
+        if start < 0 or length < 0 or start + length > len(nested):
+            raise RuntimeError(f"narrow: {length} components from {start} on are not among the {len(nested)} there are")
+        return nested._of(nested._parts[start : start + length])
     inner = _inner(nested, dim[0] if isinstance(dim, (tuple, list)) else dim, name)
     return _each(lambda part: getattr(part, name)(inner, *args[2:], **kwargs), nested)
 
@@ -341,6 +376,8 @@ def _linear(func, args, kwargs):
 @served(_table, "matmul", "bmm", "__matmul__")
 def _matmul(func, args, kwargs):
     a, b = args[0], args[1] if len(args) > 1 else next(iter(kwargs.values()))
+    if is_nested(a) and not is_nested(b) and b.dim() == 2 and _dims(a) >= 4:
+        return _each(lambda part: part @ b, a)
     for one, other, place in ((a, b, "self"), (b, a, "other")):
         if not is_nested(other):
             shown = ("nested self and non-nested other", "non-nested self and nested other")[place == "other"]
@@ -422,6 +459,9 @@ def _to_padded_tensor(func, args, kwargs):
 @served(_table, "scaled_dot_product_attention")
 def _attention(func, args, kwargs):
     return strided_attention(*args, **kwargs)
+
+
+_table["data_ptr"] = lambda func, args, kwargs: args[0]._buffer.data_ptr()
 
 
 @served(_table, "all", "any")

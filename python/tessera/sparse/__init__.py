@@ -33,6 +33,7 @@ __getattr__, __dir__ = _attach(
         "SparseSemiStructuredTensorCUTLASS": "semi_structured",
         "to_sparse_semi_structured": "semi_structured",
         "as_sparse_gradcheck": "_gradcheck",
+        "_sparse_tensor": ":tessera._root.tensor_types sparse_tensor",
         **{
             f"{kind}Tensor": f":tessera._root.tensor_types sparse_{kind}Tensor"
             for kind in "BFloat16 Byte Char Double Float Half Int Long Short".split()
@@ -159,7 +160,10 @@ class check_sparse_tensor_invariants:
     def __enter__(self):
         states = self._entered.__dict__.setdefault("states", [])
         if states:
-            raise RuntimeError("this context of check_sparse_tensor_invariants is entered already: make another one")
+            raise RuntimeError(
+                "This context manager instance is already activated. Use a different context manager instance for "
+                "context nesting."
+            )
         states.append(self.is_enabled())
         _C._sparse_invariants(self._wanted)
 

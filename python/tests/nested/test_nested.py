@@ -343,3 +343,124 @@ def test_a_jagged_tensor_of_the_rows_of_a_tensor():
     assert again.values().equal(nt.values()) and again.values().data_ptr() != nt.values().data_ptr()
     with pytest.raises(TypeError):
         nested.nested_tensor(rows)
+
+
+def test_ragged_sizes_are_symbolic_integers():
+    x = nested.nested_tensor([tessera.ones(2, 4), tessera.ones(3, 4)], layout=tessera.jagged)
+    size = x.shape[1]
+    assert isinstance(size, tessera.SymInt) and size != 3 and size >= 2 and size <= size and size > 0
+    for call in (lambda: int(size), lambda: size + 1, lambda: range(size)):
+        with pytest.raises(RuntimeError, match="ragged size"):
+            call()
+
+
+def test_normalization_over_the_ragged_dimension():
+    parts = [tessera.randn(2, 4), tessera.randn(3, 4)]
+    x = nested.nested_tensor(parts, layout=tessera.jagged, requires_grad=True)
+    norm = tessera.nn.functional.layer_norm
+    found = norm(x, x.shape[1:], eps=1e-3)
+    for part, got in zip(parts, found.unbind()):
+        tessera.testing.assert_close(got, norm(part, part.shape, eps=1e-3))
+    (found * found).values().sum().backward()
+    assert x.grad.shape[2] == 4
+    with pytest.raises(RuntimeError, match="batch dimension"):
+        norm(x, x.shape)
+    with pytest.raises(RuntimeError, match="weight"):
+        norm(x, x.shape[1:], weight=tessera.ones(3, 4))
+    thin = nested.nested_tensor([tessera.ones(2), tessera.ones(3)], layout=tessera.jagged)
+    with pytest.raises(RuntimeError, match="2 or fewer"):
+        norm(thin, thin.shape[1:])
+
+
+def test_components_seen_without_history_have_one_later():
+    leaf = nested.nested_tensor([tessera.ones(2, 3), tessera.ones(1, 3)], requires_grad=True)
+    with tessera.no_grad():
+        nested.to_padded_tensor(leaf, 0.0)
+    (leaf.unbind()[0] * 2).sum().backward()
+    assert leaf.grad.unbind()[0].tolist() == [[2] * 3] * 2 and leaf.grad.unbind()[1].tolist() == [[0] * 3]
+
+
+def test_strided_batches_products_and_parts():
+    none = nested.nested_tensor([])
+    assert len(none @ none) == 0
+    x = nested.nested_tensor([tessera.ones(2, 3, 4), tessera.ones(1, 3, 4)])
+    assert (x @ tessera.ones(4, 5)).unbind()[1].shape == (1, 3, 5)
+    assert x.narrow(0, 1, 1).unbind()[0].shape == (1, 3, 4)
+    with pytest.raises(RuntimeError, match="narrow"):
+        x.narrow(0, 1, 2)
+    for layout in (tessera.strided, tessera.jagged):
+        with pytest.raises(RuntimeError, match="dim"):
+            nested.as_nested_tensor(tessera.ones(3), layout=layout)
+
+
+def test_selected_elements_of_each_row():
+    t = tessera.arange(12).view(2, 2, 3)
+    found = nested.masked_select(t, t % 2 == 0)
+    assert found.offsets().tolist() == [0, 2, 3, 5, 6] and found.values().tolist() == [0, 2, 4, 6, 8, 10]
+
+
+def test_jagged_attention_with_sequences_of_one_length():
+    values = tessera.randn(5, 6, 4, requires_grad=True)
+    x = nested.nested_tensor_from_jagged(values, tessera.tensor([0, 2, 5]))
+    attend = tessera.nn.functional.scaled_dot_product_attention
+    tessera.testing.assert_close(attend(x, x, x).values(), attend(values, values, values))
+    with pytest.raises(RuntimeError, match="input.dim"):
+        x.permute(0, 2, 1)
+    assert x.detach().clone().apply_(lambda n: 2.0).values().unique().tolist() == [2]
+
+
+def test_writes_reach_components_whose_values_were_asked_for():
+    x = nested.nested_tensor([tessera.zeros(2, 3), tessera.zeros(1, 3)]).transpose(1, 2)
+    assert not x.is_contiguous() and x.values().sum() == 0 and not x.is_contiguous()
+    assert x.contiguous().is_contiguous()
+    x.add_(1)
+    x += 1
+    assert [part.unique().tolist() for part in x.unbind()] == [[2], [2]] and x.values().unique().tolist() == [2]
+    assert nested.as_nested_tensor([tessera.ones(2), tessera.ones(3)]).is_contiguous()
+
+
+def test_gradients_of_components_taken_after_they_were_asked_for():
+    x = nested.as_nested_tensor([tessera.ones(2), tessera.ones(3)]).requires_grad_()
+    (3 * x.unbind()[1]).sum().backward()
+    assert [part.tolist() for part in x.grad.unbind()] == [[0, 0], [3, 3, 3]]
+
+
+class Scaled(tessera.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return x * factor, (x * x).values().sum()
+
+    @staticmethod
+    def backward(ctx, grad, total):
+        (x,) = ctx.saved_tensors
+        assert x.is_nested and grad.is_nested
+        return grad * ctx.factor + 2 * total * x, None
+
+
+class Doubled(tessera.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return 2 * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        assert inputs[0].is_nested and output.is_nested
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * grad
+
+
+@both
+def test_custom_functions_take_nested_tensors(layout):
+    x = nested.nested_tensor(components(4), layout=layout, requires_grad=True)
+    found, total = Scaled.apply(x, 3)
+    assert found.is_nested and "Scaled" in type(found.grad_fn).__name__
+    close(found, [3 * part for part in components(4)])
+    (Doubled.apply(found).values().sum() + total).backward()
+    close(x.grad, [6 + 2 * part for part in components(4)])
+    y = x.detach().requires_grad_()
+    Scaled.apply(y, 3)[0].values().sum().backward()  # no gradient of the other result
+    assert y.grad.values().unique().tolist() == [3]

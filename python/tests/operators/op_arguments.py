@@ -238,6 +238,11 @@ CONSTRAINTS = {
     "conv2d": [Given(input=floats(1, 2, 4, 4), weight=floats(2, 2, 3, 2), bias=floats(2), padding=[1, 0])],
     "conv3d": [Given(input=floats(1, 1, 3, 3, 3), weight=floats(2, 1, 2, 2, 2), bias=floats(2))],
 }
+CONSTRAINTS |= {
+    "split_copy.Tensor_out": [Given(self=floats(3, 2), split_size=2, dim=0)],
+    "split_with_sizes_copy.out": [Given(self=floats(3), split_sizes=[1, 2], dim=0)],
+    "unbind_copy.int_out": [Given(self=floats(2, 3), dim=0)],
+}
 CONSTRAINTS |= {f"{view}_copy": CONSTRAINTS[view] for view in ("as_strided", "split_with_sizes", "view_as_complex")}
 
 

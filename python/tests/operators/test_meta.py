@@ -484,6 +484,10 @@ def drawn(rng, schema):
     arguments = []
     for a in schema.arguments:
         value = fixed.arguments.get(a.name, Unknown) if fixed else Unknown
+        if a.is_out and a.type == "Tensor[]":
+            value = [tessera.zeros(3, dtype=dtype) for _ in range(rng.randrange(1, 4))]
+            arguments.append([Twin(None, v) for v in value])
+            continue
         if a.is_out:
             others = [tessera.float32, tessera.bool, tessera.int64, tessera.complex64]
             known = RESULT_DTYPES.get((name, a.name)) or RESULT_DTYPES_BY_NAME.get(a.name)

@@ -245,3 +245,112 @@ def test_numbers_of_eight_bits_are_told_apart(dtype):
     for refused in (lambda: x < x, lambda: x + x):
         with pytest.raises(NotImplementedError):
             refused()
+
+
+def test_products_refuse_factors_that_their_numbers_cannot_hold():
+    x, v = torch.ones(3, 3), torch.ones(3)
+    for call in (
+        lambda f: torch.addmv(v, x, v, alpha=f),
+        lambda f: torch.baddbmm(x[None], x[None], x[None], beta=f),
+        lambda f: torch.addr(x, v, v, alpha=f),
+        lambda f: torch.addcmul(v, v, v, value=f),
+        lambda f: torch.lerp(v, v, f),
+    ):
+        with pytest.raises(RuntimeError, match="complex"):
+            call(1j)
+    assert torch.addcmul(v, v, v, value=2 + 0j).tolist() == [3, 3, 3]
+    with pytest.raises(RuntimeError, match="Boolean beta"):
+        torch.addr(x, v, v, beta=True)
+    assert torch.addr(x.bool(), v.bool(), v.bool(), beta=True).all()
+    assert torch.full((2,), 1j, dtype=torch.bool).all()
+
+
+def test_sums_of_products_without_rows():
+    for n, k, p in ((0, 3, 4), (2, 3, 0), (2, 0, 4)):
+        a, b = torch.ones(5, n, k), torch.ones(5, k, p)
+        assert torch.addbmm(torch.ones(n, p), a, b, beta=2).tolist() == torch.full((n, p), 2.0 + 5 * k).tolist()
+    one = torch.ones(2, 3)
+    assert torch.chain_matmul(one) is not None and torch.equal(torch.chain_matmul(one), one)
+    for matrices in ((), (torch.ones(3),), (torch.ones(3, 3), torch.ones(3))):
+        with pytest.raises(RuntimeError, match="chain_matmul"):
+            torch.chain_matmul(*matrices)
+
+
+def test_indices_out_of_range_are_index_errors():
+    x, one = torch.zeros(3), torch.ones(1)
+    for bad in (5, -4):
+        i = torch.tensor([bad])
+        for call in (
+            lambda i: x.index_fill(0, i, 1.0),
+            lambda i: x.clone().index_fill_(0, i, 1.0),
+            lambda i: x.index_copy(0, i, one),
+            lambda i: x.index_reduce(0, i, one, "amax"),
+        ):
+            with pytest.raises(IndexError, match=f"index {bad} is out of bounds"):
+                call(i)
+    assert x.index_fill(0, torch.tensor([-1]), 1.0).tolist() == [0, 0, 1]
+    with pytest.raises(NotImplementedError, match="complex"):
+        one.cfloat().clamp(0, 1)
+    with pytest.raises(ValueError, match="at least one operand"):
+        torch.einsum("", [])
+
+
+def test_formats_of_resized_tensors():
+    last = torch.zeros(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    assert torch.zeros(1).resize_as_(last, memory_format=torch.preserve_format).stride() == last.stride()
+    assert last.clone().resize_(2, 3, 4, 5, memory_format=torch.contiguous_format).is_contiguous()
+    with pytest.raises(RuntimeError, match="memory format"):
+        last.resize_(2, 3, 4, 5, memory_format=torch.preserve_format)
+
+
+def test_copies_of_parts_into_given_tensors():
+    x = torch.arange(9.0).view(3, 3)
+    for copy, args, sizes in (
+        (torch.split_copy, (2,), (2, 1)),
+        (torch.split_with_sizes_copy, ([1, 2],), (1, 2)),
+        (torch.unbind_copy, (), (None,) * 3),
+    ):
+        out = [torch.empty((3,) if n is None else (n, 3)) for n in sizes]
+        assert copy(x, *args, out=out) is None
+        assert all(map(torch.equal, out, copy(x, *args)))
+        with pytest.raises(RuntimeError, match="size"):
+            copy(x, *args, out=out[:1])
+        with pytest.raises(RuntimeError, match="dtype"):
+            copy(x, *args, out=[t.int() for t in out])
+
+
+def test_a_nan_takes_the_gradient_of_its_segment():
+    x = torch.tensor([1, torch.nan, 3, torch.nan, torch.nan, 5, 5], requires_grad=True)
+    for kind in ("max", "min"):
+        (grad,) = torch.autograd.grad(torch.segment_reduce(x, kind, lengths=torch.tensor([3, 2, 2])).sum(), x)
+        assert grad.tolist() == [0, 1, 0, 0.5, 0.5, 0.5, 0.5]
+    (grad,) = torch.autograd.grad(torch.segment_reduce(x, "prod", lengths=torch.tensor([3, 2, 2])).sum(), x)
+    assert grad.nan_to_num(-1.0).tolist() == [-1, 3, -1, -1, -1, 5, 5]
+
+
+def test_a_row_of_scores_has_the_losses_of_its_targets_shape():
+    x, f = torch.tensor([0.1, 0.2, 0.4]), torch.nn.functional.multi_margin_loss
+    assert f(x, torch.tensor(2), reduction="none").shape == f(x, torch.tensor([2])).shape == ()
+    assert f(x, torch.tensor([2]), reduction="none").tolist() == [f(x, torch.tensor(2)).item()]
+
+
+def test_reductions_of_nothing_have_a_history():
+    x, i = torch.zeros(0, requires_grad=True), torch.zeros(0, dtype=torch.int64)
+    for found in (
+        torch.ones(2).scatter_reduce(0, i, x, "prod"),
+        torch.ones(2).scatter_reduce(0, i[:0], torch.ones(3, requires_grad=True), "sum"),
+        torch.segment_reduce(x, "sum", lengths=torch.tensor([0, 0])),
+    ):
+        assert found.requires_grad
+    found.sum().backward()
+    assert x.grad.shape == (0,)
+
+
+def test_a_sum_with_a_product_has_the_dtype_of_the_product():
+    x = torch.ones(3, dtype=torch.double, requires_grad=True)
+    m = torch.ones(3, 3)
+    found = torch.addmv(x, m, m[0], beta=2)
+    assert found.dtype is torch.float32 and found.tolist() == [5, 5, 5]
+    found.sum().backward()
+    assert x.grad.dtype is torch.double and x.grad.tolist() == [2, 2, 2]
+    assert torch.addmv(x, m.cfloat(), m[0].cfloat()).dtype is torch.complex64

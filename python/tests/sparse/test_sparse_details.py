@@ -92,3 +92,81 @@ def test_a_sparse_tensor_broadcasts_over_a_dense_one():
     dense = tessera.arange(24.0).reshape(4, 2, 3)
     for product in (DATA.to_sparse() * dense, dense * DATA.to_sparse()):
         assert product.is_sparse and product.to_dense().equal(DATA * dense)
+
+
+def test_likes_of_compressed_tensors():
+    x = tessera.tensor([[0, 1.0], [2, 0], [0, 3], [4, 5]])
+    csr = x.to_sparse_csr()
+    like = tessera.empty_like(csr)
+    assert tessera.equal(like.col_indices(), csr.col_indices()) and like.values().shape == csr.values().shape
+    hybrid = tessera.stack([x, x], -1)
+    for layout, blocks in ((tessera.sparse_csr, None), (tessera.sparse_bsc, (2, 1))):
+        t = hybrid.to_sparse(layout=layout, blocksize=blocks, dense_dim=1)
+        coo = tessera.zeros_like(t, layout=tessera.sparse_coo)
+        assert (coo.sparse_dim(), coo.dense_dim(), coo._nnz()) == (2, 1, 0)
+    for make in (tessera.empty_like, tessera.zeros_like):
+        with pytest.raises(RuntimeError, match="strided"):
+            make(x.to_sparse(), memory_format=tessera.contiguous_format)
+
+
+def test_numbers_that_are_sparse_scale():
+    many = tessera.sparse_coo_tensor(tessera.zeros(0, 3, dtype=tessera.int64), tessera.tensor([1.0, 2, 3]), ())
+    two = tessera.tensor(2.0).to_sparse()
+    assert (many * two)._nnz() == (two * many)._nnz() == 3
+    assert (many * two).to_dense() == 12
+
+
+def test_the_gradient_of_log1p_is_sparse():
+    x = tessera.tensor([[0, 1.0], [3, 0]]).to_sparse().requires_grad_()
+    x.log1p().backward(tessera.tensor([[0, 1.0], [1, 0]]).to_sparse())
+    assert x.grad.is_sparse and x.grad.to_dense().tolist() == [[0, 0.5], [0.25, 0]]
+
+
+def test_new_sparse_tensors_of_every_dtype():
+    for dtype in (tessera.bool, tessera.complex64, tessera.float16, tessera.int8):
+        t = tessera.zeros(2, 2, dtype=dtype).to_sparse()
+        assert (t.new().dtype, t.new(2, 3).shape) == (dtype, (2, 3))
+        assert t.new(tessera.Size([2, 3])).layout is tessera.sparse_coo
+    with pytest.raises(TypeError, match="sizes"):
+        t.new([6])
+
+
+def test_resized_values_stay_in_the_order_of_memory():
+    t = tessera.sparse_coo_tensor([[1]], tessera.arange(6.0).view(1, 2, 3), (2, 2, 3))
+    t.sparse_resize_((2, 2, 4), 1, 2)
+    assert t.to_dense()[1].tolist() == [[0, 1, 2, 3], [4, 5, 0, 0]]
+
+
+def test_extremes_of_nothing_in_a_sparse_layout():
+    mask = tessera.zeros(0, 2, dtype=tessera.bool).to_sparse()
+    x = tessera.zeros(0, 2).to_sparse()
+    whole = tessera.masked.amax(x, (0, 1), mask=mask, keepdim=True)
+    assert whole._nnz() == 1 and whole.to_dense().tolist() == [[-tessera.inf]]
+    assert tessera.masked.amin(x, 0, mask=mask)._nnz() == 0
+    assert tessera.masked.amin(tessera.tensor(3.0).to_sparse(), 0).to_dense() == 3
+    assert tessera.masked.prod(x, (0, 1), mask=mask, keepdim=True).to_dense().tolist() == [[1]]
+
+
+def test_resized_compressed_matrices():
+    x = tessera.tensor([[1.0, 2, 3], [4, 0, 6]])
+    more, fewer = x.to_sparse_csr(), x.to_sparse_csr()
+    more.resize_((4, 5))
+    assert more._nnz() == 5 and more.to_dense()[:2, :3].equal(x) and more.shape == (4, 5)
+    fewer.resize_((1, 4))
+    assert fewer.values().tolist() == [1, 2, 3] and fewer.to_dense().tolist() == [[1, 2, 3, 0]]
+    for size, what in (((4,), "batched"), ((2, 2), "columns")):
+        with pytest.raises(RuntimeError, match=what):
+            x.to_sparse_csr().resize_(size)
+    with pytest.raises(RuntimeError, match="equally many"):
+        tessera.stack([x, x.flip(0)]).to_sparse_csr().resize_((2, 1, 3))
+
+
+def test_one_pattern_samples_the_products_of_a_batch():
+    pattern = tessera.tensor([[0, 1.0], [2, 0]]).to_sparse_csr()
+    a, b = tessera.randn(3, 2, 4), tessera.randn(3, 4, 2)
+    found = tessera.sparse.sampled_addmm(pattern, a, b, beta=0.5)
+    want = (a @ b) * tessera.tensor([[0, 1.0], [1, 0]]) + 0.5 * pattern.to_dense()
+    tessera.testing.assert_close(found.to_dense(), want)
+    many = tessera.stack([pattern.to_dense()] * 2).to_sparse_csr()
+    with pytest.raises(RuntimeError, match="do not give"):
+        tessera.sparse.sampled_addmm(many, a, b)

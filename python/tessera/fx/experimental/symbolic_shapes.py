@@ -779,8 +779,8 @@ def is_concrete_bool(a):
 
 
 def is_nested_int(s):
-    """False: sizes of nested tensors are no symbols here."""
-    return isinstance(s, SymInt) and s.node.is_nested_int()
+    """Whether it is the size of a ragged dimension."""
+    return isinstance(s, SymInt) and hasattr(s, "nested_int_coeff")
 
 
 def has_hint(a):

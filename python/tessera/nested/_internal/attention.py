@@ -14,12 +14,18 @@ def _check(query, key, value, attn_mask):
 
 
 def jagged_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    """scaled_dot_product_attention of jagged tensors (batch, heads, ragged, features), or (batch, ragged, features).
+    """scaled_dot_product_attention of jagged tensors (batch, heads, ragged, features), (batch, ragged, features), or
+    (batch, ragged, sequence, features), where each of the ragged entries attends to itself.
 
     Raises: ValueError for a mask, for dense arguments, and for a ragged dimension that is not the last but one;
     whatever the attention of a component raises.
     """
     _check(query, key, value, attn_mask)
+    attend = tessera.nn.functional.scaled_dot_product_attention
+    options = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
+    if all(isinstance(t, NestedTensor) and (t._ragged_idx, t._values.dim()) == (1, 3) for t in (query, key, value)):
+        if query._size[1] == key._size[1] == value._size[1]:  # (batch, ragged, sequence, features): all of one length
+            return query._like(attend(query._values, key._values, value._values, **options))
     for tensor in (query, key, value):
         if not isinstance(tensor, NestedTensor) or tensor._ragged_idx != tensor._values.dim() - 1:
             raise ValueError(
@@ -32,18 +38,9 @@ def jagged_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal
         )
     query = query._packed()
     dim = query._ragged_idx - 1
-    attend = tessera.nn.functional.scaled_dot_product_attention
     outputs = []
     for q, k, v in zip(query._parts(), key._parts(), value._parts()):
-        out = attend(
-            q.unsqueeze(0),
-            k.unsqueeze(0),
-            v.unsqueeze(0),
-            dropout_p=dropout_p,
-            is_causal=is_causal,
-            scale=scale,
-            enable_gqa=enable_gqa,
-        )
+        out = attend(q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0), **options)
         outputs.append(out[0].movedim(dim, 0))
     return query._like(tessera.cat(outputs).movedim(0, dim))
 

@@ -155,6 +155,37 @@ class Nested(tessera.Tensor):
         finally:
             _C._set_torch_function_subclass_disabled(saved)
 
+    @staticmethod
+    def _call_function(function, args):
+        """`function.apply(*args)` of an autograd function: recorded for the plain tensors, and called with nested ones,
+        forward as well as backward.
+        """
+        outputs: list = []
+
+        def call(ctx, *values):
+            outputs.clear()
+            given = [arg._like(value) if is_nested(arg) else value for arg, value in zip(args, values)]
+            if function.setup_context is tessera.autograd.function._SingleLevelFunction.setup_context:
+                found = function.forward(ctx, *given)
+            else:
+                found = function.forward(*given)
+                function.setup_context(ctx, tuple(given), found)
+            outputs.append(found)
+            return tuple(map(_plain, found)) if isinstance(found, tuple) else _plain(found)
+
+        def call_back(ctx, *grads):
+            kept = outputs[0] if isinstance(outputs[0], tuple) else outputs
+            grads = [out._like(g) if is_nested(out) and g is not None else g for out, g in zip(kept, grads)]
+            found = function.backward(ctx, *grads)
+            return tuple(map(_plain, found)) if isinstance(found, tuple) else _plain(found)
+
+        body = {"forward": staticmethod(call), "backward": staticmethod(call_back)}
+        recorded = type(function.__name__, (tessera.autograd.Function,), body)
+        results = recorded.apply(*map(_plain, args))
+        if not isinstance(outputs[0], tuple):
+            return outputs[0]._like(results) if is_nested(outputs[0]) else results
+        return tuple(out._like(value) if is_nested(out) else value for out, value in zip(outputs[0], results))
+
     def to_padded_tensor(self, padding, output_size=None):
         """`tessera.nested.to_padded_tensor` of this."""
         return self._served()["to_padded_tensor"](type(self).to_padded_tensor, (self, padding, output_size), {})
@@ -167,6 +198,11 @@ _METADATA = frozenset(
     "dim ndimension is_floating_point is_complex is_signed get_device element_size is_inference has_names __hash__ "
     "__dir__ _is_view is_pinned is_conj is_neg is_shared is_coalesced __setattr__".split()
 )
+
+
+def _plain(value):
+    """The tensor that holds the elements of a nested one; anything else as it is."""
+    return value.values() if is_nested(value) else value
 
 
 def common(table, plain):

@@ -257,6 +257,11 @@ def _permute(func, args, kwargs):
     nested = args[0]
     dims = kwargs.get("dims", args[1:])
     dims = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
+    if len(dims) != nested._values.dim() + 1:
+        raise RuntimeError(
+            "permute(): number of dimensions in the tensor input does not match the length of the desired ordering of "
+            f"dimensions, i.e. input.dim() = {nested._values.dim() + 1} is not equal to len(dims) = {len(dims)}"
+        )
     dims = [normalized(d, nested._values.dim() + 1) for d in dims]
     if dims[:1] != [0]:
         raise ValueError("Permute is not supported on the batch dimension for jagged NT")
@@ -311,7 +316,13 @@ def _flatten(func, args, kwargs):
     return nested._like(found, nested._ragged_idx - (end - start if end < nested._ragged_idx else 0))
 
 
-@served(_table, "view", "reshape", "_reshape_alias")
+@served(_table, "apply_")
+def _apply(func, args, kwargs):
+    args[0]._values.apply_(*args[1:], **kwargs)
+    return args[0]
+
+
+@served(_table, "view", "reshape", "_reshape_alias", "_unsafe_view")
 def _view(func, args, kwargs):
     nested, name = args[0], plain_name(func)
     if len(args) > 1 and isinstance(args[1], tessera.dtype):
@@ -533,13 +544,34 @@ def _matmul(func, args, kwargs):
 
 @served(_table, "layer_norm", "rms_norm", "native_layer_norm")
 def _norm(func, args, kwargs):
-    nested = args[0]
+    nested, name = args[0], plain_name(func)
     shape = args[1] if len(args) > 1 else kwargs["normalized_shape"]
-    count = 1 if isinstance(shape, int) else len(shape)
-    if nested._values.dim() - count < nested._ragged_idx:
-        raise _refused(plain_name(func), "not supported where the ragged dimension is normalized")
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    first = nested._values.dim() + 1 - len(shape)
+    if first <= 0:
+        raise _refused(name, "not supported when normalizing over the batch dimension for NestedTensor")
+    if first <= nested._ragged_idx:
+        return _norm_of_parts(func, name, nested, shape, first - 1, args[2:], kwargs)
     found = func(nested._values, *args[1:], **kwargs)
     return nested._like(found) if isinstance(found, tessera.Tensor) else tuple(map(nested._like, found))
+
+
+def _norm_of_parts(func, name, nested, shape, dim, rest, kwargs):
+    """Each component normalized for itself, from its dimension `dim` on."""
+    if nested._values.dim() < 2:
+        raise _refused(name, "not supported for NestedTensor objects with 2 or fewer dimensions")
+    if nested._lengths is not None:
+        raise _refused(
+            name, "not supported where lengths is not None if operating on the ragged dimension for NestedTensor"
+        )
+    if name == "native_layer_norm" or shape != nested._size[dim + 1 :]:
+        raise _refused(name, f"normalized_shape must be {nested._size[dim + 1 :]}, the last dimensions, got {shape}")
+    options = dict(zip(("weight", "bias", "eps") if name == "layer_norm" else ("weight", "eps"), rest)) | kwargs
+    if any(options.get(key) is not None for key in ("weight", "bias")):
+        raise _refused(name, "a weight has no place in a ragged dimension: give none where it is normalized")
+    options.pop("normalized_shape", None)
+    parts = [func(part, part.shape[dim:], **options) for part in nested._parts()]
+    return nested._like(tessera.cat(parts, nested._ragged_idx - 1)) if parts else nested
 
 
 @served(_table, "normalize", "glu")

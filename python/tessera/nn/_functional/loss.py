@@ -336,8 +336,8 @@ def _check_class_input(name, input, target_dims_ok):
 @overridable
 @autocasts(cpu="fp32", cuda="fp32")
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
-    """sum over i != y of max(0, margin - x[y] + x[i])^p / C; input (N, C) or (C), target (N) or (). ValueError unless p
-    is 1 or 2.
+    """sum over i != y of max(0, margin - x[y] + x[i])^p / C; input (N, C) or (C), target (N), (1) or (). ValueError
+    unless p is 1 or 2.
     """
     name = _reduction_name(size_average, reduce, reduction)
     if p not in (1, 2):
@@ -358,7 +358,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     if weight is not None:
         z = z * weight[t].unsqueeze(1)
     loss = z.scatter(1, index, 0.0).sum(1) / x.size(1)
-    return reduce_loss(loss.squeeze(0) if input.dim() != 2 or (target.dim() == 0 and name == "none") else loss, name)
+    return reduce_loss(loss.squeeze(0) if target.dim() == 0 and name == "none" else loss, name)
 
 
 def _has_values(t):
