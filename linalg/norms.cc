@@ -123,9 +123,9 @@ Tensor linalg_norm_composite(const Tensor& x, const std::optional<Scalar>& ord, 
 Tensor linalg_norm_ord_str_composite(const Tensor& x, std::string_view ord, std::optional<IntList> dim, bool keepdim,
                                      std::optional<DType> dtype) {
   const IntVector dims = dims_for_ord(x, dim);
-  TESSERA_CHECK(dims.size() == 2, "linalg.matrix_norm: ", 
-                dim ? "dim must be a 2-tuple" : "The input tensor A must have at least 2 dimensions",
-                " for order ", ord, ", which is of matrices alone");
+  TESSERA_CHECK(dims.size() == 2, "linalg.matrix_norm: ",
+                dim ? "dim must be a 2-tuple" : "The input tensor A must have at least 2 dimensions", " for order ",
+                ord, ", which is of matrices alone");
   return linalg_matrix_norm(x, ord, dims, keepdim, dtype);
 }
 

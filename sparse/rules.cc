@@ -180,8 +180,8 @@ Tensor divided(const Call& c) {
   const Tensor& self = c.tensor(0);
   TESSERA_CHECK(is_sparse(self), c.name, ": a dense tensor cannot be divided by a sparse one");
   TESSERA_CHECK(is_number(c.args[1]), c.name == "floor_divide" ? "Sparse floor division" : "Sparse division",
-                " requires a scalar or zero-dim dense tensor divisor (got shape ",
-                shape_string(c.tensor(1).sizes()), " for divisor)");
+                " requires a scalar or zero-dim dense tensor divisor (got shape ", shape_string(c.tensor(1).sizes()),
+                " for divisor)");
   if (is_coo(self) && !members(self).coalesced && (c.name == "floor_divide" || c.n > 2)) {
     const Call rounded{c.op,
                        *[] {

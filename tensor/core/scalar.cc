@@ -39,9 +39,9 @@ void check_fits(const Scalar& s, DType t) {
 
 void store_scalar(const Scalar& s, DType t, void* dst, bool check_overflow) {
   visit_dtype(t, [&]<class T>(TypeTag<T>) {
-    TESSERA_CHECK(!check_overflow || is_complex(t) || t == DType::kBool || !s.is_complex() ||
-                      s.to_complex().imag() == 0,
-                  "value cannot be converted to type ", name_of(t), " without overflow");
+    TESSERA_CHECK(
+        !check_overflow || is_complex(t) || t == DType::kBool || !s.is_complex() || s.to_complex().imag() == 0,
+        "value cannot be converted to type ", name_of(t), " without overflow");
     if (check_overflow) check_fits<T>(s, t);
     T& out = *static_cast<T*>(dst);
     if constexpr (std::is_same_v<T, ComplexHalf>)

@@ -271,8 +271,8 @@ struct Limits {
 };
 Limits limits(const Tensor& self, const std::optional<Scalar>& min, const std::optional<Scalar>& max) {
   TESSERA_CHECK(min || max, "torch.clamp: At least one of 'min' or 'max' must not be None");
-  TESSERA_CHECK_NOT_IMPLEMENTED(
-      !self.is_complex() && !(min && min->is_complex()) && !(max && max->is_complex()), kNoComplexClamp);
+  TESSERA_CHECK_NOT_IMPLEMENTED(!self.is_complex() && !(min && min->is_complex()) && !(max && max->is_complex()),
+                                kNoComplexClamp);
   ResultType type;
   type.add(self);
   if (min) type.add(*min);

@@ -152,9 +152,9 @@ Plan make_plan(const OpHeader& op) {
                 tags.find("dynamic_output_shape") != std::string_view::npos ||
                 tags.find("data_dependent_output") != std::string_view::npos ||
                 op.info->table() == std::string_view("torch.library");
-  p.sized_by_values =
-      name == "aten::bincount" || (name == "aten::repeat_interleave" && std::string_view(op.overload) != "self_int") ||
-      (name == "aten::tensor_split" && std::string_view(op.overload) == "tensor_indices_or_sections");
+  p.sized_by_values = name == "aten::bincount" ||
+                      (name == "aten::repeat_interleave" && std::string_view(op.overload) != "self_int") ||
+                      (name == "aten::tensor_split" && std::string_view(op.overload) == "tensor_indices_or_sections");
   return p;
 }
 const Plan& plan_of(const OpHeader& op) {

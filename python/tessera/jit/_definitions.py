@@ -885,8 +885,10 @@ def left_to_python(fn):
 
     def call(*args):
         dtype = tessera.onnx.JitScalarType(args[at]).dtype()
-        return fn(*args[:at], dtype, *args[at + 1 :]) if fn.__name__[0] != "_" else fn(
-            args[0], **dict(zip(("scale", "zero_point", "device"), args[1:at] + args[at + 1 :])), dtype=dtype
+        return (
+            fn(*args[:at], dtype, *args[at + 1 :])
+            if fn.__name__[0] != "_"
+            else fn(args[0], **dict(zip(("scale", "zero_point", "device"), args[1:at] + args[at + 1 :])), dtype=dtype)
         )
 
     return call

@@ -454,6 +454,7 @@ def trace_module(
     for name, given in inputs.items():
         method = mod if name == "forward" else getattr(mod, name)
         args, kwargs = ((), dict(given)) if example_inputs_is_kwarg else (_as_tuple(given), {})
+
         def record(a, k, nested=False):
             return _record(method, a, k, name, f"{cls.name}.{name}", cls, (made._c, mod), strict, nested)[0]
 
