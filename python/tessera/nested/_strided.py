@@ -290,7 +290,8 @@ def _one_dim(func, args, kwargs):
     if dim is None:
         raise RuntimeError(f"{name}: a nested tensor needs the dimension to be given")
     if name == "narrow" and dim in (0, -_dims(nested)):
-        start, length = (*args[2:], *(kwargs[key] for key in ("start", "length") if key in kwargs))
+        given = list(args[2:]) + [kwargs[key] for key in ("start", "length") if key in kwargs]
+        start, length = given
         start += len(nested) if start < 0 else 0
         if start < 0 or length < 0 or start + length > len(nested):
             raise RuntimeError(f"narrow: {length} components from {start} on are not among the {len(nested)} there are")
