@@ -233,6 +233,17 @@ def test_gradients_that_nobody_asked_for_take_no_place():
     ranks.run(body)
 
 
+def test_gradients_come_back_as_the_tensor_lies():
+    def body(rank, world):
+        mesh = dist.init_device_mesh("cpu", (world,))
+        x = distribute_tensor(tessera.ones(3, requires_grad=True), mesh, [Replicate()])
+        out = x.redistribute(placements=[Replicate()]).to_local(grad_placements=[Partial()])
+        out.backward(tessera.full((3,), rank + 1.0))
+        return x.grad.placements == (Replicate(),) and x.grad.to_local().tolist()
+
+    assert ranks.run(body) == [[3.0] * 3] * 2
+
+
 def test_files_with_dtensors_load_with_weights_only():
     def body(rank, world):
         mesh = dist.init_device_mesh("cpu", (world,))
