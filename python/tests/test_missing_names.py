@@ -172,6 +172,7 @@ ONLY_RAISE = {
     "tessera.distributed.nn.api.remote_module.RemoteModule.__getstate__": "documented: for the process that made it",
     "tessera.distributed.rpc._rref.RRef.__reduce_ex__": "documented: for remote calls, which pickle RRefs themselves",
     "tessera.distributed._stores.Store.__reduce_ex__": "documented: stores belong to their process",
+    "tessera.futures.Future.__reduce_ex__": "a value to come belongs to its process",
     **{f"tessera.distributed._work.Work.{name}": ABSTRACT for name in ("is_completed", "wait", "result", "get_future")},
     "tessera.distributed._work.Work.source_rank": "of messages only, whose handles define it",
     "tessera.distributed._work.Work.get_future_result": "documented: of the NCCL backend only",

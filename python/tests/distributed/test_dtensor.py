@@ -213,6 +213,37 @@ def test_parts_are_compared_when_asked_for():
     ranks.run(body)
 
 
+def test_gradients_that_nobody_asked_for_take_no_place():
+    def body(rank, world):
+        mesh = dist.init_device_mesh("cpu", (world,))
+        spread = lambda x, *placement: distribute_tensor(x, mesh, placement)
+        image, kernel = tessera.rand(4, 2, 5, 5), tessera.rand(3, 2, 2, 2)
+        rows, scale = tessera.rand(4, 6), tessera.rand(6)
+        for call, plain in (
+            (lambda x, w, b: tessera.nn.functional.layer_norm(x, (6,), w, b), (rows, scale, tessera.rand(6))),
+            (tessera.nn.functional.conv2d, (image, kernel, tessera.rand(3))),
+        ):
+            wanted = [tensor.clone().requires_grad_(i > 0) for i, tensor in enumerate(plain)]
+            call(*wanted).square().sum().backward()
+            x, w, b = (spread(t.detach(), Shard(0) if i == 0 else Replicate()) for i, t in enumerate(plain))
+            call(x, w.requires_grad_(), b.requires_grad_()).square().sum().backward()
+            for one, other in zip((w, b), wanted[1:]):
+                tessera.testing.assert_close(one.grad.full_tensor(), other.grad)
+
+    ranks.run(body)
+
+
+def test_gradients_come_back_as_the_tensor_lies():
+    def body(rank, world):
+        mesh = dist.init_device_mesh("cpu", (world,))
+        x = distribute_tensor(tessera.ones(3, requires_grad=True), mesh, [Replicate()])
+        out = x.redistribute(placements=[Replicate()]).to_local(grad_placements=[Partial()])
+        out.backward(tessera.full((3,), rank + 1.0))
+        return x.grad.placements == (Replicate(),) and x.grad.to_local().tolist()
+
+    assert ranks.run(body) == [[3.0] * 3] * 2
+
+
 def test_files_with_dtensors_load_with_weights_only():
     def body(rank, world):
         mesh = dist.init_device_mesh("cpu", (world,))

@@ -102,7 +102,7 @@ class Answer(Future):
             if message is None:
                 break  # it is on its way to here
             if message is not True:
-                self._agent.answered(*message)
+                self._agent.answered(message)
         return super().wait()
 
     def take(self, good, data, rows, trail):
@@ -190,7 +190,7 @@ class Agent:
             elif kind == _POSTED:
                 self.serve(*self._posted.pop(number))
             else:
-                self.answered(*message)
+                self.answered(message)
             del message, pieces  # not to outlive their use
             with self._lock:
                 self._idle += 1
@@ -263,7 +263,7 @@ class Agent:
         self._answers[number] = answer
         answer._when_done(lambda _: self._ended(number))
         if to.id == self.info.id:
-            self._posted[number] = _Here(self, answer), number, data, rows, trail
+            self._posted[number] = _Here(self, answer), data, rows, trail
             self._native.calls_post(self._calls, number)
             return answer
         pieces, kept = _wire.encode(data, rows, trail)
@@ -278,8 +278,9 @@ class Agent:
         """The message with an answer; True if there is none yet; None if another thread has it."""
         return self._native.calls_wait(self._calls, rank, number, _SLICE)
 
-    def answered(self, kind, number, link, rank, pieces):
+    def answered(self, message):
         """Completes what waits for an answer."""
+        kind, number, _, _, pieces = message
         answer = self._answers.get(number)
         if answer is None:
             return
@@ -315,27 +316,27 @@ class Agent:
         return self.hooks.resolve(pid)
 
     def _serve_call(self, connection, number, rank, pieces):
-        link = _There(self, connection, self.workers[rank])
+        link = _There(self, connection, self.workers[rank], number)
         try:
             parts = _wire.decode(pieces)
         except Exception as error:
-            self._reply(link, number, False, _wire.RemoteFailure(error, self.info.name), None)
+            self._reply(link, False, _wire.RemoteFailure(error, self.info.name), None)
         else:
-            self.serve(link, number, *parts)
+            self.serve(link, *parts)
 
-    def serve(self, link, number, data, rows, trail):
+    def serve(self, link, data, rows, trail):
         """Carries a request out: at once what never waits, else if there is a thread for it."""
         try:
             tensors = _wire.placed(rows)
             history, tensors = self.hooks.arrived(tensors, trail)
             function, args, kwargs = _wire.unpack(data, tensors, self.resolve)
         except Exception as error:
-            return self._reply(link, number, False, _wire.RemoteFailure(error, self.info.name), None)
+            return self._reply(link, False, _wire.RemoteFailure(error, self.info.name), None)
         if getattr(function, "_runs_at_once", False):
-            return self._carry_out(link, number, function, args, kwargs, history)
-        return self._run(link, number, function, args, kwargs, history)
+            return self._carry_out(link, function, args, kwargs, history)
+        return self._run(link, function, args, kwargs, history)
 
-    def _carry_out(self, link, number, function, args, kwargs, history):
+    def _carry_out(self, link, function, args, kwargs, history):
         try:
             with self.hooks.within(history):
                 value = function(*args, **kwargs)
@@ -343,20 +344,20 @@ class Agent:
             if waits and not isinstance(value, Future):
                 raise RuntimeError(f"functions under async_execution return a Future, but got {type(value).__name__}")
         except Exception as error:
-            return self._reply(link, number, False, _wire.RemoteFailure(error, self.info.name), None)
+            return self._reply(link, False, _wire.RemoteFailure(error, self.info.name), None)
         if not waits:
-            return self._reply(link, number, True, value, history)
+            return self._reply(link, True, value, history)
 
         def later(done):
             try:
-                self._reply(link, number, True, done.value(), history)
+                self._reply(link, True, done.value(), history)
             except Exception as error:
-                self._reply(link, number, False, _wire.RemoteFailure(error, self.info.name), None)
+                self._reply(link, False, _wire.RemoteFailure(error, self.info.name), None)
 
         value._when_done(later)
         return None
 
-    def _reply(self, link, number, good, value, history):
+    def _reply(self, link, good, value, history):
         to = link.worker
         try:
             data, tensors = _wire.pack(value, lambda obj: self.hooks.refer(obj, to))
@@ -364,10 +365,10 @@ class Agent:
             if history is not None:
                 tensors, trail = history.sent(tensors, to.id)
             rows = _wire.table(tensors, to.name, self.options.device_maps.get(to.name, {}))
-            link.send(number, good, data, rows, trail)
+            link.send(good, data, rows, trail)
         except Exception as error:
             data, _ = _wire.pack(_wire.RemoteFailure(error, self.info.name), lambda obj: None)
-            link.send(number, False, data, [], None)
+            link.send(False, data, [], None)
 
     def close(self):
         """Ends threads and connections."""
@@ -383,17 +384,18 @@ class _There:
         agent: of this process.
         connection: the number of it.
         worker: who asked.
+        number: of the call.
     """
 
-    def __init__(self, agent, connection, worker):
-        self.worker, self._agent, self._connection = worker, agent, connection
+    def __init__(self, agent, connection, worker, number):
+        self.worker, self._agent, self._connection, self._number = worker, agent, connection, number
 
-    def send(self, number, good, data, rows, trail):
+    def send(self, good, data, rows, trail):
         """Sends an answer; if the connection is lost, who asked knows it."""
         pieces, _kept = _wire.encode(data, rows, trail)
         try:
             native = self._agent._native
-            native.calls_answer(self._agent._calls, self._connection, number, good, pieces, _FOREVER)
+            native.calls_answer(self._agent._calls, self._connection, self._number, good, pieces, _FOREVER)
         except RuntimeError:
             pass
 
@@ -409,6 +411,6 @@ class _Here:
     def __init__(self, agent, answer):
         self.worker, self._answer = agent.info, answer
 
-    def send(self, number, good, data, rows, trail):
+    def send(self, good, data, rows, trail):
         """Completes the answer."""
         self._answer.take(good, data, rows, trail)

@@ -208,7 +208,8 @@ class DTensor(tessera.Tensor):
         if any(p.is_partial() and p != now for p, now in zip(placements, spec.placements)):
             raise RuntimeError("Can not redistribute to Partial, redistributing to Partial is for internal use only!")
         if placements == spec.placements and forward_dtype is None and backward_dtype is None:
-            return self
+            if not (tessera.is_grad_enabled() and self.requires_grad):
+                return self  # else gradients may have to come back to these placements
         return _Redistribute.apply(self, placements, forward_dtype, backward_dtype)
 
     def __create_chunk_list__(self):

@@ -347,19 +347,24 @@ def _product(call):
                 yield p, [p if added or here == at else R for here, added in enumerate(sums)]
 
 
+def _asked(call, placements):
+    """Those of the results that a backward operator was asked for: there are no others."""
+    return [placement for placement, wanted in zip(placements, call.args["output_mask"]) if wanted]
+
+
 def _layer_norm(call):
     backward = call.name.endswith("backward")
     outer = call.first.ndim - len(call.args["normalized_shape"])
     weights = sum(call.args.get(k) is not None for k in ("weight", "bias"))
     for d in range(outer):
         ins = [Shard(d)] * (len(call.specs) - weights) + [R] * weights
-        yield ([Shard(d), SUM, SUM] if backward else Shard(d)), ins
+        yield (_asked(call, [Shard(d), SUM, SUM]) if backward else Shard(d)), ins
 
 
 def _convolution(call):
     backward, rest = call.name.endswith("backward"), len(call.specs)
     if backward:
-        yield [Shard(0), SUM, SUM], [Shard(0), Shard(0), R]
+        yield _asked(call, [Shard(0), SUM, SUM]), [Shard(0), Shard(0), R]
         return
     yield Shard(0), [Shard(0)] + [R] * (rest - 1)
     if call.args["groups"] == 1 and not call.args["transposed"]:
