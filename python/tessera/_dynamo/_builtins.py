@@ -470,21 +470,6 @@ def _zip(tracer, args, kwargs):
     return Iter(Seq(list(parts), tuple) for parts in zip(*_lazily(tracer, args)))
 
 
-@_special(map)
-@_simple
-def _map(tracer, function, *args):
-    return Iter(_call(tracer, function, *parts) for parts in zip(*_lazily(tracer, args)))
-
-
-@_special(filter)
-@_simple
-def _filter(tracer, function, items):
-    def keeps(var):
-        return _objects.truth(tracer, var if isinstance(function, Const) else _call(tracer, function, var))
-
-    return Iter(filter(keeps, _lazily(tracer, [items])[0]))
-
-
 @_special(reversed)
 @_simple
 def _reversed(tracer, items):

@@ -247,6 +247,11 @@ def _of_tensor(tracer, owner, name):
         return _gradient(tracer, owner)
     if name == "__class__":
         return tracer.trusted(owner.cls)
+    if name == "is_inference":
+        known = tessera.is_inference_mode_enabled() if owner.real is None else owner.real.is_inference()
+        if owner.source is not None:
+            tracer.guard(owner.source, "CALL", (tessera.Tensor.is_inference, known))
+        return Const(functools.partial(bool, known))
     if is_refused(tracer, name):
         raise Unsupported(f"Tensor.{name}", case_name="tensor method")
     real = owner.real

@@ -99,3 +99,32 @@ def test_a_branch_ends_a_graph():
         assert all(tessera.equal(call(x), f(x)) for x in FLOATS)
     with pytest.raises(RuntimeError, match="data-dependent expression"):
         compiled(f, fullgraph=True)[0](FLOATS[0])
+
+
+@pytest.mark.parametrize("kind", [map, filter])
+def test_what_is_left_of_an_iterator_runs_when_it_is_asked(kind):
+    def f(a):
+        a = a + 1
+
+        def g(x):
+            nonlocal a
+            a = a + x
+            return x > 1
+
+        m = kind(g, [1, 2, 3, 4, 5])
+        a = a + next(m)
+        tessera._dynamo.graph_break()
+        before = a
+        return before + next(m), a, type(m) is kind
+
+    compiled = tessera.compile(f, backend="eager")
+    for got, want in zip(compiled(tessera.ones(2)), f(tessera.ones(2)), strict=True):
+        assert tessera.equal(got, want) if isinstance(want, tessera.Tensor) else got == want
+
+
+def test_tensors_of_inference_are_told_apart():
+    compiled = tessera.compile(lambda x: x + 1 if x.is_inference() else x - 1, backend="eager", fullgraph=True)
+    with tessera.inference_mode():
+        x = tessera.ones(2)
+    for given, want in ((tessera.ones(2), 0), (x, 2), (tessera.ones(2), 0)):
+        assert compiled(given).tolist() == [want] * 2
