@@ -409,6 +409,10 @@ def update(tracer, into, more):
     if isinstance(more, Map):
         into.items.update(more.items)
         return
+    if isinstance(more, (Obj, New)) and hasattr(class_of(more), "keys"):
+        for key_ in _objects.items_of(tracer, _call(tracer, _objects.attribute(tracer, more, "keys"))):
+            into.items[_objects.key(key_)] = _objects.item(tracer, more, key_)
+        return
     for pair in _objects.items_of(tracer, more):
         first, second = _objects.items_of(tracer, pair)
         into.items[_objects.key(first)] = second
@@ -637,8 +641,9 @@ def method(tracer, owner, name, args, kwargs, unbound=None):
     """A call of a method of a tensor, number, text or container."""
     if isinstance(owner, TensorV):
         return _tensor_method(tracer, owner, name, args, kwargs, unbound)
-    if isinstance(owner, Const):
-        return _const_method(tracer, owner, name, args, kwargs)
+    if isinstance(owner, (Const, NumberV)):
+        known = owner if isinstance(owner, Const) else Const(tracer.specialize(owner))
+        return _const_method(tracer, known, name, args, kwargs)
     table = _MAP if isinstance(owner, (Map, View)) else _SEQ if isinstance(owner, Seq) else _ITER
     found = table.get(name) if isinstance(owner, (Map, View, Seq, Iter)) else None
     if found is not None:

@@ -128,3 +128,50 @@ def test_tensors_of_inference_are_told_apart():
         x = tessera.ones(2)
     for given, want in ((tessera.ones(2), 0), (x, 2), (tessera.ones(2), 0)):
         assert compiled(given).tolist() == [want] * 2
+
+
+def test_getters_of_the_operator_module():
+    import operator
+
+    def f(x, pairs):
+        first = sorted(pairs, key=operator.itemgetter(1))[0][0]
+        rows, columns = operator.attrgetter("shape", "mT.shape")(x)
+        return operator.methodcaller("sum", 0, keepdim=True)(x) * first + rows[0] + columns[1], operator.itemgetter(0)
+
+    x, pairs = tessera.ones(2, 3), [(5, 2), (7, 1)]
+    got, getter = tessera.compile(f, backend="eager", fullgraph=True)(x, pairs)
+    assert tessera.equal(got, f(x, pairs)[0]) and getter([4, 6]) == 4
+
+
+def test_methods_of_numbers_sizes_as_keys_and_attributes_of_partials():
+    import functools
+
+    def f(x, n):
+        table = {x.shape: 3.0, (1,): 4.0}
+        made = functools.partial(tessera.add, x)
+        known = hasattr(made, "func"), hasattr(made, "__name__"), hasattr(made, "__call__")  # noqa: B004
+        return x * table[x.size()] + n.bit_length(), known
+
+    for dynamic in (False, True):
+        compiled = tessera.compile(f, backend="eager", fullgraph=True, dynamic=dynamic)
+        for n in (5, 17):
+            got, want = compiled(tessera.ones(2, 3), n), f(tessera.ones(2, 3), n)
+            assert tessera.equal(got[0], want[0]) and got[1] == want[1] == (True, False, True)
+
+
+def test_dicts_of_mappings_of_programs():
+    class Table:
+        def __init__(self):
+            self.held = {"a": 2.0}
+
+        def keys(self):
+            return self.held.keys()
+
+        def __getitem__(self, key):
+            return self.held[key] + 1
+
+    table, x = Table(), tessera.ones(2)
+    compiled = tessera.compile(lambda x: x * dict(table)["a"] + dict([("b", 1)])["b"], backend="eager", fullgraph=True)
+    assert compiled(x).tolist() == [4.0] * 2
+    table.held["a"] = 4.0
+    assert compiled(x).tolist() == [6.0] * 2
