@@ -184,7 +184,6 @@ ONLY_RAISE = {
     "tessera.export.unflatten.UnflattenedModule.eval": "documented: programs are as they were exported",
     "tessera.export.unflatten.UnflattenedModule.train": "documented: programs are as they were exported",
     "tessera.fx.immutable_collections._refusal.refuse": "what these containers are for",
-    "tessera.fx.node.Node.__deepcopy__": "a node without its graph is nothing",
     "tessera.fx.proxy.Proxy.__len__": "documented: Python allows no symbolic length",
     "tessera.fx.proxy.TracerBase.iter": "documented; tracers of one's own know better",
     "tessera.fx.proxy.TracerBase.to_bool": "documented; tracers of one's own know better",

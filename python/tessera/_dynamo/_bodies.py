@@ -56,7 +56,8 @@ class Body:
             self._finish()
 
     def _finish(self):
-        raise NotImplementedError
+        """Notes what the graph gives: all that it can hold."""
+        self.output = self.tracer.argument(self.result, True)
 
     def outer(self):
         """The nodes of other graphs that the function uses, in the order of their use."""

@@ -409,6 +409,10 @@ def update(tracer, into, more):
     if isinstance(more, Map):
         into.items.update(more.items)
         return
+    if isinstance(more, (Obj, New)) and hasattr(class_of(more), "keys"):
+        for key_ in _objects.items_of(tracer, _call(tracer, _objects.attribute(tracer, more, "keys"))):
+            into.items[_objects.key(key_)] = _objects.item(tracer, more, key_)
+        return
     for pair in _objects.items_of(tracer, more):
         first, second = _objects.items_of(tracer, pair)
         into.items[_objects.key(first)] = second
@@ -468,21 +472,6 @@ def _zip(tracer, args, kwargs):
     if strict and len({len(_objects.items_of(tracer, a)) for a in args if not isinstance(a, Iter)}) > 1:
         fail(tracer, ValueError, "zip() arguments have different lengths")
     return Iter(Seq(list(parts), tuple) for parts in zip(*_lazily(tracer, args)))
-
-
-@_special(map)
-@_simple
-def _map(tracer, function, *args):
-    return Iter(_call(tracer, function, *parts) for parts in zip(*_lazily(tracer, args)))
-
-
-@_special(filter)
-@_simple
-def _filter(tracer, function, items):
-    def keeps(var):
-        return _objects.truth(tracer, var if isinstance(function, Const) else _call(tracer, function, var))
-
-    return Iter(filter(keeps, _lazily(tracer, [items])[0]))
 
 
 @_special(reversed)
@@ -652,8 +641,9 @@ def method(tracer, owner, name, args, kwargs, unbound=None):
     """A call of a method of a tensor, number, text or container."""
     if isinstance(owner, TensorV):
         return _tensor_method(tracer, owner, name, args, kwargs, unbound)
-    if isinstance(owner, Const):
-        return _const_method(tracer, owner, name, args, kwargs)
+    if isinstance(owner, (Const, NumberV)):
+        known = owner if isinstance(owner, Const) else Const(tracer.specialize(owner))
+        return _const_method(tracer, known, name, args, kwargs)
     table = _MAP if isinstance(owner, (Map, View)) else _SEQ if isinstance(owner, Seq) else _ITER
     found = table.get(name) if isinstance(owner, (Map, View, Seq, Iter)) else None
     if found is not None:

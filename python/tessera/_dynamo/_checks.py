@@ -1,13 +1,16 @@
-"""`torch._check` and its kin while capturing: what a program says of its numbers."""
+"""Calls while capturing: `torch._check` and its kin, what a program says of its numbers; map and filter, which run
+as far as they are asked; operator.itemgetter and its kin.
+"""
 
 import functools
+import operator
 
 import tessera
 from tessera import _symbolic
 
 from . import _builtins, _objects
 from ._raising import fail
-from ._values import NONE, Const, NumberV
+from ._values import NONE, Const, Iter, Lazy, NumberV, Partial, Seq
 from .exc import Unsupported
 
 _KINDS = {
@@ -63,6 +66,66 @@ def _is_size(tracer, args, kwargs):
     return _checked(None, RuntimeError, tracer, [Const(holds)], {k: v for k, v in given.items() if k == "message"})
 
 
+def _iterators(tracer, sources):
+    made = [_objects.iterate(tracer, s) for s in sources]
+    if not all(isinstance(m, Iter) for m in made):
+        raise Unsupported("iteration over an object with a __next__ of its own, together with others")
+    return made
+
+
+def _map(tracer, args, kwargs):
+    """map(function, ...), not strict."""
+    if len(args) < 2 or kwargs:
+        raise Unsupported("map() without arguments, or with strict=")
+    function, made = args[0], _iterators(tracer, args[1:])
+    rests = [iter(m.next, None) for m in made]
+    return Lazy(map, [function, *made], (tracer.run_call(tracer, function, list(p), {}) for p in zip(*rests)))
+
+
+def _filter(tracer, args, kwargs):
+    """filter(function, items)."""
+    if len(args) != 2 or kwargs:
+        raise Unsupported(f"filter() of {len(args)} arguments")
+    function, made = args[0], _iterators(tracer, args[1:])
+
+    def keeps(var):
+        known = isinstance(function, Const)  # None
+        return _objects.truth(tracer, var if known else tracer.run_call(tracer, function, [var], {}))
+
+    return Lazy(filter, [function, *made], filter(keeps, iter(made[0].next, None)))
+
+
+def _getter(cls):
+    """Calls of operator.itemgetter and its kin: `made` is the function of their arguments and then the object."""
+
+    def made(*args, **kwargs):
+        return cls(*args[:-1], **kwargs)(args[-1])
+
+    def construct(tracer, args, kwargs):
+        return Partial(tracer.trusted(made), list(args), kwargs)
+
+    def run(tracer, args, kwargs):
+        *wanted, owner = args
+        if cls is operator.methodcaller:
+            method = _objects.attribute(tracer, owner, _objects.constant(wanted[0], "the name of a method"))
+            return tracer.run_call(tracer, method, wanted[1:], kwargs)
+        found = [_part(tracer, cls, owner, key) for key in wanted]
+        return found[0] if len(found) == 1 else Seq(found, tuple)
+
+    _builtins.SPECIAL.update({cls: construct, made: run})
+
+
+def _part(tracer, cls, owner, key):
+    if cls is operator.itemgetter:
+        return _objects.item(tracer, owner, key)
+    for name in _objects.constant(key, "the name of an attribute").split("."):
+        owner = _objects.attribute(tracer, owner, name)
+    return owner
+
+
+for _cls in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
+    _getter(_cls)
+_builtins.SPECIAL.update({map: _map, filter: _filter})
 for _name, _error in _KINDS.items():
     _function = getattr(_symbolic, _name)
     _builtins.SPECIAL[_function] = functools.partial(_checked, _function, _error)

@@ -10,8 +10,8 @@ import tessera
 from ._sources import Writer
 from ._tracer import is_named_tuple, kind_of
 from ._values import (
-    Bound, Cell, Closure, Const, Context, Exit, Iter, ListIter, Map, Method, New, NumberV, Obj, Partial, Raised, Seq,
-    Slice, Super, TensorV, Var, View,
+    Bound, Cell, Closure, Const, Context, Exit, Iter, Lazy, ListIter, Map, Method, New, NumberV, Obj, Partial, Raised,
+    Seq, Slice, Super, TensorV, Var, View,
 )  # fmt: skip
 from .exc import Unsupported
 
@@ -221,6 +221,10 @@ def _iter(e, var):
     return e.name(f"iter(({''.join(e.expression(v) + ', ' for v in var.rest)}))")
 
 
+def _lazy(e, var):
+    return e.name(f"{e.writer.bind(var.kind)}({e.all(var.parts)})")
+
+
 def _list_iter(e, var):
     return e.name(f"{e.writer.bind(list_iterator)}({e.expression(var.of)}, {var.at})")
 
@@ -251,7 +255,7 @@ def _bound(e, var):
 
 
 _BUILDERS = {
-    Seq: _seq, Map: _map, Cell: _cell, Closure: _closure, New: _new, Iter: _iter, ListIter: _list_iter,
+    Seq: _seq, Map: _map, Cell: _cell, Closure: _closure, New: _new, Iter: _iter, Lazy: _lazy, ListIter: _list_iter,
     Partial: _partial, Context: _context, Exit: _exit, Bound: _bound,
     Obj: lambda e, v: e.writer.bind(v.value),
     View: lambda e, v: e.name(f"{e.expression(v.of)}.{v.kind}()"),

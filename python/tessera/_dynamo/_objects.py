@@ -59,7 +59,7 @@ def key(var):
         if not isinstance(var.value, BY_IDENTITY) and type(var.value).__hash__ is not object.__hash__:
             raise Unsupported(f"a {kind_of(var)} as key of a dict")
         return var.value
-    if isinstance(var, Seq) and var.cls is tuple:
+    if isinstance(var, Seq) and var.cls in (tuple, tessera.Size):
         return tuple(key(v) for v in var.items)
     if isinstance(var, NumberV):
         return constant(var, "a key")
@@ -201,6 +201,10 @@ def attribute(tracer, owner, name):
         return attribute(tracer, owner.function, name)
     if isinstance(owner, Partial) and name in ("func", "args", "keywords"):
         return {"func": owner.function, "args": Seq(owner.args, tuple), "keywords": Map(owner.kwargs)}[name]
+    if isinstance(owner, Partial) and owner.source is None:
+        if not hasattr(functools.partial(len), name):
+            raise NoAttribute(f"'functools.partial' object has no attribute {name!r}")
+        return Method(owner, name)
     if isinstance(owner, Slice) and name in ("start", "stop", "step"):
         return owner.parts[("start", "stop", "step").index(name)]
     raise Unsupported(f"the attribute {name!r} of a {kind_of(owner)}")
@@ -247,6 +251,11 @@ def _of_tensor(tracer, owner, name):
         return _gradient(tracer, owner)
     if name == "__class__":
         return tracer.trusted(owner.cls)
+    if name == "is_inference":
+        known = tessera.is_inference_mode_enabled() if owner.real is None else owner.real.is_inference()
+        if owner.source is not None:
+            tracer.guard(owner.source, "CALL", (tessera.Tensor.is_inference, known))
+        return Const(functools.partial(bool, known))
     if is_refused(tracer, name):
         raise Unsupported(f"Tensor.{name}", case_name="tensor method")
     real = owner.real

@@ -130,9 +130,6 @@ class _Body(_bodies.Body):
         args = [_mapped(v, placed) for v in args]
         super().__init__(tracer, function, args, {k: _mapped(v, placed) for k, v in kwargs.items()}, graph)
 
-    def _finish(self):
-        self.output = self.tracer.argument(self.result, True)
-
     @property
     def example(self):
         """What it gives, of examples."""

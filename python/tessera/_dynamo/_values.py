@@ -194,6 +194,16 @@ class Iter(Var):
         return next(self.rest, None)
 
 
+class Lazy(Iter):
+    """What map or filter gives: `kind` of these, `parts`: Vars of the function and of iterators."""
+
+    __slots__ = ("kind", "parts")
+
+    def __init__(self, kind, parts, rest):
+        super().__init__(rest)
+        self.kind, self.parts = kind, parts
+
+
 class ListIter(Iter):
     """An iterator over a list, which may grow meanwhile. `of`: Seq; `at`: the next index."""
 

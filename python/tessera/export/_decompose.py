@@ -271,6 +271,7 @@ class _Decomposition:
             old.example_inputs, constants, verifiers=[tessera._export.verifier.Verifier],
         )  # fmt: skip
         made._guards_code = list(old._guards_code)
+        made.graph_module.meta.update({k: v for k, v in old.graph_module.meta.items() if k == "custom"})
         return made
 
     def _input_specs(self, lifted):

@@ -197,7 +197,7 @@ class _GraphReader:
         if "_unused_" in name:
             return
         made = self.graph.create_node("call_function", operator.getitem, (node, i), {}, _identifier(name))
-        for key in ("stack_trace", "nn_module_stack"):
+        for key in ("stack_trace", "nn_module_stack", "custom"):
             if key in node.meta:
                 made.meta[key] = node.meta[key]
         self._define(name, made, node.meta["val"][i])
@@ -222,7 +222,7 @@ def _read_metadata(data):
     if data.get("nn_module_stack"):
         rows = [row.split(",") for row in data["nn_module_stack"].split(";")]
         found["nn_module_stack"] = {row[0]: (row[1], ",".join(row[2:])) for row in rows if len(row) > 2}
-    return found
+    return found | forms.read_custom(data)
 
 
 def _spec_argument(item):
@@ -296,6 +296,7 @@ def program_of_dict(data, state_dict, constants, example_inputs):
     if len(signature.input_specs) != len(inner["graph"]["inputs"]):
         raise ValueError("the signature has another number of inputs than the graph")
     module = _GraphReader(inner["graph"], values, [s.arg.name for s in signature.input_specs]).read()
+    module.meta.update(forms.read_custom(inner.get("metadata") or {}))
     program = ExportedProgram(
         module, module.graph, signature, state_dict, values.symbols.ranges(),
         [_call_entry(e) for e in inner["module_call_graph"]],

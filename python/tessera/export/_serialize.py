@@ -1,6 +1,7 @@
 """Programs as JSON: the graph, its signature and what is known of its values, in the documented schema."""
 
 import builtins
+import json
 import math
 import operator
 
@@ -267,7 +268,22 @@ def _metadata(node):
     stack = node.meta.get("nn_module_stack")
     if stack:
         found["nn_module_stack"] = ";".join(f"{key},{path},{kind}" for key, (path, kind) in stack.items())
-    return found
+    return found | custom_form(node.meta)
+
+
+def custom_form(meta):
+    """{"custom": text} of what a program has noted in meta["custom"] of a node or GraphModule."""
+    if not meta.get("custom"):
+        return {}
+    try:
+        return {"custom": json.dumps(meta["custom"])}
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"save: meta['custom'] has to be made of JSON's types, but got {meta['custom']!r}") from error
+
+
+def read_custom(data):
+    """What custom_form has written, as an entry of meta."""
+    return {"custom": json.loads(data["custom"])} if "custom" in data else {}
 
 
 _INPUTS = {
@@ -348,7 +364,7 @@ def program_to_dict(program, opset_version=None):
                 "output_specs": [_output_spec(s) for s in signature.output_specs],
             },
             "module_call_graph": [_call_entry(e) for e in program.module_call_graph],
-            "metadata": {},
+            "metadata": custom_form(program.graph_module.meta),
             "treespec_namedtuple_fields": {},
         },
         "opset_version": {**OPSET_VERSION, **(opset_version or {})},

@@ -343,7 +343,8 @@ class Export:
 
     def _program(self, input_specs, output_specs):
         tracer, state = self.tracer, self.state
-        constants = {path: tensor for path, (tensor, _) in tracer.constants.items()}
+        found = ((path, tensor) for path, (tensor, _) in tracer.constants.items())
+        constants = {path: t.detach() if getattr(t, "requires_grad", False) else t for path, t in found}
         lifted = [
             InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), path)
             for path, (_, node) in tracer.constants.items()

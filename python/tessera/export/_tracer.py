@@ -100,8 +100,18 @@ def user_frame(depth=2):
 
 
 def _trace_text(frame):
-    name, line = frame.f_code.co_filename, frame.f_lineno
-    return f'File "{name}", line {line}, in {frame.f_code.co_name}\n    {linecache.getline(name, line).strip()}'
+    """The lines of a frame and, if it is one of a layer, before that of the program that calls the layer."""
+    texts = []
+    while frame is not None:
+        name, line = frame.f_code.co_filename, frame.f_lineno
+        ours = name.startswith(_PACKAGE)
+        if not texts or not ours:
+            shown = linecache.getline(name, line).strip()
+            texts.insert(0, f'File "{name}", line {line}, in {frame.f_code.co_name}\n    {shown}')
+        if not ours:
+            break
+        frame = frame.f_back
+    return "\n".join(texts)
 
 
 def _tensors_in(args, kwargs, found):

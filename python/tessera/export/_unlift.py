@@ -2,6 +2,7 @@
 
 import tessera
 from tessera.export._guards import GuardCode, GuardsFn, InputChecks
+from tessera.export.exported_program import _custom
 from tessera.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from tessera.fx._code import CodeGen
 from tessera.fx.graph import Graph
@@ -218,6 +219,7 @@ class _Builder:
             made.register_forward_pre_hook(
                 lambda _, args, kwargs: _checked(in_spec, args, kwargs, checks), with_kwargs=True
             )
+        made.meta.update(_custom(self.program.graph_module))
         for path in self.paths.values():  # constants that nobody reads are the module's, too
             if not _has(made, path):
                 held = self.program.state_dict if path in self.program.state_dict else self.program.constants

@@ -11,6 +11,7 @@ from tessera.export.graph_signature import (
     SymFloatArgument, SymIntArgument, TensorArgument, TokenArgument,
 )  # fmt: skip
 from tessera.fx.graph_module import GraphModule
+from tessera.utils import _pytree as pytree
 
 __all__ = ["ExportedProgram", "ModuleCallEntry", "ModuleCallSignature", "default_decompositions"]
 
@@ -58,6 +59,12 @@ def default_decompositions():
     return tessera.export.decomp_utils.CustomDecompTable()
 
 
+def _custom(module):
+    """What a program has noted in the meta of a GraphModule, as an entry of another one's."""
+    meta = getattr(module, "meta", None)
+    return {"custom": meta["custom"]} if isinstance(meta, dict) and "custom" in meta else {}
+
+
 def _fixed(name):
     def set_attribute(self, value):
         raise RuntimeError(f"Unable to set ExportedProgram's {name} attribute.")
@@ -85,6 +92,7 @@ class ExportedProgram:
     ):  # fmt: skip
         graph.set_codegen(tessera.fx._code.CodeGen())
         self._graph_module = GraphModule(root, graph)
+        self._graph_module.meta.update(_custom(root))
         self._graph_signature = graph_signature
         self._state_dict = dict(state_dict)
         self._range_constraints = dict(range_constraints)
@@ -127,8 +135,36 @@ class ExportedProgram:
 
     @property
     def example_inputs(self):
-        """(args, kwargs) that it was exported with, or None."""
+        """(args, kwargs) that it was exported with, or None. May be set to others of the same structure; ValueError
+        otherwise.
+        """
         return self._example_inputs
+
+    @example_inputs.setter
+    def example_inputs(self, value):
+        self._example_inputs = None if value is None else self._in_order(value)
+
+    def _in_order(self, value):
+        """Example inputs with the keyword arguments in the order of the program's."""
+        if not (isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple)
+                and isinstance(value[1], dict)):  # fmt: skip
+            raise ValueError(
+                "Example inputs should be a tuple of the arguments (a tuple) and the keyword arguments (a dict), but "
+                f"got {type(value).__name__}: give (args, kwargs)"
+            )
+        (args, kwargs), spec = value, self.call_spec.in_spec
+        if spec is None:
+            return value
+        wanted = spec.child(1).context
+        if set(wanted) != set(kwargs):
+            raise ValueError(f"Ran into a kwarg keyword mismatch: expected {list(wanted)}, but got {list(kwargs)}")
+        found = args, {name: kwargs[name] for name in wanted}
+        if pytree.tree_structure(found) != spec:
+            raise ValueError(
+                f"Trying to flatten user inputs with the structure that was exported, {spec}, but got "
+                f"{pytree.tree_structure(found)}"
+            )
+        return found
 
     @property
     def call_spec(self):
@@ -257,7 +293,7 @@ class ExportedProgram:
 
 
 for _name in ("graph_module", "graph", "graph_signature", "state_dict", "range_constraints", "module_call_graph",
-              "example_inputs", "call_spec", "verifier", "verifiers", "dialect", "constants",
+              "call_spec", "verifier", "verifiers", "dialect", "constants",
               "tensor_constants"):  # fmt: skip
     setattr(ExportedProgram, _name, getattr(ExportedProgram, _name).setter(_fixed(_name)))
 del _name

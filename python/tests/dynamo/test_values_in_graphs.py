@@ -99,3 +99,79 @@ def test_a_branch_ends_a_graph():
         assert all(tessera.equal(call(x), f(x)) for x in FLOATS)
     with pytest.raises(RuntimeError, match="data-dependent expression"):
         compiled(f, fullgraph=True)[0](FLOATS[0])
+
+
+@pytest.mark.parametrize("kind", [map, filter])
+def test_what_is_left_of_an_iterator_runs_when_it_is_asked(kind):
+    def f(a):
+        a = a + 1
+
+        def g(x):
+            nonlocal a
+            a = a + x
+            return x > 1
+
+        m = kind(g, [1, 2, 3, 4, 5])
+        a = a + next(m)
+        tessera._dynamo.graph_break()
+        before = a
+        return before + next(m), a, type(m) is kind
+
+    compiled = tessera.compile(f, backend="eager")
+    for got, want in zip(compiled(tessera.ones(2)), f(tessera.ones(2)), strict=True):
+        assert tessera.equal(got, want) if isinstance(want, tessera.Tensor) else got == want
+
+
+def test_tensors_of_inference_are_told_apart():
+    compiled = tessera.compile(lambda x: x + 1 if x.is_inference() else x - 1, backend="eager", fullgraph=True)
+    with tessera.inference_mode():
+        x = tessera.ones(2)
+    for given, want in ((tessera.ones(2), 0), (x, 2), (tessera.ones(2), 0)):
+        assert compiled(given).tolist() == [want] * 2
+
+
+def test_getters_of_the_operator_module():
+    import operator
+
+    def f(x, pairs):
+        first = sorted(pairs, key=operator.itemgetter(1))[0][0]
+        rows, columns = operator.attrgetter("shape", "mT.shape")(x)
+        return operator.methodcaller("sum", 0, keepdim=True)(x) * first + rows[0] + columns[1], operator.itemgetter(0)
+
+    x, pairs = tessera.ones(2, 3), [(5, 2), (7, 1)]
+    got, getter = tessera.compile(f, backend="eager", fullgraph=True)(x, pairs)
+    assert tessera.equal(got, f(x, pairs)[0]) and getter([4, 6]) == 4
+
+
+def test_methods_of_numbers_sizes_as_keys_and_attributes_of_partials():
+    import functools
+
+    def f(x, n):
+        table = {x.shape: 3.0, (1,): 4.0}
+        made = functools.partial(tessera.add, x)
+        known = hasattr(made, "func"), hasattr(made, "__name__"), hasattr(made, "__call__")  # noqa: B004
+        return x * table[x.size()] + n.bit_length(), known
+
+    for dynamic in (False, True):
+        compiled = tessera.compile(f, backend="eager", fullgraph=True, dynamic=dynamic)
+        for n in (5, 17):
+            got, want = compiled(tessera.ones(2, 3), n), f(tessera.ones(2, 3), n)
+            assert tessera.equal(got[0], want[0]) and got[1] == want[1] == (True, False, True)
+
+
+def test_dicts_of_mappings_of_programs():
+    class Table:
+        def __init__(self):
+            self.held = {"a": 2.0}
+
+        def keys(self):
+            return self.held.keys()
+
+        def __getitem__(self, key):
+            return self.held[key] + 1
+
+    table, x = Table(), tessera.ones(2)
+    compiled = tessera.compile(lambda x: x * dict(table)["a"] + dict([("b", 1)])["b"], backend="eager", fullgraph=True)
+    assert compiled(x).tolist() == [4.0] * 2
+    table.held["a"] = 4.0
+    assert compiled(x).tolist() == [6.0] * 2

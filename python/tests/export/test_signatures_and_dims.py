@@ -1,10 +1,12 @@
 """Signatures of graphs, Dim and what is said of sizes before anything is traced."""
 
+import io
+
 import pytest
 
 import tessera
 from tessera import nn
-from tessera.export import AdditionalInputs, Dim, ShapesCollection, dims
+from tessera.export import AdditionalInputs, Dim, ShapesCollection, dims, export, load, save
 from tessera.export.dynamic_shapes import _process_dynamic_shapes, refine_dynamic_shapes_from_suggested_fixes
 from tessera.export.graph_signature import (
     ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec, TensorArgument,
@@ -172,3 +174,44 @@ def test_suggested_fixes_are_taken_over():
     assert found["b"][0].root is dx and found["b"][0].__name__ == "dx + 1"
     assert found["b"][1].__name__ == "2*_dv" and found["b"][1].min == 2 and found["b"][2] is None
     assert (found["c"][0].min, found["c"][0].max) == (5, 8) and found["c"][1] is Dim.AUTO
+
+
+class Held(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.held = nn.Linear(2, 2), tessera.ones(2, requires_grad=True)
+
+    def forward(self, a, *, y, x):
+        return self.linear(a) + x - y + self.held
+
+
+def test_notes_of_programs_stay():
+    a = tessera.ones(2)
+    program = export(Held(), (a,), {"x": a, "y": a})
+    program.graph_module.meta["custom"] = {"made": 1}
+    (linear,) = program.graph.find_nodes(op="call_function", target=tessera.ops.aten.linear.default)
+    assert linear.meta["stack_trace"].index("self.linear(a)") < linear.meta["stack_trace"].index("linear.py")
+    linear.meta["custom"] = {"tag": ["a", 2]}
+    save(program, file := io.BytesIO())
+    file.seek(0)
+    loaded = load(file)
+    for found in (loaded.graph_module, program.run_decompositions({}).graph_module, loaded.module()):
+        (node,) = found.graph.find_nodes(op="call_function", target=tessera.ops.aten.linear.default)
+        assert found.meta["custom"] == {"made": 1} and node.meta["custom"] == {"tag": ["a", 2]}
+    linear.meta["custom"] = {"tag": object()}
+    with pytest.raises(TypeError, match="made of JSON's types"):
+        save(program, io.BytesIO())
+    assert not program.constants["held"].requires_grad
+
+
+def test_example_inputs_may_be_others():
+    a = tessera.ones(2)
+    program = export(Held(), (a,), {"x": a, "y": a})
+    b = tessera.zeros(2)
+    program.example_inputs = (b,), {"x": b, "y": a}
+    assert program.example_inputs[0][0] is b and program.example_inputs[1]["y"] is a
+    program.module()(*program.example_inputs[0], **program.example_inputs[1])
+    wrong_ones = ((a,), "should be a tuple"), (((a,), {}), "keyword mismatch"), (((), {"x": a, "y": a}), "structure")
+    for wrong, text in wrong_ones:
+        with pytest.raises(ValueError, match=text):
+            program.example_inputs = wrong
