@@ -316,7 +316,7 @@ std::optional<std::tuple<Tensor, Tensor>> plain_cell(const Tensor& input, const 
   TESSERA_ON(h.device(), rnn_forward)
   (l, address(gates), {address(h), address(c), address(w_hh), address(b_hh), nullptr},
    {nullptr, writable(state), writable(extra)});
-  return {{state, extra}};
+  return {{state, c.defined() ? extra : h}};
 }
 
 }  // namespace
@@ -343,7 +343,7 @@ std::tuple<Tensor, Tensor> _rnn_cell_composite(const Tensor& input, TensorList h
       _rnn_layer(in_front(gates), in_front(hx[0]), lstm ? in_front(hx[1]) : Tensor(), in_front(w_hh), in_front(b_hh),
                  Tensor(), kind, false, IntList(), grad_mode_enabled());
   const DType dtype = gru ? input.dtype() : gates.dtype();
-  return {to(select(out, 0, 0), dtype), to(lstm ? select(c, 0, 0) : c, dtype)};
+  return {to(select(out, 0, 0), dtype), lstm ? to(select(c, 0, 0), dtype) : Tensor(hx[0])};
 }
 
 }  // namespace tessera::kernels

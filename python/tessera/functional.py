@@ -690,7 +690,18 @@ def segment_reduce(
         start = float(initial) if isinstance(initial, int) else initial
     shape = list(data.shape[:axis]) + [pieces + 2] + list(data.shape[axis + 1 :])
     made = data.new_full(shape, start)
-    made = made.scatter_reduce(axis, where, data, kind, include_self=True).narrow(axis, 1, pieces)
+    whole = made.scatter_reduce(axis, where, data, kind, include_self=True)
+    if kind != "sum" and data.requires_grad:  # gradients of pieces with a nan: max and min are it, others multiply it
+        unknown = data.isnan()
+        zeros = tessera.zeros_like(made)
+        total = zeros.scatter_add(axis, where, tessera.where(unknown, data, 0.0))
+        count = zeros.scatter_add(axis, where, unknown.to(data.dtype))
+        if kind == "prod":
+            rest = made.scatter_reduce(axis, where, tessera.where(unknown, 1.0, data), kind, include_self=True)
+            whole = tessera.where(count > 0, rest * total.pow(count), rest)
+        else:
+            whole = tessera.where(whole.isnan() & (count > 0), total / count.clamp_min(1.0), whole)
+    made = whole.narrow(axis, 1, pieces)
     if reduce != "mean":
         return made.contiguous()
     counts = counts.reshape(list(counts.shape) + ones)

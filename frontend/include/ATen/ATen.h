@@ -10,5 +10,5 @@
 #include "ATen/core/Formatting.h"
 #include "ATen/core/Tensor.h"
 #include "ATen/core/ivalue.h"
-#include "c10/core/DeviceGuard.h"
+#include "ATen/DeviceGuard.h"
 #include "c10/core/InferenceMode.h"
