@@ -29,8 +29,7 @@ template <class B>
 using DB = hn::Rebind<B, DF>;
 constexpr int64_t kLanes = HWY_LANES(float);
 
-// Calls step(i, lanes) for runs of a vector, the last one shorter; inlined, so that whole vectors are not asked about.
-#define TESSERA_STEP(i) [&](int64_t i, int64_t lanes) HWY_ATTR __attribute__((always_inline))
+// Calls step(i, lanes) for runs of a vector, the last one shorter.
 template <class Step>
 HWY_INLINE void Runs(int64_t n, const Step& step) {
   int64_t i = 0;
@@ -69,42 +68,39 @@ struct Levels {
 template <class B>
 void QuantizeBytes(const float* x, int64_t n, const Affine& a, B* out) {
   const Levels levels(a);
-  Runs(
-      n, TESSERA_STEP(i) { Write(DB<B>(), hn::DemoteTo(DB<B>(), levels.Of(Read(kF, x + i, lanes))), out + i, lanes); });
+  Runs(n, [&](int64_t i, int64_t lanes)
+              HWY_ATTR { Write(DB<B>(), hn::DemoteTo(DB<B>(), levels.Of(Read(kF, x + i, lanes))), out + i, lanes); });
 }
 template <class B>
 void DequantizeBytes(const B* x, int64_t n, const Affine& a, float* out) {
   const auto scale = hn::Set(kF, a.scale), zero = Set(static_cast<double>(a.zero_point));
-  Runs(
-      n, TESSERA_STEP(i) {
-        const auto whole = hn::ConvertTo(kF, hn::PromoteTo(kI, Read(DB<B>(), x + i, lanes)));
-        Write(kF, hn::Mul(hn::Sub(whole, zero), scale), out + i, lanes);
-      });
+  Runs(n, [&](int64_t i, int64_t lanes) HWY_ATTR {
+    const auto whole = hn::ConvertTo(kF, hn::PromoteTo(kI, Read(DB<B>(), x + i, lanes)));
+    Write(kF, hn::Mul(hn::Sub(whole, zero), scale), out + i, lanes);
+  });
 }
 template <class B>
 void RequantizeRow(const SumsOf& s, const int32_t* sums, B* out) {
   const auto zero = Set(static_cast<double>(s.zero_point)), low = Set(static_cast<double>(s.low)),
              high = Set(static_cast<double>(s.high));
-  Runs(
-      s.columns, TESSERA_STEP(j) {
-        auto whole = Read(kI, sums + j, lanes);
-        if (s.offset != nullptr) whole = hn::Sub(whole, Read(kI, s.offset + j, lanes));
-        auto v = hn::ConvertTo(kF, whole);
-        if (s.bias != nullptr) v = hn::Add(v, Read(kF, s.bias + j, lanes));
-        v = hn::Add(hn::Round(hn::Mul(v, Read(kF, s.factor + j, lanes))), zero);
-        const auto level = hn::ConvertTo(kI, hn::Min(hn::Max(v, low), high));
-        Write(DB<B>(), hn::DemoteTo(DB<B>(), level), out + j, lanes);
-      });
+  Runs(s.columns, [&](int64_t j, int64_t lanes) HWY_ATTR {
+    auto whole = Read(kI, sums + j, lanes);
+    if (s.offset != nullptr) whole = hn::Sub(whole, Read(kI, s.offset + j, lanes));
+    auto v = hn::ConvertTo(kF, whole);
+    if (s.bias != nullptr) v = hn::Add(v, Read(kF, s.bias + j, lanes));
+    v = hn::Add(hn::Round(hn::Mul(v, Read(kF, s.factor + j, lanes))), zero);
+    const auto level = hn::ConvertTo(kI, hn::Min(hn::Max(v, low), high));
+    Write(DB<B>(), hn::DemoteTo(DB<B>(), level), out + j, lanes);
+  });
 }
 void ScaleRow(const SumsOf& s, const int32_t* sums, float* out) {
-  Runs(
-      s.columns, TESSERA_STEP(j) {
-        auto whole = Read(kI, sums + j, lanes);
-        if (s.offset != nullptr) whole = hn::Sub(whole, Read(kI, s.offset + j, lanes));
-        auto v = hn::Mul(hn::ConvertTo(kF, whole), Read(kF, s.factor + j, lanes));
-        if (s.bias != nullptr) v = hn::Add(v, Read(kF, s.bias + j, lanes));
-        Write(kF, v, out + j, lanes);
-      });
+  Runs(s.columns, [&](int64_t j, int64_t lanes) HWY_ATTR {
+    auto whole = Read(kI, sums + j, lanes);
+    if (s.offset != nullptr) whole = hn::Sub(whole, Read(kI, s.offset + j, lanes));
+    auto v = hn::Mul(hn::ConvertTo(kF, whole), Read(kF, s.factor + j, lanes));
+    if (s.bias != nullptr) v = hn::Add(v, Read(kF, s.bias + j, lanes));
+    Write(kF, v, out + j, lanes);
+  });
 }
 
 }  // namespace
@@ -120,22 +116,20 @@ void FakeQuantize(const float* x, int64_t n, const Affine& a, float* out, uint8_
   const auto inverse = hn::Set(kF, a.inverse), scale = hn::Set(kF, a.scale),
              zero = Set(static_cast<double>(a.zero_point)), low = Set(static_cast<double>(a.low)),
              high = Set(static_cast<double>(a.high));
-  Runs(
-      n, TESSERA_STEP(i) {
-        const auto level = hn::Add(hn::Round(hn::Mul(Read(kF, x + i, lanes), inverse)), zero);
-        const auto cut = hn::Min(hn::Max(level, low), high);
-        Write(kF, hn::Mul(hn::Sub(cut, zero), scale), out + i, lanes);
-        const auto kept = hn::IfThenElseZero(hn::RebindMask(kI, hn::Eq(level, cut)), hn::Set(kI, 1));
-        Write(DB<uint8_t>(), hn::DemoteTo(DB<uint8_t>(), kept), mask + i, lanes);
-      });
+  Runs(n, [&](int64_t i, int64_t lanes) HWY_ATTR {
+    const auto level = hn::Add(hn::Round(hn::Mul(Read(kF, x + i, lanes), inverse)), zero);
+    const auto cut = hn::Min(hn::Max(level, low), high);
+    Write(kF, hn::Mul(hn::Sub(cut, zero), scale), out + i, lanes);
+    const auto kept = hn::IfThenElseZero(hn::RebindMask(kI, hn::Eq(level, cut)), hn::Set(kI, 1));
+    Write(DB<uint8_t>(), hn::DemoteTo(DB<uint8_t>(), kept), mask + i, lanes);
+  });
 }
 void KeepWhere(const float* x, const uint8_t* mask, int64_t n, float* out) {
-  Runs(
-      n, TESSERA_STEP(i) {
-        const auto kept = hn::PromoteTo(kI, Read(DB<uint8_t>(), mask + i, lanes));
-        const auto where = hn::RebindMask(kF, hn::Ne(kept, hn::Zero(kI)));
-        Write(kF, hn::IfThenElseZero(where, Read(kF, x + i, lanes)), out + i, lanes);
-      });
+  Runs(n, [&](int64_t i, int64_t lanes) HWY_ATTR {
+    const auto kept = hn::PromoteTo(kI, Read(DB<uint8_t>(), mask + i, lanes));
+    const auto where = hn::RebindMask(kF, hn::Ne(kept, hn::Zero(kI)));
+    Write(kF, hn::IfThenElseZero(where, Read(kF, x + i, lanes)), out + i, lanes);
+  });
 }
 void Requantize(const SumsOf& s, DType dtype, void* out) {
   const int64_t from = s.sums_row ? s.sums_row : s.columns, to = s.out_row ? s.out_row : s.columns;

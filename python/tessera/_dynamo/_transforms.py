@@ -85,22 +85,16 @@ _NODES = (tuple, list, dict)
 
 
 def _mapped(var, change):
-    """A tree of Vars with other ones in place of its tensors."""
-    if isinstance(var, TensorV):
-        return change(var)
+    """A tree of Vars with change(var) in place of each that is no tuple, list or dict."""
     if isinstance(var, Seq) and (var.cls in _NODES or is_named_tuple(var.cls)):
         return Seq([_mapped(v, change) for v in var.items], var.cls)
     if isinstance(var, Map):
         return Map({k: _mapped(v, change) for k, v in var.items.items()}, var.cls)
-    return var
+    return change(var)
 
 
 def _plain(var):
-    """A tree of Vars with None in place of what no graph has as an argument."""
-    if isinstance(var, Seq) and (var.cls in _NODES or is_named_tuple(var.cls)):
-        return Seq([_plain(v) for v in var.items], var.cls)
-    if isinstance(var, Map):
-        return Map({k: _plain(v) for k, v in var.items.items()}, var.cls)
+    """None in place of what no graph has as an argument."""
     return var if isinstance(var, (TensorV, NumberV, Const, Seq)) else Const(None)
 
 
@@ -118,10 +112,12 @@ class _Body(_bodies.Body):
         given = []
         _mapped(Seq([*args, *kwargs.values()], tuple), given.append)
         with tracer.fake:
-            examples = iter(inner([v.example for v in given]))
+            examples = iter(inner([v.example for v in given if isinstance(v, TensorV)]))
         graph = Graph()
 
-        def placed(_):
+        def placed(var):
+            if not isinstance(var, TensorV):
+                return var
             node = graph.placeholder(f"arg{len(self.inputs)}")
             self.inputs.append(node)
             node.meta["example_value"] = example = next(examples)
@@ -141,7 +137,7 @@ def _apply(tracer, transform, function, options, args, kwargs):
     vjp, jvp and linearize, those behind the function.
     """
     rule = _RULES[transform](options)
-    shown = [_plain(v) for v in args], {k: _plain(v) for k, v in kwargs.items()}
+    shown = [_mapped(v, _plain) for v in args], {k: _mapped(v, _plain) for k, v in kwargs.items()}
     real = tuple(tracer.argument(v, False) for v in shown[0])
     with tracer.fake:
         inside = _attempt(rule.inside, real)
