@@ -269,7 +269,7 @@ def _number(cls):
                 raise Unsupported(f"{cls.__name__}() of a tensor, which needs its number", case_name="item")
             args = [_objects.numbers(tracer, args[0], "item"), *args[1:]]
         if args and isinstance(args[0], NumberV):
-            if cls is int and type(args[0].example).__name__ == "SymInt":
+            if type(args[0].example).__name__ == {int: "SymInt", float: "SymFloat"}.get(cls):
                 return args[0]
             function = {int: tessera.sym_int, float: tessera.sym_float}.get(cls)
             if function is not None:
@@ -296,10 +296,13 @@ for _function in (repr, ord, chr, ascii, bin, hex, oct, format, slice.indices):
 SPECIAL[divmod] = _folded(divmod)
 
 
+
 @_special(round)
 def _round_number(tracer, args, kwargs):
     if args and isinstance(args[0], TensorV):
         return method(tracer, args[0], "round", args[1:], kwargs)
+    if len(args) == 1 and isinstance(args[0], NumberV):
+        return tracer.call("call_function", round, args, {})
     return fold(round, args, kwargs, tracer)
 
 

@@ -479,11 +479,11 @@ def _call_module(tracer, function, args, kwargs):
     space = vars(tessera.nn.modules.module)
     for name in _GLOBAL_HOOKS:
         tracer.guard(tracer.space_source(space).item(name), "LENGTH", len(space[name]))
-    if plain(value) and not global_hooks():
-        if function.source is not None:
-            tracer.guard(function.source, "CALL", _PLAIN)
-        return call(tracer, _objects.attribute(tracer, function, "forward"), args, kwargs)
-    return call(tracer, _objects.attribute(tracer, function, "_call_impl"), args, kwargs)
+    alone = plain(value) and not global_hooks()
+    if alone and function.source is not None:
+        tracer.guard(function.source, "CALL", _PLAIN)
+    with tracer.inside_of(function):
+        return call(tracer, _objects.attribute(tracer, function, "forward" if alone else "_call_impl"), args, kwargs)
 
 
 _PLAIN = (plain, True)

@@ -480,3 +480,4 @@ def install():
     for function in (func.functional_call, stateless.functional_call, stateless._functional_call):
         _builtins.SPECIAL[function] = _functional_call
     _emit._BUILDERS[Transformed] = _write
+    _emit._BUILDERS[Handle] = _emit.Emitter.given

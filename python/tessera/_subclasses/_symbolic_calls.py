@@ -3,7 +3,7 @@
 import functools
 
 import tessera
-from tessera import SymInt, Tensor, _C
+from tessera import SymFloat, SymInt, Tensor, _C
 from tessera._subclasses._lifting import lifted
 from tessera._subclasses._symbolic_tools import (
     SYMBOLIC,
@@ -38,6 +38,8 @@ __all__ = [
 def call(mode, func, args, kwargs):
     """An operator on fake tensors some of which have symbolic sizes: its result, with symbolic sizes."""
     env = mode.shape_env or env_of((args, kwargs))
+    if any(isinstance(v, SymFloat) for v in leaves((args, kwargs))) and _sizes_by_floats(mode, func, args, kwargs):
+        args, kwargs = (mapped(part, lambda v: guarded(v) if isinstance(v, SymFloat) else v) for part in (args, kwargs))
     tensors = [v for v in leaves((args, kwargs)) if is_fake(v)]
     exprs = solved(env, func, args, kwargs)
     with Without(tensors):
@@ -46,6 +48,25 @@ def call(mode, func, args, kwargs):
             result = func(*plain_args, **plain_kwargs)
     numbers = iter(exprs)
     return mapped(result, lambda value: _with_symbols(env, value, numbers))
+
+
+def _sizes_by_floats(mode, func, args, kwargs):
+    """Whether sizes of an operator's results are others for other floats, or these are none that it takes."""
+
+    def other(value):
+        return (plain(value) / 2 or 0.5) if isinstance(value, SymFloat) else plain(value)
+
+    def sizes(change):
+        with mode:
+            made = func(*mapped(list(args), change), **mapped(kwargs, change))
+        return [v.shape if isinstance(v, Tensor) else v for v in leaves(made)]
+
+    with Without([v for v in leaves((args, kwargs)) if is_fake(v)]):
+        known = sizes(plain)
+        try:
+            return known != sizes(other)
+        except (RuntimeError, ValueError):
+            return True
 
 
 def sliced(mode, func, args, kwargs):
@@ -160,6 +181,9 @@ def call_with_symbols(func, args, kwargs):
     indexed = {Tensor.__getitem__: getitem, Tensor.__setitem__: setitem}.get(func)
     if indexed is not None and is_fake(args[0]):
         return indexed(*args)
+    body = getattr(func, "__wrapped__", None)
+    if fake and names is None and body is not None:  # a function of operators: they take the symbols
+        return body(*args, **kwargs)
     if not fake or names is None:
         return func(*mapped(args, guarded), **mapped(kwargs, guarded))
     plain_args, plain_kwargs = mapped(args, plain), mapped(kwargs, plain)

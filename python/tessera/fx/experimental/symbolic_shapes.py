@@ -12,6 +12,7 @@ import sys
 import tessera
 from tessera import SymBool, SymFloat, SymInt
 from tessera.fx.experimental._expressions import (
+    _MATH,
     Condition,
     Expr,
     Symbol,
@@ -242,7 +243,7 @@ class ShapeEnv:
         self._facts = Facts()
         self._stand_ins = {}
         self._by_value = {}
-        self._counts = {"s": 0, "u": 0, "zuf": 0}
+        self._counts = {"s": 0, "u": 0, "zf": 0, "zuf": 0}
         self._suppressed = 0
         self._calls = {}
 
@@ -312,7 +313,12 @@ class ShapeEnv:
     def create_unspecified_symbol(
         self, val, source, dynamic_dim=DimDynamic.DUCK, constraint_dim=None, symbolic_context=None
     ):
-        """As create_symbol for a number that is no size: it may be negative, 0 and 1."""
+        """As create_symbol for a number that is no size: it may be negative, 0 and 1, and a float."""
+        if isinstance(val, float) and dynamic_dim is not DimDynamic.STATIC:
+            symbol = self._fresh("zf", False)
+            self.var_to_val[symbol], self._facts.ranges[symbol] = val, ValueRanges(-math.inf, math.inf)
+            self.var_to_sources[symbol], self.source_to_var[_name_of(source)] = [source], symbol
+            return symbol
         return self.create_symbol(
             val, source, dynamic_dim, constraint_dim, positive=None, do_not_specialize_zero_one=True,
             symbolic_context=symbolic_context,
@@ -325,8 +331,8 @@ class ShapeEnv:
         return int(sym.value()) if sym.is_number else SymInt(SymNode(sym, self, int, hint))
 
     def create_symfloatnode(self, sym, *, hint, source=None):
-        """A SymFloat of an expression."""
-        return SymFloat(SymNode(sym, self, float, hint))
+        """A SymFloat of an expression; a plain float of a number."""
+        return float(sym.value()) if sym.is_number else SymFloat(SymNode(sym, self, float, hint))
 
     def create_symboolnode(self, sym):
         """A SymBool of a condition."""
@@ -686,8 +692,13 @@ _CODE = {
     "floordiv": "({} // {})", "mod": "({} % {})", "max": "max({}, {})", "min": "min({}, {})", "truediv": "({} / {})",
     "float": "float({})", "sqrt": "math.sqrt({})", "trunc": "math.trunc({})", "floor": "math.floor({})",
     "ceil": "math.ceil({})", "round": "round({})", "fpow": "({} ** {})", "pow": "({} ** {})",
-    "ite": "({1} if {0} else {2})",
+    "ite": "({1} if {0} else {2})", "fadd": "({} + {})", "fsub": "({} - {})", "fmul": "({} * {})",
+    **{name: f"math.{name}({{}})" for name in _MATH},
 }  # fmt: skip
+
+
+def _number_text(number):
+    return f"math.{number}".replace("math.-", "-math.") if number - number != 0 else str(number)
 
 
 def _code(e, where):
@@ -700,7 +711,7 @@ def _code(e, where):
         return f"{_code(left, where)} {e.op} {_code(right, where)}"
     parts = []
     for monomial, coefficient in e.terms.items():
-        factors = [] if coefficient == 1 and monomial else [str(coefficient)]
+        factors = [] if coefficient == 1 and monomial else [_number_text(coefficient)]
         for atom, power in monomial:
             if hasattr(atom, "args"):
                 text = _CODE[atom.name].format(*[_code(a, where) for a in atom.args])
