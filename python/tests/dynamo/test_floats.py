@@ -109,7 +109,8 @@ def test_layers_with_floats_as_symbols():
         (nn.GroupNorm(2, 4), (2, 4, 3)), (nn.RMSNorm(4), (2, 4)), (nn.Hardtanh(-0.5, 0.5), (4,)), (nn.CELU(), (3,)),
         (nn.Softplus(), (3,)), (nn.InstanceNorm1d(4), (2, 4, 3)), (nn.Threshold(0.1, 2.0), (3,)),
         (nn.CosineSimilarity(), (2, 4)), (nn.PairwiseDistance(), (2, 4)), (nn.Upsample(scale_factor=2.0), (1, 2, 3)),
-        (nn.TransformerEncoderLayer(8, 2, dropout=0.0, batch_first=True), (2, 3, 8)), (nn.LocalResponseNorm(2), (2, 4, 3)),
+        (nn.TransformerEncoderLayer(8, 2, dropout=0.0, batch_first=True), (2, 3, 8)),
+        (nn.LocalResponseNorm(2), (2, 4, 3)),
     ]  # fmt: skip
     for layer, shape in layers:
         value = tessera.randn(shape)

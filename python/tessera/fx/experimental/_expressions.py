@@ -118,7 +118,7 @@ _FUNCTIONS = {
     "fpow": lambda a, b: float(a) ** float(b),
     "pow": lambda a, b: a**b,
     "ite": lambda c, a, b: a if c else b,
-    "fadd": operator.add, "fsub": operator.sub, "fmul": operator.mul,  # in the program's order, which rounding depends on
+    "fadd": operator.add, "fsub": operator.sub, "fmul": operator.mul,  # in the program's order
     **{name: getattr(math, name) for name in _MATH},
 }  # fmt: skip
 _SHOWN = {
