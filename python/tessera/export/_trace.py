@@ -317,9 +317,9 @@ class Export:
         for condition, line in self.inputs.constraints.assertions():
             symbols, now = self.tracer.symbols, self.mode.shape_env.replace(condition)
             if isinstance(now, bool):  # what was assumed is used everywhere; the program still has to check it
-                if not symbols.gives(condition):
-                    continue
                 now = condition
+            if not symbols.gives(now):  # the bodies of operators check what they find themselves
+                continue
             with symbols.as_early_as_can_be(now):
                 node = symbols.of_expression(now)
                 text = f"Runtime assertion failed for expression {condition} on node '{node}' ({line})"
