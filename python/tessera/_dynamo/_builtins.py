@@ -329,9 +329,12 @@ def _extreme(function, name):
         best = items[0]
         rank = (lambda v: v) if isinstance(key_, Const) else (lambda v: _call(tracer, key_, v))
         if any(isinstance(v, (TensorV, NumberV)) for v in items) and len(items) == 2 and isinstance(key_, Const):
-            if any(isinstance(v, NumberV) for v in items) and not any(isinstance(v, TensorV) for v in items):
+            if not any(isinstance(v, TensorV) for v in items):
                 symbolic = tessera.sym_min if function is min else tessera.sym_max
                 return tracer.call("call_function", symbolic, items, {})
+            if all(isinstance(v, TensorV) and v.example.numel() == 1 for v in items):
+                extreme = tessera.minimum if function is min else tessera.maximum
+                return tracer.call("call_function", extreme, items, {})
         for one in items[1:]:
             if _objects.truth(tracer, tracer.run_compare(tracer, name, rank(one), rank(best))):
                 best = one

@@ -131,6 +131,15 @@ def _of_math(function, symbolic, tracer, args, kwargs):
     return _builtins.fold(function, args, kwargs, tracer)
 
 
+def _pow(tracer, args, kwargs):
+    """math.pow, of numbers one of which may be symbolic."""
+    if len(args) != 2 or kwargs or not any(isinstance(a, NumberV) for a in args):
+        return _builtins.fold(math.pow, args, kwargs, tracer)
+    floats = [tracer.run_call(tracer, tracer.trusted(float), [a], {}) for a in args]
+    return tracer.run_binary(tracer, "pow", False, *floats)
+
+
+_builtins.SPECIAL[math.pow] = _pow
 for _name in ("_sym_sqrt", *_symbolic.OF_MATH):
     _function = getattr(math, _name.removeprefix("_sym_"))
     _builtins.SPECIAL[_function] = functools.partial(_of_math, _function, getattr(tessera, _name))

@@ -110,6 +110,13 @@ def truth(tracer, var):
     return True
 
 
+def is_open(var):
+    """Whether the truth of a tensor of one element, or of a number, is not known while capturing."""
+    if isinstance(var, TensorV):
+        return var.example.numel() == 1
+    return isinstance(var.example, tessera.SymBool) and not var.example.node.has_hint()
+
+
 def _call_method(tracer, var, name, *args):
     return tracer.run_call(tracer, attribute(tracer, var, name), list(args), {})
 

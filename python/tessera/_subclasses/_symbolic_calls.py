@@ -179,8 +179,10 @@ def call_with_symbols(func, args, kwargs):
     fake = any(is_fake(v) for v in leaves((args, kwargs))) or _C._len_torch_dispatch_stack() > 0
     names = [func.name()] if isinstance(func, tessera._ops.OpOverload) else getattr(func, "_overloads", None)
     indexed = {Tensor.__getitem__: getitem, Tensor.__setitem__: setitem}.get(func)
-    if indexed is not None and is_fake(args[0]):
+    if indexed is not None and fake:
         return indexed(*args)
+    if func in (tessera.tensor, tessera.as_tensor):
+        return _tensor_of(*args, **kwargs)
     body = getattr(func, "__wrapped__", None)
     if fake and names is None and body is not None:  # a function of operators: they take the symbols
         return body(*args, **kwargs)
@@ -198,8 +200,34 @@ def call_with_symbols(func, args, kwargs):
                 value = flat[i] if i < len(flat) else kwargs.get(argument.name)
                 if any(isinstance(v, SYMBOLIC) for v in leaves(value)):
                     symbols[i] = value
-            return _C._call_with_symbols(op, name, symbols, tuple(numbers), plain_kwargs)
+            return _named(op, _C._call_with_symbols(op, name, symbols, tuple(numbers), plain_kwargs))
     return func(*mapped(args, guarded), **mapped(kwargs, guarded))
+
+
+def _tensor_of(data, dtype=None, device=None, requires_grad=False, **others):
+    """torch.tensor of numbers some of which are symbolic, or of lists of such."""
+    if others:
+        raise NotImplementedError(f"torch.tensor of symbolic numbers with {', '.join(others)}: leave it out")
+    numbers = leaves(data)
+    if dtype is None:
+        real = any(isinstance(v, (float, SymFloat)) for v in numbers)
+        whole = tessera.bool if all(isinstance(v, (bool, tessera.SymBool)) for v in numbers) else tessera.int64
+        dtype = tessera.get_default_dtype() if real else whole
+
+    def made(part):
+        if isinstance(part, (tuple, list)):
+            return tessera.stack([made(p) for p in part]) if part else tessera.empty(0, dtype=dtype, device=device)
+        return part.to(dtype) if isinstance(part, Tensor) else tessera.full((), part, dtype=dtype, device=device)
+
+    return made(data).requires_grad_(requires_grad)
+
+
+def _named(op, result):
+    """Several results as the named tuple that the operator gives."""
+    if type(result) is not tuple or not all(r.name for r in op._schema.returns):
+        return result
+    cls = getattr(tessera.return_types, op._schema.name.rpartition("::")[2], None)
+    return result if cls is None else cls(result)
 
 
 def _operator(name):

@@ -5,6 +5,7 @@ import inspect
 
 import tessera
 from tessera.export import dynamic_shapes as _shapes
+from tessera.export._functions import open_functions
 from tessera.export._inputs import Inputs
 from tessera.export._symbols import is_symbolic
 from tessera.export._tracer import ExportTracer, export_mode
@@ -268,7 +269,8 @@ class Export:
         compiler = tessera.compiler
         compiler._exporting = compiler._exporting + 1
         try:
-            return self.mod(*args, **kwargs)
+            with open_functions():
+                return self.mod(*args, **kwargs)
         finally:
             compiler._exporting = compiler._exporting - 1
 

@@ -26,6 +26,7 @@ from tessera.fx.experimental._expressions import (
 )
 from tessera.fx.experimental._facts import Facts
 from tessera.fx.experimental.sym_node import SymNode
+from tessera.fx.proxy import asserted
 
 __all__ = [
     "ConstraintViolationError", "DimDynamic", "GuardOnDataDependentSymNode", "PendingUnbackedSymbolNotFound",
@@ -152,11 +153,22 @@ class StatefulSymbolicContext(StatelessSymbolicContext):
 _PACKAGE = os.path.dirname(os.path.abspath(tessera.__file__)) + os.sep
 
 
-def _user_line():
-    """ "file.py:12" of the innermost line that is not the package's."""
-    frame = sys._getframe(1)
+def _user_frame():
+    frame = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename.startswith((_PACKAGE, "<")):
         frame = frame.f_back
+    return frame
+
+
+def _asserted():
+    """What an assert statement wants, if the program stands at one, else None."""
+    frame = _user_frame()
+    return None if frame is None else asserted(frame)
+
+
+def _user_line():
+    """ "file.py:12" of the innermost line that is not the package's."""
+    frame = _user_frame()
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "<unknown>"
 
 
@@ -212,6 +224,7 @@ class ShapeEnv:
 
     allow_scalar_outputs = allow_dynamic_output_shape_ops = specialize_zero_one = duck_shape = True
     assume_static_by_default = prefer_deferred_runtime_asserts_over_guards = False
+    checks_assertions = False  # `assert` of what is not known while tracing is checked at run time
 
     def __init__(
         self, *, should_record_events=None, tracked_fakes=None, allow_scalar_outputs=True,
@@ -241,7 +254,7 @@ class ShapeEnv:
         self._by_shape_id = {}
         self.frozen = False
         self._facts = Facts()
-        self._stand_ins = {}
+        self._stand_ins, self._stand_ins_changed = {}, False
         self._by_value = {}
         self._counts = {"s": 0, "u": 0, "zf": 0, "zuf": 0}
         self._suppressed = 0
@@ -478,6 +491,9 @@ class ShapeEnv:
         if known is not None:
             return known
         value = self.size_hint(expr, allow_none=True)
+        wanted = _asserted() if value is None and fallback_value is None and self.checks_assertions else None
+        if wanted is not None:
+            return self._expect(expr if wanted else ~expr) is wanted
         if value is None:
             return fallback_value if fallback_value is not None else self._refuse(expr)
         self._assume(expr if value else ~expr)
