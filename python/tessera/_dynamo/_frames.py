@@ -146,7 +146,7 @@ class Frame:
         return var
 
     def truth(self, var):
-        """Whether a Var is true, if that is known. What an assert statement asks for is checked where the graph runs."""
+        """Whether a Var is true, if that is known. What an assert statement asks is checked where the graph runs."""
         if isinstance(var, (TensorV, NumberV)):
             asserted = self._assertion()
             if asserted is not None and _objects.is_open(var):

@@ -215,12 +215,16 @@ UNKNOWN = {
     "tensors' max": (lambda x: max(x.max(), x.sum()), [(tessera.ones(3),), (-tessera.ones(3),)]),
     "pow": (lambda n, x: x * math.pow(n[0].item(), 2), [(n, tessera.ones(2)) for n in NUMBERS]),
     "assert": (asserted, [(tessera.ones(3),)]),
-    "tensor": (lambda x: tessera.tensor(x.nonzero().shape[0]) * 2, [(tessera.ones(3),), (tessera.tensor([1.0, 0.0, 2.0]),)]),
+    "tensor": (
+        lambda x: tessera.tensor(x.nonzero().shape[0]) * 2, [(tessera.ones(3),), (tessera.tensor([1.0, 0.0, 2.0]),)]
+    ),
     "names of results": (best, [(tessera.rand(9), tessera.tensor(k)) for k in (3, 20)]),
     "an item of a constant": (
         lambda n: tessera.arange(8)[n[0].item() - 1] * 2, [(n,) for n in NUMBERS]
     ),
-    "no 1": (lambda n, x: x[:, None].expand(4, n[0].item() // 2, 3) @ x[0], [(n, tessera.randn(4, 3)) for n in NUMBERS]),
+    "no 1": (
+        lambda n, x: x[:, None].expand(4, n[0].item() // 2, 3) @ x[0], [(n, tessera.randn(4, 3)) for n in NUMBERS]
+    ),
 }  # fmt: skip
 
 
