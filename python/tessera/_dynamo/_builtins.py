@@ -458,7 +458,7 @@ def _next(tracer, at, *default):
     return default[0] if found is None else found
 
 
-def _lazily(tracer, sources):
+def lazily(tracer, sources):
     """Python iterators of Vars."""
     made = [_objects.iterate(tracer, s) for s in sources]
     if not all(isinstance(m, Iter) for m in made):
@@ -469,7 +469,7 @@ def _lazily(tracer, sources):
 @_special(enumerate)
 def _enumerate(tracer, args, kwargs):
     start = _objects.constant([*args[1:], *kwargs.values(), Const(0)][0], "where enumerate starts")
-    return Iter(Seq([Const(n), v], tuple) for n, v in enumerate(_lazily(tracer, args[:1])[0], start))
+    return Iter(Seq([Const(n), v], tuple) for n, v in enumerate(lazily(tracer, args[:1])[0], start))
 
 
 @_special(zip)
@@ -477,7 +477,7 @@ def _zip(tracer, args, kwargs):
     strict = _objects.constant(kwargs.get("strict", Const(False)), "strict")
     if strict and len({len(_objects.items_of(tracer, a)) for a in args if not isinstance(a, Iter)}) > 1:
         fail(tracer, ValueError, "zip() arguments have different lengths")
-    return Iter(Seq(list(parts), tuple) for parts in zip(*_lazily(tracer, args)))
+    return Iter(Seq(list(parts), tuple) for parts in zip(*lazily(tracer, args)))
 
 
 @_special(reversed)
@@ -520,13 +520,13 @@ def _reduce(tracer, function, items, *start):
 @_special(itertools.chain)
 @_simple
 def _chain(tracer, *args):
-    return Iter(itertools.chain(*_lazily(tracer, args)))
+    return Iter(itertools.chain(*lazily(tracer, args)))
 
 
 @_special(itertools.chain.from_iterable)
 @_simple
 def _chain_from(tracer, items):
-    return Iter(itertools.chain(*_lazily(tracer, _objects.items_of(tracer, items))))
+    return Iter(itertools.chain(*lazily(tracer, _objects.items_of(tracer, items))))
 
 
 @_special(itertools.product)
@@ -540,20 +540,12 @@ def _product(tracer, args, kwargs):
 @_simple
 def _islice(tracer, items, *bounds):
     values = [_objects.constant(b, "a bound of islice") for b in bounds]
-    return Iter(itertools.islice(_lazily(tracer, [items])[0], *values))
-
-
-@_special(itertools.repeat)
-@_simple
-def _repeat(tracer, var, *count):
-    if not count:
-        raise Unsupported("itertools.repeat without an end")
-    return Iter([var] * _objects.constant(count[0], "a count"))
+    return Iter(itertools.islice(lazily(tracer, [items])[0], *values))
 
 
 @_special(itertools.zip_longest)
 def _zip_longest(tracer, args, kwargs):
-    rows = itertools.zip_longest(*_lazily(tracer, args), fillvalue=kwargs.get("fillvalue", NONE))
+    rows = itertools.zip_longest(*lazily(tracer, args), fillvalue=kwargs.get("fillvalue", NONE))
     return Iter(Seq(list(parts), tuple) for parts in rows)
 
 

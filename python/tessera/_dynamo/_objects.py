@@ -11,7 +11,7 @@ from tessera.nn.modules._declared import _Pending as Pending
 from ._raising import fail
 from ._tracer import BY_IDENTITY, CONSTANTS, is_named_tuple, kind_of
 from ._values import (
-    Bound, Closure, Const, Context, Iter, ListIter, Loose, Map, Method, New, NumberV, Obj, Partial, Raised, Seq, Slice,
+    Bound, Closure, Const, Context, Endless, Iter, ListIter, Loose, Map, Method, New, NumberV, Obj, Partial, Raised, Seq, Slice,
     Super, TensorV, View,
 )  # fmt: skip
 from .exc import FUNDAMENTAL, Unsupported
@@ -565,6 +565,8 @@ def items_of(tracer, var):
         if not var.example.dim():
             raise Unsupported("iteration over a 0-d tensor")
         return tracer.call("call_function", tessera.unbind, [var], {}).items
+    if isinstance(var, Endless):
+        raise Unsupported("all values of an iterator without an end")
     if isinstance(var, (Iter, Obj, New)):
         at = var if isinstance(var, Iter) else iterate(tracer, var)
         found = []
