@@ -11,7 +11,8 @@ from tessera.nn.modules._declared import _Pending as Pending
 from ._raising import fail
 from ._tracer import BY_IDENTITY, CONSTANTS, is_named_tuple, kind_of
 from ._values import (
-    Bound, Closure, Const, Context, Endless, Iter, ListIter, Loose, Map, Method, New, NumberV, Obj, Partial, Raised, Seq, Slice,
+    Bound, Closure, Const, Context, Endless, Iter, ListIter, Loose, Map, Method, New, NumberV, Obj, Partial, Raised,
+    Seq, Slice,
     Super, TensorV, View,
 )  # fmt: skip
 from .exc import FUNDAMENTAL, Unsupported

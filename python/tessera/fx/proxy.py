@@ -91,7 +91,7 @@ class TracerBase:
         Args:
             proxy_factory_fn: function of the node that makes the proxy, instead of self.proxy.
         """
-        args, kwargs = self.create_arg(args), self.create_arg(kwargs)
+        args, kwargs = self.create_arg(args), self.create_arg(kwargs) if kwargs else {}
         if not isinstance(args, tuple) or not isinstance(kwargs, dict):
             raise AssertionError("create_arg must return a tuple for args and a dict for kwargs")
         node = self.create_node(kind, target, args, kwargs, name, type_expr)
