@@ -332,6 +332,11 @@ def _extreme(function, name):
             if not any(isinstance(v, TensorV) for v in items):
                 symbolic = tessera.sym_min if function is min else tessera.sym_max
                 return tracer.call("call_function", symbolic, items, {})
+            limit = next((v for v in items if isinstance(v, Const)), None)
+            one = next(v for v in items if isinstance(v, TensorV))
+            if limit is not None and one.example.numel() == 1 and type(limit.value) in (int, float):
+                side = "max" if function is min else "min"
+                return method(tracer, one, "clamp", [], {side: limit})
             if all(isinstance(v, TensorV) and v.example.numel() == 1 for v in items):
                 extreme = tessera.minimum if function is min else tessera.maximum
                 return tracer.call("call_function", extreme, items, {})

@@ -3,6 +3,7 @@
 import collections
 import enum
 import functools
+import inspect
 import types
 
 import tessera
@@ -233,9 +234,15 @@ def _of_container(tracer, owner, name):
         return Const(found) if isinstance(found, CONSTANTS) else tracer.trusted(found)
     if isinstance(cls, type) and not hasattr(cls, name):
         raise NoAttribute(f"'{cls.__name__}' object has no attribute {name!r}")
-    raw = getattr(cls, name, None) if isinstance(cls, type) else None
+    raw = inspect.getattr_static(cls, name, None) if isinstance(cls, type) else None
     if isinstance(raw, types.FunctionType):  # a method of a named tuple
         return Bound(tracer.trusted(raw), owner)
+    if isinstance(raw, staticmethod) and isinstance(raw.__func__, types.FunctionType):
+        return tracer.trusted(raw.__func__)
+    if isinstance(raw, classmethod) and isinstance(raw.__func__, types.FunctionType):
+        return Bound(tracer.trusted(raw.__func__), tracer.trusted(cls))
+    if isinstance(raw, property) and isinstance(raw.fget, types.FunctionType):
+        return tracer.run_call(tracer, tracer.trusted(raw.fget), [owner], {})
     return Method(owner, name)
 
 

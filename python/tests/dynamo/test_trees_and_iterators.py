@@ -3,6 +3,7 @@
 import collections
 import itertools
 import operator
+import typing
 
 import pytest
 import tessera
@@ -68,3 +69,53 @@ def test_what_has_no_end_ends_the_graph():
 
     value, numbers = tessera.compile(program, backend="eager")(x)
     assert tessera.equal(value, x) and next(numbers) == 1
+
+
+class Named(typing.NamedTuple):
+    a: tessera.Tensor
+    b: tessera.Tensor
+
+    def total(self):
+        return self.a + self.b
+
+    @staticmethod
+    def three():
+        return 3
+
+    @classmethod
+    def title(cls):
+        return cls.__name__
+
+    @property
+    def twice(self):
+        return self.a * 2
+
+
+def test_methods_of_named_tuples():
+    def program(x):
+        named = Named(x, x + 1)
+        return named.total() * named.three() + named.twice, named.title()
+
+    found, wanted = tessera.compile(program, backend="eager", fullgraph=True)(x), program(x)
+    assert tessera.equal(found[0], wanted[0]) and found[1] == wanted[1] == "Named"
+
+
+def test_extremes_of_tensors_and_numbers():
+    def program(x):
+        a = min(max(x.sum(), 0), 1)
+        return max(a, x.max()) - max(0, min(2, x.min())) + x
+
+    compiled = tessera.compile(program, backend="eager", fullgraph=True)
+    for value in (x, -x, x / 9):
+        assert tessera.equal(compiled(value), program(value))
+
+
+def test_what_is_written_to_under_vmap_is_the_argument():
+    def program(x):
+        y = tessera.vmap(tessera.Tensor.acos_)(x)
+        return y is x, y + x
+
+    compiled = tessera.compile(program, backend="eager", fullgraph=True)
+    for function in (program, compiled):
+        value = tessera.ones(4, 1)
+        assert function(value)[0] is True and tessera.equal(value, tessera.zeros(4, 1))
