@@ -134,12 +134,6 @@ def _count(tracer, start=Const(0), step=Const(1)):
     return Endless(numbers(start))
 
 
-def _repeat(tracer, object, times=None):
-    if times is None:
-        return Endless(itertools.repeat(object))
-    return Iter([object] * _objects.constant(times, "a count"))
-
-
 def _accumulate(tracer, iterable, func=NONE, *, initial=NONE):
     items = _lazily(tracer, iterable)
     if not (isinstance(initial, Const) and initial.value is None):
@@ -204,7 +198,11 @@ def _arranged(arrange):
 
 
 _OF_ITERTOOLS = {
-    itertools.count: _count, itertools.repeat: _repeat, itertools.accumulate: _accumulate, itertools.groupby: _groupby,
+    itertools.count: _count,
+    itertools.repeat: lambda _, object, times=None: Endless(itertools.repeat(object)) if times is None else Iter(
+        [object] * _objects.constant(times, "a count")
+    ),
+    itertools.accumulate: _accumulate, itertools.groupby: _groupby,
     itertools.cycle: lambda tracer, iterable: Endless(itertools.cycle(_objects.items_of(tracer, iterable))),
     itertools.takewhile: _chosen(itertools.takewhile), itertools.dropwhile: _chosen(itertools.dropwhile),
     itertools.filterfalse: _chosen(itertools.filterfalse), itertools.starmap: _starmap, itertools.compress: _compress,
