@@ -218,7 +218,8 @@ _lazy_names.update(spmm="_C mm", dsmm="_C mm", hsmm="_C hspmm", saddmm="_C sspad
 for _name in (
     "_check", "_check_index", "_check_is_size", "_check_not_implemented", "_check_tensor_all", "_check_type",
     "_check_value", "_check_with", "SymBool", "SymFloat", "SymInt", "sym_float", "sym_fresh_size", "sym_int",
-    "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
+    "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum", "_sym_acos", "_sym_asin", "_sym_atan",
+    "_sym_cos", "_sym_cosh", "_sym_log2", "_sym_sin", "_sym_sinh", "_sym_sqrt", "_sym_tan", "_sym_tanh",
 ):  # fmt: skip
     _lazy_names[_name] = "_symbolic"
 for _name in (

@@ -149,10 +149,13 @@ class _Number:
 
         return _wrapped(self.node.shape_env, function("float", self.node.expr), float)
 
-    def __sym_sqrt__(self):
+    def _of_math(self, name):
         from tessera.fx.experimental._expressions import function
 
-        return _wrapped(self.node.shape_env, function("sqrt", self.node.expr), float)
+        return _wrapped(self.node.shape_env, function(name, self.node.expr), float)
+
+    def __sym_sqrt__(self):
+        return self._of_math("sqrt")
 
     def conjugate(self):
         return self
@@ -212,6 +215,9 @@ class SymFloat(_Number):
     """A float that is known as an expression over sizes, or not known yet."""
 
     __slots__ = ()
+
+    def __neg__(self):
+        return self * -1
 
     def __round__(self, ndigits=None):
         return self._rounded("round") if ndigits is None else round(float(self), ndigits)
@@ -306,6 +312,30 @@ def sym_sqrt(a):
     if tessera.overrides.has_torch_function_unary(a):
         return tessera.overrides.handle_torch_function(sym_sqrt, (a,), a)
     return a.__sym_sqrt__() if hasattr(a, "__sym_sqrt__") else math.sqrt(a)
+
+
+_sym_sqrt = sym_sqrt
+
+
+def _of_math(name):
+    function = getattr(math, name)
+
+    def run(a):
+        if isinstance(a, _Number):
+            return a._of_math(name)
+        if tessera.overrides.has_torch_function_unary(a):
+            return tessera.overrides.handle_torch_function(run, (a,), a)
+        return function(a)
+
+    run.__name__ = run.__qualname__ = f"_sym_{name}"
+    run.__doc__ = f"math.{name} of a number that may be symbolic."
+    return run
+
+
+OF_MATH = tuple(f"_sym_{name}" for name in "acos asin atan cos cosh log2 sin sinh tan tanh".split())
+for _name in OF_MATH:
+    globals()[_name] = _of_math(_name.removeprefix("_sym_"))
+del _name
 
 
 def sym_fresh_size(expr):

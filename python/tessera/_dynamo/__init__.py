@@ -33,8 +33,7 @@ _marks = (
 __getattr__, __dir__ = _attach(
     __name__,
     {
-        "OptimizedModule": "eval_frame",
-        **{name: "_running" for name in _frame},
+        **{name: "eval_frame" for name in _frame},
         **{name: "decorators" for name in _marks},
         "explain": "_explain",
         "export": "_export",

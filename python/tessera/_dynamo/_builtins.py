@@ -269,7 +269,7 @@ def _number(cls):
                 raise Unsupported(f"{cls.__name__}() of a tensor, which needs its number", case_name="item")
             args = [_objects.numbers(tracer, args[0], "item"), *args[1:]]
         if args and isinstance(args[0], NumberV):
-            if cls is int and type(args[0].example).__name__ == "SymInt":
+            if type(args[0].example).__name__ == {int: "SymInt", float: "SymFloat"}.get(cls):
                 return args[0]
             function = {int: tessera.sym_int, float: tessera.sym_float}.get(cls)
             if function is not None:
@@ -296,10 +296,13 @@ for _function in (repr, ord, chr, ascii, bin, hex, oct, format, slice.indices):
 SPECIAL[divmod] = _folded(divmod)
 
 
+
 @_special(round)
 def _round_number(tracer, args, kwargs):
     if args and isinstance(args[0], TensorV):
         return method(tracer, args[0], "round", args[1:], kwargs)
+    if len(args) == 1 and isinstance(args[0], NumberV):
+        return tracer.call("call_function", round, args, {})
     return fold(round, args, kwargs, tracer)
 
 
@@ -326,9 +329,17 @@ def _extreme(function, name):
         best = items[0]
         rank = (lambda v: v) if isinstance(key_, Const) else (lambda v: _call(tracer, key_, v))
         if any(isinstance(v, (TensorV, NumberV)) for v in items) and len(items) == 2 and isinstance(key_, Const):
-            if any(isinstance(v, NumberV) for v in items) and not any(isinstance(v, TensorV) for v in items):
+            if not any(isinstance(v, TensorV) for v in items):
                 symbolic = tessera.sym_min if function is min else tessera.sym_max
                 return tracer.call("call_function", symbolic, items, {})
+            limit = next((v for v in items if isinstance(v, Const)), None)
+            one = next(v for v in items if isinstance(v, TensorV))
+            if limit is not None and one.example.numel() == 1 and type(limit.value) in (int, float):
+                side = "max" if function is min else "min"
+                return method(tracer, one, "clamp", [], {side: limit})
+            if all(isinstance(v, TensorV) and v.example.numel() == 1 for v in items):
+                extreme = tessera.minimum if function is min else tessera.maximum
+                return tracer.call("call_function", extreme, items, {})
         for one in items[1:]:
             if _objects.truth(tracer, tracer.run_compare(tracer, name, rank(one), rank(best))):
                 best = one
@@ -452,7 +463,7 @@ def _next(tracer, at, *default):
     return default[0] if found is None else found
 
 
-def _lazily(tracer, sources):
+def lazily(tracer, sources):
     """Python iterators of Vars."""
     made = [_objects.iterate(tracer, s) for s in sources]
     if not all(isinstance(m, Iter) for m in made):
@@ -463,7 +474,7 @@ def _lazily(tracer, sources):
 @_special(enumerate)
 def _enumerate(tracer, args, kwargs):
     start = _objects.constant([*args[1:], *kwargs.values(), Const(0)][0], "where enumerate starts")
-    return Iter(Seq([Const(n), v], tuple) for n, v in enumerate(_lazily(tracer, args[:1])[0], start))
+    return Iter(Seq([Const(n), v], tuple) for n, v in enumerate(lazily(tracer, args[:1])[0], start))
 
 
 @_special(zip)
@@ -471,7 +482,7 @@ def _zip(tracer, args, kwargs):
     strict = _objects.constant(kwargs.get("strict", Const(False)), "strict")
     if strict and len({len(_objects.items_of(tracer, a)) for a in args if not isinstance(a, Iter)}) > 1:
         fail(tracer, ValueError, "zip() arguments have different lengths")
-    return Iter(Seq(list(parts), tuple) for parts in zip(*_lazily(tracer, args)))
+    return Iter(Seq(list(parts), tuple) for parts in zip(*lazily(tracer, args)))
 
 
 @_special(reversed)
@@ -514,13 +525,13 @@ def _reduce(tracer, function, items, *start):
 @_special(itertools.chain)
 @_simple
 def _chain(tracer, *args):
-    return Iter(itertools.chain(*_lazily(tracer, args)))
+    return Iter(itertools.chain(*lazily(tracer, args)))
 
 
 @_special(itertools.chain.from_iterable)
 @_simple
 def _chain_from(tracer, items):
-    return Iter(itertools.chain(*_lazily(tracer, _objects.items_of(tracer, items))))
+    return Iter(itertools.chain(*lazily(tracer, _objects.items_of(tracer, items))))
 
 
 @_special(itertools.product)
@@ -534,20 +545,12 @@ def _product(tracer, args, kwargs):
 @_simple
 def _islice(tracer, items, *bounds):
     values = [_objects.constant(b, "a bound of islice") for b in bounds]
-    return Iter(itertools.islice(_lazily(tracer, [items])[0], *values))
-
-
-@_special(itertools.repeat)
-@_simple
-def _repeat(tracer, var, *count):
-    if not count:
-        raise Unsupported("itertools.repeat without an end")
-    return Iter([var] * _objects.constant(count[0], "a count"))
+    return Iter(itertools.islice(lazily(tracer, [items])[0], *values))
 
 
 @_special(itertools.zip_longest)
 def _zip_longest(tracer, args, kwargs):
-    rows = itertools.zip_longest(*_lazily(tracer, args), fillvalue=kwargs.get("fillvalue", NONE))
+    rows = itertools.zip_longest(*lazily(tracer, args), fillvalue=kwargs.get("fillvalue", NONE))
     return Iter(Seq(list(parts), tuple) for parts in rows)
 
 

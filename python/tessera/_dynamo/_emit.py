@@ -89,14 +89,18 @@ class Emitter:
 
     def _made(self, var):
         if isinstance(var, (TensorV, NumberV)):
-            if var.node.graph is not self.tracer.graph:
-                raise Unsupported("a tensor of a function that is an argument of an operator, which outlives it")
-            self.outputs.append(var)
-            return f"__out{len(self.outputs) - 1}"
+            return self.given(var)
         builder = _BUILDERS.get(type(var))
         if builder is None:
             raise Unsupported(f"a {kind_of(var)} that outlives a piece of the graph")
         return builder(self, var)
+
+    def given(self, var):
+        """The text of what a node of the graph gives, which is one of the graph's results from now on."""
+        if var.node.graph is not self.tracer.graph:
+            raise Unsupported("a tensor of a function that is an argument of an operator, which outlives it")
+        self.outputs.append(var)
+        return f"__out{len(self.outputs) - 1}"
 
     def all(self, items):
         """Texts of several, separated by commas."""

@@ -3,6 +3,7 @@
 import collections
 import enum
 import functools
+import inspect
 import types
 
 import tessera
@@ -11,7 +12,8 @@ from tessera.nn.modules._declared import _Pending as Pending
 from ._raising import fail
 from ._tracer import BY_IDENTITY, CONSTANTS, is_named_tuple, kind_of
 from ._values import (
-    Bound, Closure, Const, Context, Iter, ListIter, Loose, Map, Method, New, NumberV, Obj, Partial, Raised, Seq, Slice,
+    Bound, Closure, Const, Context, Endless, Iter, ListIter, Loose, Map, Method, New, NumberV, Obj, Partial, Raised,
+    Seq, Slice,
     Super, TensorV, View,
 )  # fmt: skip
 from .exc import FUNDAMENTAL, Unsupported
@@ -108,6 +110,13 @@ def truth(tracer, var):
         if getattr(cls, name, None) is not None:
             return truth(tracer, _call_method(tracer, var, name))
     return True
+
+
+def is_open(var):
+    """Whether the truth of a tensor of one element, or of a number, is not known while capturing."""
+    if isinstance(var, TensorV):
+        return var.example.numel() == 1
+    return isinstance(var.example, tessera.SymBool) and not var.example.node.has_hint()
 
 
 def _call_method(tracer, var, name, *args):
@@ -225,9 +234,15 @@ def _of_container(tracer, owner, name):
         return Const(found) if isinstance(found, CONSTANTS) else tracer.trusted(found)
     if isinstance(cls, type) and not hasattr(cls, name):
         raise NoAttribute(f"'{cls.__name__}' object has no attribute {name!r}")
-    raw = getattr(cls, name, None) if isinstance(cls, type) else None
+    raw = inspect.getattr_static(cls, name, None) if isinstance(cls, type) else None
     if isinstance(raw, types.FunctionType):  # a method of a named tuple
         return Bound(tracer.trusted(raw), owner)
+    if isinstance(raw, staticmethod) and isinstance(raw.__func__, types.FunctionType):
+        return tracer.trusted(raw.__func__)
+    if isinstance(raw, classmethod) and isinstance(raw.__func__, types.FunctionType):
+        return Bound(tracer.trusted(raw.__func__), tracer.trusted(cls))
+    if isinstance(raw, property) and isinstance(raw.fget, types.FunctionType):
+        return tracer.run_call(tracer, tracer.trusted(raw.fget), [owner], {})
     return Method(owner, name)
 
 
@@ -558,6 +573,8 @@ def items_of(tracer, var):
         if not var.example.dim():
             raise Unsupported("iteration over a 0-d tensor")
         return tracer.call("call_function", tessera.unbind, [var], {}).items
+    if isinstance(var, Endless):
+        raise Unsupported("all values of an iterator without an end")
     if isinstance(var, (Iter, Obj, New)):
         at = var if isinstance(var, Iter) else iterate(tracer, var)
         found = []

@@ -12,6 +12,7 @@ from . import (
     _checks,  # noqa: F401 - says how some functions are called
     _points,
     _transforms,
+    _trees,  # noqa: F401 - says how some functions are called
     config,
     exc,
 )

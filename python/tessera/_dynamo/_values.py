@@ -194,6 +194,12 @@ class Iter(Var):
         return next(self.rest, None)
 
 
+class Endless(Iter):
+    """An iterator without an end, which is used up while capturing."""
+
+    __slots__ = ()
+
+
 class Lazy(Iter):
     """What map or filter gives: `kind` of these, `parts`: Vars of the function and of iterators."""
 
