@@ -56,8 +56,8 @@ _C.__getattr__, _ = _attach(
         "Tag": ":tessera._ops",
         "_TensorMeta": ":tessera._C._types",
         **{name: ":tessera._C._types" for name in _program_names},
-        "_are_functorch_transforms_active": ":tessera._C._host",
-        "_is_torch_function_mode_enabled": ":tessera._C._host",
+        **dict.fromkeys(("_are_functorch_transforms_active", "_get_accelerator"), ":tessera._C._host"),
+        **dict.fromkeys(("_get_default_device", "_is_torch_function_mode_enabled"), ":tessera._C._host"),
         "_log_api_usage_once": ":tessera._C._host",
     },
 )

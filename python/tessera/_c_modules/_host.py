@@ -3,6 +3,7 @@
 import os
 import sys
 
+import tessera
 from tessera import _C
 
 _told = set()
@@ -23,3 +24,13 @@ def _are_functorch_transforms_active():
 def _is_torch_function_mode_enabled():
     """True inside of a TorchFunctionMode."""
     return _C._len_torch_function_stack() > 0
+
+
+def _get_accelerator():
+    """The kind of accelerator as a device without index, that of the CPU if there is none."""
+    return tessera.accelerator.current_accelerator(check_available=True) or tessera.device("cpu")
+
+
+def _get_default_device():
+    """The kind of device of the default tensor type, which a device chosen by `set_default_device` does not change."""
+    return "cpu"

@@ -212,6 +212,12 @@ def _store_attribute(tracer, owner, name, value):
     return NONE
 
 
+@_special(object.__getattribute__)
+@_simple
+def _own_attribute(tracer, owner, name):
+    return _objects.own_attribute(tracer, owner, _objects.constant(name, "the name of an attribute"))
+
+
 @_special(object.__init__)
 @_simple
 def _object_init(tracer, *args):

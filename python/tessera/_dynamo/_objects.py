@@ -184,7 +184,7 @@ def attribute(tracer, owner, name):
     if isinstance(owner, TensorV):
         return _of_tensor(tracer, owner, name)
     if isinstance(owner, New):
-        return _of_new(tracer, owner, name)
+        return _through_getattribute(tracer, owner, owner.cls, name) or _of_new(tracer, owner, name)
     if isinstance(owner, (Seq, Map, NumberV, Iter, View)) or (isinstance(owner, Const)):
         return _of_container(tracer, owner, name)
     if isinstance(owner, Super):
@@ -289,6 +289,29 @@ def _gradient(tracer, owner):
     return tracer.wrap(real.grad, owner.source.attr("grad"))
 
 
+def own_attribute(tracer, owner, name):
+    """`object.__getattribute__(owner, name)`."""
+    written = tracer.written(owner, name)
+    if written is not None:
+        return written
+    if isinstance(owner, New):
+        return _of_new(tracer, owner, name)
+    if isinstance(owner, Obj) and owner.source is not None and not isinstance(owner.value, BY_IDENTITY):
+        return _of_instance(tracer, owner, name)
+    raise Unsupported(f"object.__getattribute__ of a {kind_of(owner)}")
+
+
+def _through_getattribute(tracer, owner, cls, name):
+    """`owner.name` as a `__getattribute__` of its class gives it; None where the class has none of its own."""
+    raw = _in_class(cls, "__getattribute__")
+    if raw in _PLAIN_GETTERS:
+        return None
+    if not isinstance(raw, types.FunctionType):
+        raise Unsupported(f"an attribute of {cls.__name__}, which has a __getattribute__ of its own")
+    getter = tracer.wrap(raw, tracer.class_source(cls).attr("__getattribute__"))
+    return tracer.run_call(tracer, getter, [owner, Const(name)], {})
+
+
 def _of_new(tracer, owner, name):
     raw = _in_class(owner.cls, name)
     if isinstance(raw, property):
@@ -367,7 +390,7 @@ def _of_object(tracer, owner, name):
         return tracer.trusted(type(value))
     if source is None:
         raise Unsupported(f"the attribute {name!r} of a {kind_of(owner)}")
-    return _of_instance(tracer, owner, name)
+    return _through_getattribute(tracer, owner, type(value), name) or _of_instance(tracer, owner, name)
 
 
 def _of_module(tracer, owner, name):
@@ -424,8 +447,6 @@ def _of_function(tracer, owner, name):
 
 def _of_instance(tracer, owner, name):
     value, source, cls = owner.value, owner.source, type(owner.value)
-    if cls.__getattribute__ not in (object.__getattribute__, tessera.nn.Module.__getattribute__):
-        raise Unsupported(f"an attribute of {cls.__name__}, which has a __getattribute__ of its own")
     raw = _in_class(cls, name)
     if isinstance(raw, property):
         tracer.guard(source.type().attr(name), "ID_MATCH", raw, raw)
@@ -468,6 +489,7 @@ def _of_instance(tracer, owner, name):
     return _through_getattr(tracer, owner, cls, name)
 
 
+_PLAIN_GETTERS = (object.__getattribute__, tessera.nn.Module.__getattribute__)
 _TABLES = ("_parameters", "_buffers", "_modules")
 _OPERATOR_TREE = (tessera._ops._Ops, tessera._ops._OpNamespace, tessera._ops.OpOverloadPacket)
 

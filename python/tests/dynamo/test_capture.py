@@ -523,3 +523,47 @@ def test_assertions_about_numbers():
             compiled(tessera.ones(2, 4))
     with pytest.raises(AssertionError, match="not three"):
         tessera.compile(f)(tessera.ones(2, 4))
+
+
+class Renamed:
+    """A configuration some of whose names are other ones."""
+
+    names: dict = {"width": "hidden"}  # noqa: RUF012
+
+    def __init__(self, hidden):
+        self.hidden = hidden
+
+    def __setattr__(self, key, value):
+        super().__setattr__(type(self).names.get(key, key), value)
+
+    def __getattribute__(self, key):
+        if key != "names" and key in super().__getattribute__("names"):
+            key = super().__getattribute__("names")[key]
+        return super().__getattribute__(key)
+
+    @property
+    def twice(self):
+        return 2 * self.width
+
+    def scaled(self, x):
+        return x * self.width
+
+
+def test_a_getattribute_of_their_own_is_looked_into():
+    config, x = Renamed(3), tessera.ones(2)
+
+    def read(x):
+        return config.scaled(x) + config.twice + getattr(config, "depth", 5) + hasattr(config, "width")
+
+    def write(x):
+        made, config.width = Renamed(2), 7
+        made.width += 3
+        return x * made.hidden + made.width + config.width
+
+    for function, wanted in ((read, 15), (write, 17)):
+        compiled = tessera.compile(function, backend="eager", fullgraph=True)
+        assert compiled(x).tolist() == [wanted] * 2
+    assert config.hidden == 7
+    assert tessera.compile(read, backend="eager", fullgraph=True)(x).tolist() == [27, 27]
+    config.width = 1
+    assert tessera.compile(read, backend="eager", fullgraph=True)(x).tolist() == read(x).tolist() == [9, 9]

@@ -128,6 +128,9 @@ def test_questions_about_the_process(monkeypatch, capfd):
     inside = []
     tessera.func.vmap(lambda x: inside.append(_C._are_functorch_transforms_active()) or x)(tessera.ones(2))
     assert inside == [True] and not _C._are_functorch_transforms_active()
+    there = tessera.accelerator.current_accelerator(check_available=True)
+    assert _C._get_accelerator() == (there or tessera.device("cpu"))
+    assert _C._get_default_device() == "cpu"
     with TorchFunctionMode():
         assert _C._is_torch_function_mode_enabled()
     assert not _C._is_torch_function_mode_enabled()
