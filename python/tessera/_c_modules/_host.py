@@ -1,4 +1,4 @@
-"""Questions about the process, by the names of the extension."""
+"""Questions about the process and about tensors, by the names of the extension."""
 
 import os
 import sys
@@ -34,3 +34,15 @@ def _get_accelerator():
 def _get_default_device():
     """The kind of device of the default tensor type, which a device chosen by `set_default_device` does not change."""
     return "cpu"
+
+
+def _is_alias_of(a, b):
+    """True if two tensors have one storage."""
+    return a.untyped_storage()._cdata == b.untyped_storage()._cdata
+
+
+def is_legacy_batchedtensor(tensor):
+    """False: a vmap before that of functorch, whose tensors these were, is not part of this library."""
+    if not isinstance(tensor, tessera.Tensor):
+        raise TypeError(f"is_legacy_batchedtensor(): expected a Tensor, but got {type(tensor).__name__}")
+    return False

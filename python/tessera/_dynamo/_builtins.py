@@ -697,7 +697,7 @@ def _set(tracer, owner, key_, value):
     return NONE
 
 
-_SEQ_FOLDED = ("index", "count", "numel", "issubset", "issuperset", "isdisjoint", "union", "intersection", "difference")
+_SEQ_FOLDED = ("numel", "issubset", "issuperset", "isdisjoint", "union", "intersection", "difference")
 
 
 def _changing(function):
@@ -765,11 +765,7 @@ def _reverse(tracer, owner):
 
 @_changing
 def _remove(tracer, owner, var):
-    for i, one in enumerate(owner.items):
-        if one is var or _objects.same_value(tracer, one, var):
-            del owner.items[i]
-            return
-    fail(tracer, KeyError if owner.cls is set else ValueError, "remove(x): x is not there")
+    del owner.items[_index(tracer, owner, [var], {}).value]
 
 
 @_changing
@@ -782,6 +778,13 @@ def _discard(tracer, owner, var):
 def _update_set(tracer, owner, *more):
     for one in more:
         owner.items = _objects.unique(owner.items + _objects.items_of(tracer, one))
+
+
+def _index(tracer, owner, args, kwargs):
+    at = next(_objects.places(tracer, owner.items, *args, **kwargs), None)
+    if at is None:
+        fail(tracer, KeyError if owner.cls is set else ValueError, f"the value is not in the {owner.cls.__name__}")
+    return Const(at)
 
 
 def _sort(tracer, owner, args, kwargs):
@@ -805,7 +808,8 @@ def _replace(tracer, owner, args, kwargs):
 _SEQ = {
     "append": _append, "extend": _extend, "insert": _insert, "pop": _pop, "clear": _clear, "reverse": _reverse,
     "remove": _remove, "sort": _sort, "copy": _copy, "add": _add, "discard": _discard, "update": _update_set,
-    "popleft": _popleft, "appendleft": _appendleft, "_replace": _replace,
+    "popleft": _popleft, "appendleft": _appendleft, "_replace": _replace, "index": _index,
+    "count": lambda t, o, a, k: Const(len(list(_objects.places(t, o.items, *a)))),
     "__len__": lambda t, o, a, k: Const(len(o.items)),
     "__getitem__": lambda t, o, a, k: _objects.item(t, o, *a),
     "__setitem__": lambda t, o, a, k: _set(t, o, *a),

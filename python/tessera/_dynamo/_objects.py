@@ -656,9 +656,17 @@ def item(tracer, owner, key_):
             fail(tracer, IndexError, str(error))
     if isinstance(owner, Obj) and isinstance(owner.value, type):
         raise Unsupported(f"{owner.value.__name__}[...]")
+    if isinstance(owner, Obj) and isinstance(key_, Slice) and _is_module_list(type(owner.value)):
+        return Seq(items_of(tracer, owner)[_index(key_)], type(owner.value))
     if isinstance(owner, (Obj, New)):
         return _call_method(tracer, owner, "__getitem__", key_)
     raise Unsupported(f"an item of a {kind_of(owner)}")
+
+
+def _is_module_list(cls):
+    """True if slices of the class are lists of modules which the class makes of their modules alone."""
+    plain = tessera.nn.ModuleList
+    return issubclass(cls, plain) and all(getattr(cls, n) is getattr(plain, n) for n in ("__getitem__", "__init__"))
 
 
 def _reject_mask(tracer, key_):
@@ -714,10 +722,7 @@ def contains(tracer, owner, var):
     if isinstance(owner, Seq) and owner.cls in (set, frozenset):
         return key(var) in {key(v) for v in owner.items}
     if isinstance(owner, (Seq, View, Iter)):
-        for one in items_of(tracer, owner):
-            if one is var or same_value(tracer, one, var):
-                return True
-        return False
+        return next(places(tracer, items_of(tracer, owner), var), None) is not None
     if isinstance(owner, (Obj, New)):
         cls = owner.cls if isinstance(owner, New) else type(owner.value)
         if isinstance(_in_class(cls, "__contains__"), types.FunctionType):
@@ -725,6 +730,14 @@ def contains(tracer, owner, var):
         if isinstance(owner, Obj) and isinstance(owner.value, enum.EnumMeta):
             return constant(var, "what is looked for") in owner.value
     raise Unsupported(f"`in` of a {kind_of(owner)}")
+
+
+def places(tracer, items, var, start=None, end=None):
+    """Yields where in a list of Vars, between two constants, a value stands."""
+    bounds = slice(*(None if at is None else constant(at, "an index") for at in (start, end)))
+    for i in range(len(items))[bounds]:
+        if items[i] is var or same_value(tracer, items[i], var):
+            yield i
 
 
 def same_value(tracer, a, b):

@@ -44,13 +44,23 @@ def default_tolerances(*inputs, dtype_precisions=None):
     return max(p[0] for p in pairs), max(p[1] for p in pairs)
 
 
+def _check_tolerances(rtol, atol):
+    if (rtol is None) != (atol is None):
+        raise ValueError(
+            f"Both 'rtol' and 'atol' must be either specified or omitted, but got no "
+            f"{'rtol' if rtol is None else 'atol'}."
+        )
+
+
+def get_tolerances(*inputs, rtol, atol):
+    """(rtol, atol) as they are given, or `default_tolerances(*inputs)` if both are None. ValueError if only one is."""
+    _check_tolerances(rtol, atol)
+    return default_tolerances(*inputs) if rtol is None else (rtol, atol)
+
+
 class _Options:
     def __init__(self, rtol, atol, equal_nan, check_device, check_dtype, check_layout, check_stride, allow_subclasses):
-        if (rtol is None) != (atol is None):
-            raise ValueError(
-                f"Both 'rtol' and 'atol' must be either specified or omitted, but got no "
-                f"{'rtol' if rtol is None else 'atol'}."
-            )
+        _check_tolerances(rtol, atol)
         self.rtol, self.atol, self.equal_nan = rtol, atol, equal_nan
         self.check_device, self.check_dtype, self.check_layout, self.check_stride = (
             check_device,

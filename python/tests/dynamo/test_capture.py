@@ -567,3 +567,38 @@ def test_a_getattribute_of_their_own_is_looked_into():
     assert tessera.compile(read, backend="eager", fullgraph=True)(x).tolist() == [27, 27]
     config.width = 1
     assert tessera.compile(read, backend="eager", fullgraph=True)(x).tolist() == read(x).tolist() == [9, 9]
+
+
+def test_where_values_stand_in_lists():
+    def f(x):
+        kinds = [getattr(one, "kind", None) for one in (x, 3, "full")] + ["window", "full"]
+        kinds.remove(None)
+        sizes = (*x.shape, x.size(0))
+        return x * kinds.index("window") + kinds.index("full", 3) + kinds.count(None) * 10 + sizes.count(2)
+
+    for dynamic in (False, True):
+        for n in (2, 5):
+            x = tessera.ones(n, 3)
+            assert tessera.equal(tessera.compile(f, backend="eager", fullgraph=True, dynamic=dynamic)(x), f(x))
+
+    def missing(x):
+        try:
+            return x + [1, 2].index(int(x.dim()))
+        except ValueError:
+            return x - 1
+
+    assert tessera.compile(missing, backend="eager")(tessera.ones(3, 1, 1)).sum() == 0
+
+
+def test_slices_of_module_lists():
+    layers = tessera.nn.ModuleList(tessera.nn.Linear(2, 2) for _ in range(3))
+
+    def f(x):
+        for layer in layers[:2]:
+            x = layer(x)
+        return x, layers[1:]
+
+    x = tessera.ones(1, 2)
+    found, rest = tessera.compile(f, backend="eager", fullgraph=True)(x)
+    assert tessera.equal(found, f(x)[0])
+    assert type(rest) is tessera.nn.ModuleList and [*rest] == [*layers][1:]
