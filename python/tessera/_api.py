@@ -94,10 +94,11 @@ def set_default_tensor_type(t):
 
 
 def _star_names():
-    names = (
-        set(tessera._core_names) | {n for n in tessera._lazy_names if not n.startswith(("_", "has_"))} | {"inf", "nan", "pi", "e"}
-    )
-    return sorted(names)
+    lazy = {n for n in tessera._lazy_names if not n.startswith("_") and n.removeprefix("has_") not in _OLDER}
+    return sorted(set(tessera._core_names) | lazy | {"inf", "nan", "pi", "e"})
+
+
+_OLDER = {"cuda": "is_built", "cudnn": "is_available", "mkldnn": "is_available", "mps": "is_built"}
 
 
 _public_names = _star_names()
@@ -106,7 +107,6 @@ _public_names = _star_names()
 # What PyTorch is built with, as old programs ask for it; here factorisations and transforms are the library's own.
 has_lapack = has_spectral = True
 has_mkl = has_openmp = False
-_OLDER = {"cuda": "is_built", "cudnn": "is_available", "mkldnn": "is_available", "mps": "is_built"}
 
 
 def __getattr__(name):

@@ -212,7 +212,7 @@ def _store_attribute(tracer, owner, name, value):
     return NONE
 
 
-@_special(object.__getattribute__)
+@_special(object.__getattribute__, dict.__getattribute__)
 @_simple
 def _own_attribute(tracer, owner, name):
     return _objects.own_attribute(tracer, owner, _objects.constant(name, "the name of an attribute"))
@@ -650,6 +650,8 @@ def method(tracer, owner, name, args, kwargs, unbound=None):
     if isinstance(owner, (Const, NumberV)):
         known = owner if isinstance(owner, Const) else Const(tracer.specialize(owner))
         return _const_method(tracer, known, name, args, kwargs)
+    if isinstance(owner, New) and owner.base is not None and unbound is not object.__init__:
+        return method(tracer, owner.base, "update" if name == "__init__" else name, args, kwargs)
     table = _MAP if isinstance(owner, (Map, View)) else _SEQ if isinstance(owner, Seq) else _ITER
     found = table.get(name) if isinstance(owner, (Map, View, Seq, Iter)) else None
     if found is not None:
@@ -658,9 +660,7 @@ def method(tracer, owner, name, args, kwargs, unbound=None):
         return fold(getattr(owner.cls, name), [owner, *args], kwargs, tracer)
     if isinstance(owner, Obj) and isinstance(owner.value, type) and name == "apply":
         return tracer.call("call_function", owner.value.apply, args, kwargs)
-    if isinstance(owner, Obj) and name == "__init__" and unbound is not None:
-        return NONE
-    if isinstance(owner, New) and unbound is object.__init__:
+    if name == "__init__" and (unbound is object.__init__ or (isinstance(owner, Obj) and unbound is not None)):
         return NONE
     raise Unsupported(f"the method {name} of a {kind_of(owner)}")
 

@@ -322,7 +322,7 @@ def _of_new(tracer, owner, name):
     if name == "__class__":
         return tracer.trusted(owner.cls)
     if name == "__dict__":
-        raise Unsupported("__dict__ of an object that was made here")
+        return Map(owner.attributes, dict)
     if raw is _missing:
         return _through_getattr(tracer, owner, owner.cls, name)
     return _bind(tracer, raw, owner, owner.cls, tracer.class_source(owner.cls), name)
@@ -489,7 +489,7 @@ def _of_instance(tracer, owner, name):
     return _through_getattr(tracer, owner, cls, name)
 
 
-_PLAIN_GETTERS = (object.__getattribute__, tessera.nn.Module.__getattribute__)
+_PLAIN_GETTERS = (object.__getattribute__, dict.__getattribute__, tessera.nn.Module.__getattribute__)
 _TABLES = ("_parameters", "_buffers", "_modules")
 _OPERATOR_TREE = (tessera._ops._Ops, tessera._ops._OpNamespace, tessera._ops.OpOverloadPacket)
 
@@ -612,6 +612,8 @@ def iterate(tracer, var):
             return _call_method(tracer, var, "__iter__")
         if isinstance(_in_class(cls, "__next__"), types.FunctionType):
             return var
+        if isinstance(var, New) and var.base is not None:
+            return iterate(tracer, var.base)
         raise Unsupported(f"iteration over a {kind_of(var)}")
     if isinstance(var, Obj) and isinstance(var.value, enum.EnumMeta):
         return Iter([tracer.trusted(v) for v in var.value])
@@ -727,6 +729,8 @@ def contains(tracer, owner, var):
         cls = owner.cls if isinstance(owner, New) else type(owner.value)
         if isinstance(_in_class(cls, "__contains__"), types.FunctionType):
             return truth(tracer, _call_method(tracer, owner, "__contains__", var))
+        if isinstance(owner, New) and owner.base is not None:
+            return contains(tracer, owner.base, var)
         if isinstance(owner, Obj) and isinstance(owner.value, enum.EnumMeta):
             return constant(var, "what is looked for") in owner.value
     raise Unsupported(f"`in` of a {kind_of(owner)}")

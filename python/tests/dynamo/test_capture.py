@@ -602,3 +602,50 @@ def test_slices_of_module_lists():
     found, rest = tessera.compile(f, backend="eager", fullgraph=True)(x)
     assert tessera.equal(found, f(x)[0])
     assert type(rest) is tessera.nn.ModuleList and [*rest] == [*layers][1:]
+
+
+class Record(collections.OrderedDict):
+    """A dict whose items are attributes, too."""
+
+    def __setattr__(self, name, value):
+        if name in {field.name for field in dataclasses.fields(self)} and value is not None:
+            super().__setitem__(name, value)
+        super().__setattr__(name, value)
+
+    def __getitem__(self, at):
+        return dict(self.items())[at] if isinstance(at, str) else tuple(self.values())[at]
+
+
+@dataclasses.dataclass
+class Found(Record):
+    hidden: object = None
+    cache: object = None
+    extra: object = None
+
+
+class Labelled(dict):
+    label = 3
+
+
+def test_dicts_of_classes_of_their_own_are_made():
+    def f(x):
+        found, more = Found(hidden=x * 2, extra=(x, 3)), Labelled(a=x + 1)
+        more["b"] = found[0] + found["hidden"] + found.hidden + len(found) + ("cache" in found) + more.label
+        found.cache = found.__dict__.get("extra")[1] + sum(1 for name in found if name in more) + more["a"]
+        return found, more
+
+    x = tessera.ones(2)
+    for fullgraph in (True, False):
+        for made, wanted in zip(tessera.compile(f, backend="eager", fullgraph=fullgraph)(x), f(x)):
+            assert type(made) is type(wanted) and [*made] == [*wanted]
+            tessera.testing.assert_close(dict(made.items()), dict(wanted.items()))
+            tessera.testing.assert_close(vars(made), vars(wanted))
+
+    def broken(x):
+        found = Found(hidden=x)
+        print(end="")
+        found.cache = x * 2
+        return found
+
+    made = tessera.compile(broken, backend="eager")(x)
+    assert [*made] == ["hidden", "cache"] and made["cache"].sum() == 4 == made.cache.sum()
