@@ -183,6 +183,7 @@ def _is_close(actual, expected, rtol, atol, equal_nan):
 
 
 def _compare_numbers(actual, expected, options):
+    actual, expected = (value.item() if hasattr(value, "item") else value for value in (actual, expected))  # NumPy's
     rtol, atol = options.tolerances(_number_dtype(actual), _number_dtype(expected))
     if options.check_dtype and type(actual) is not type(expected):
         raise _Mismatch(AssertionError, f"The (d)types do not match: {type(actual)} != {type(expected)}.")

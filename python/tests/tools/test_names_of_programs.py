@@ -254,3 +254,29 @@ def test_older_questions_and_checks():
     profile.start()
     tessera.autograd._disable_profiler()
     assert not tessera.autograd._profiler_enabled()
+
+
+def test_graph_modules_are_known_by_the_name_of_their_class():
+    module = tessera.fx.symbolic_trace(tessera.nn.Linear(1, 1))
+    assert "GraphModuleImpl" in str(type(module)) and type(module).__name__ == "Linear"
+
+
+def test_types_of_scripted_modules_can_be_taken_out():
+    class Plain(tessera.nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    from tessera.jit._recursive import concrete_type_store
+
+    tessera.jit.script(Plain())
+    assert len(concrete_type_store.type_store.pop(Plain)) == 1
+    assert Plain not in concrete_type_store.type_store
+
+
+def test_a_setattr_that_asks_for_a_lazy_property():
+    class Prior(tessera.distributions.LogNormal):
+        def __setattr__(self, name, value):
+            hasattr(self, name)
+            super().__setattr__(name, value)
+
+    assert Prior(0.0, 1.0).base_dist.mean == 0
