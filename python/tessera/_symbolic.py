@@ -10,7 +10,8 @@ import tessera
 from tessera import _C
 
 __all__ = [
-    "_check", "_check_index", "_check_is_size", "_check_not_implemented", "_check_tensor_all", "_check_type",
+    "_check", "_check_index", "_check_is_size", "_check_not_implemented", "_check_tensor_all",
+    "_check_tensor_all_with", "_check_type",
     "_check_value", "_check_with", "SymBool", "SymFloat", "SymInt", "sym_float", "sym_fresh_size", "sym_int", "sym_ite",
     "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
 ]  # fmt: skip
@@ -435,9 +436,14 @@ def _check_not_implemented(cond, message=None):
 
 def _check_tensor_all(cond, message=None):
     """RuntimeError(message()) unless all elements of a tensor of bools are True."""
+    _check_tensor_all_with(RuntimeError, cond, message)
+
+
+def _check_tensor_all_with(error_type, cond, message=None):
+    """error_type(message()) unless all elements of a tensor of bools are True."""
     if not isinstance(cond, tessera.Tensor) or cond.dtype is not tessera.bool:
         raise TypeError(f"cond must be a tensor of bools, but got {type(cond)}")
-    _check(cond.all().item(), message)
+    _check_with(error_type, cond.all().item(), message)
 
 
 def _check_is_size(i, message=None, *, max=None):

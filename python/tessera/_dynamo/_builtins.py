@@ -212,6 +212,12 @@ def _store_attribute(tracer, owner, name, value):
     return NONE
 
 
+@_special(object.__getattribute__, dict.__getattribute__)
+@_simple
+def _own_attribute(tracer, owner, name):
+    return _objects.own_attribute(tracer, owner, _objects.constant(name, "the name of an attribute"))
+
+
 @_special(object.__init__)
 @_simple
 def _object_init(tracer, *args):
@@ -647,6 +653,8 @@ def method(tracer, owner, name, args, kwargs, unbound=None):
     if isinstance(owner, (Const, NumberV)):
         known = owner if isinstance(owner, Const) else Const(tracer.specialize(owner))
         return _const_method(tracer, known, name, args, kwargs)
+    if isinstance(owner, New) and owner.base is not None and unbound is not object.__init__:
+        return method(tracer, owner.base, "update" if name == "__init__" else name, args, kwargs)
     table = _MAP if isinstance(owner, (Map, View)) else _SEQ if isinstance(owner, Seq) else _ITER
     found = table.get(name) if isinstance(owner, (Map, View, Seq, Iter)) else None
     if found is not None:
@@ -655,9 +663,7 @@ def method(tracer, owner, name, args, kwargs, unbound=None):
         return fold(getattr(owner.cls, name), [owner, *args], kwargs, tracer)
     if isinstance(owner, Obj) and isinstance(owner.value, type) and name == "apply":
         return tracer.call("call_function", owner.value.apply, args, kwargs)
-    if isinstance(owner, Obj) and name == "__init__" and unbound is not None:
-        return NONE
-    if isinstance(owner, New) and unbound is object.__init__:
+    if name == "__init__" and (unbound is object.__init__ or (isinstance(owner, Obj) and unbound is not None)):
         return NONE
     raise Unsupported(f"the method {name} of a {kind_of(owner)}")
 
@@ -694,7 +700,7 @@ def _set(tracer, owner, key_, value):
     return NONE
 
 
-_SEQ_FOLDED = ("index", "count", "numel", "issubset", "issuperset", "isdisjoint", "union", "intersection", "difference")
+_SEQ_FOLDED = ("numel", "issubset", "issuperset", "isdisjoint", "union", "intersection", "difference")
 
 
 def _changing(function):
@@ -762,11 +768,7 @@ def _reverse(tracer, owner):
 
 @_changing
 def _remove(tracer, owner, var):
-    for i, one in enumerate(owner.items):
-        if one is var or _objects.same_value(tracer, one, var):
-            del owner.items[i]
-            return
-    fail(tracer, KeyError if owner.cls is set else ValueError, "remove(x): x is not there")
+    del owner.items[_index(tracer, owner, [var], {}).value]
 
 
 @_changing
@@ -779,6 +781,13 @@ def _discard(tracer, owner, var):
 def _update_set(tracer, owner, *more):
     for one in more:
         owner.items = _objects.unique(owner.items + _objects.items_of(tracer, one))
+
+
+def _index(tracer, owner, args, kwargs):
+    at = next(_objects.places(tracer, owner.items, *args, **kwargs), None)
+    if at is None:
+        fail(tracer, KeyError if owner.cls is set else ValueError, f"the value is not in the {owner.cls.__name__}")
+    return Const(at)
 
 
 def _sort(tracer, owner, args, kwargs):
@@ -802,7 +811,8 @@ def _replace(tracer, owner, args, kwargs):
 _SEQ = {
     "append": _append, "extend": _extend, "insert": _insert, "pop": _pop, "clear": _clear, "reverse": _reverse,
     "remove": _remove, "sort": _sort, "copy": _copy, "add": _add, "discard": _discard, "update": _update_set,
-    "popleft": _popleft, "appendleft": _appendleft, "_replace": _replace,
+    "popleft": _popleft, "appendleft": _appendleft, "_replace": _replace, "index": _index,
+    "count": lambda t, o, a, k: Const(len(list(_objects.places(t, o.items, *a)))),
     "__len__": lambda t, o, a, k: Const(len(o.items)),
     "__getitem__": lambda t, o, a, k: _objects.item(t, o, *a),
     "__setitem__": lambda t, o, a, k: _set(t, o, *a),

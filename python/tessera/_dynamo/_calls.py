@@ -1,5 +1,6 @@
 """Calls of captured values: operators go into the graph, the program's functions are looked into."""
 
+import collections
 import copy
 import functools
 import inspect
@@ -508,16 +509,23 @@ def construct(tracer, function, args, kwargs):
         return _builtins.fold(cls, args, kwargs, tracer)
     if is_named_tuple(cls) and hasattr(cls, "_fields"):
         return _named_tuple(tracer, cls, args, kwargs)
-    if issubclass(cls, (tessera.Tensor, tessera.nn.Module)) or issubclass(cls, (dict, list, tuple, set, str, int)):
+    mapping = issubclass(cls, dict) and cls.__new__ in (dict.__new__, collections.OrderedDict.__new__)
+    if issubclass(cls, (tessera.Tensor, tessera.nn.Module, list, tuple, set, str, int)) or (
+        issubclass(cls, dict) and not mapping
+    ):
         raise Unsupported(f"an object of class {cls.__name__} is made")
     if type(cls) is not type and type(cls).__call__ is not type.__call__:
         if hasattr(cls, "__members__"):
             return tracer.trusted(cls(*[_objects.constant(a, "the value of an enum") for a in args]))
         raise Unsupported(f"an object of class {cls.__name__} is made")
-    if cls.__new__ is not object.__new__ or cls is object or cls.__module__ in ("builtins", "weakref"):
+    if not (mapping or cls.__new__ is object.__new__) or cls is object or cls.__module__ in ("builtins", "weakref"):
         raise Unsupported(f"an object of class {cls.__name__} is made")
     made = New(cls)
-    if cls.__init__ is not object.__init__:
+    if mapping:
+        made.base = Map({}, dict)
+    if mapping and not isinstance(cls.__init__, types.FunctionType):
+        _builtins.method(tracer, made.base, "update", args, kwargs)
+    elif cls.__init__ is not object.__init__:
         if not isinstance(cls.__init__, types.FunctionType):
             raise Unsupported(f"an object of class {cls.__name__} is made")
         init = tracer.wrap(cls.__init__, tracer.class_source(cls).attr("__init__"))

@@ -2,6 +2,7 @@
 result, or the state with which another piece goes on.
 """
 
+import collections
 import functools
 import types
 
@@ -213,9 +214,18 @@ def _closure(e, var):
     return name
 
 
+def _plain_setitem(cls):
+    """How a subclass of dict stores an item, without its own `__setitem__`."""
+    return collections.OrderedDict.__setitem__ if issubclass(cls, collections.OrderedDict) else dict.__setitem__
+
+
 def _new(e, var):
-    name = e.name(f"{e.writer.bind(object.__new__)}({e.writer.bind(var.cls)})")
+    name = e.name(f"{e.writer.bind(var.cls.__new__)}({e.writer.bind(var.cls)})")
     e.remember(var, name)
+    if var.base is not None:
+        store = e.writer.bind(_plain_setitem(var.cls))
+        for key, value in var.base.items.items():
+            e.line(f"{store}({name}, {_key(e, key)}, {e.expression(value)})")
     for key, value in var.attributes.items():
         e.line(f"{e.writer.bind(object.__setattr__)}({name}, {key!r}, {e.expression(value)})")
     return name

@@ -25,6 +25,9 @@ def reset():
     _points.reset()
 
 
+reset_code_caches = reset  # nothing else is kept
+
+
 class Optimizing:
     """Compiles what it is called with: functions, methods, modules, classes of modules.
 

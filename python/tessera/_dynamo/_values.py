@@ -43,7 +43,7 @@ class Loose(Obj):
 
 
 class New(Var):
-    """An instance that the program has made. `base`: the class's own container for subclasses of dict and list."""
+    """An instance that the program has made. `base`: a Map, what a subclass of dict holds."""
 
     __slots__ = ("cls", "attributes", "base")
 

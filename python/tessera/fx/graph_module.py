@@ -222,6 +222,10 @@ class _Unwritten:
         return cls.forward if module is None else module.forward
 
 
+# By this name in their text accelerate knows classes of one instance, whose forward it has to leave on the class.
+_OF_ONE_INSTANCE = "GraphModule.__new__.<locals>.GraphModuleImpl"
+
+
 class GraphModule(Module):
     """A module whose forward is a graph. Assigning `graph`, or recompile(), makes forward anew.
 
@@ -238,9 +242,8 @@ class GraphModule(Module):
 
     def __new__(cls, *args, **kwargs):
         base = next(c for c in cls.__mro__ if not getattr(c, "_is_of_one_instance", False))
-        return super().__new__(
-            type(base.__name__, (base,), {"_is_of_one_instance": True, "__module__": base.__module__})
-        )
+        members = {"_is_of_one_instance": True, "__module__": base.__module__, "__qualname__": _OF_ONE_INSTANCE}
+        return super().__new__(type(base.__name__, (base,), members))
 
     def __init__(self, root, graph, class_name="GraphModule"):
         super().__init__()

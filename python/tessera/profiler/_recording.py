@@ -227,6 +227,11 @@ def stop(config):
     return Recording(capture, config)
 
 
+def disable():
+    """Ends a recording that others left open, and returns it. Raises: RuntimeError if there is none."""
+    return stop({})
+
+
 begin, end, is_recording, set_enabled, set_emitter = (
     _recorder.begin,
     _recorder.end,
