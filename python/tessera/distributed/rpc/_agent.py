@@ -120,7 +120,7 @@ class Answer(Future):
 
 
 # Kinds of messages, as in distributed/calls.h.
-_CALL, _GOOD, _BAD, _LOST, _POSTED = range(5)
+_CALL, _GOOD, _BAD, _READ, _LOST, _POSTED = range(6)
 _SLICE, _FOREVER = 1.0, 1e12
 
 
@@ -140,6 +140,8 @@ class Agent:
         self.timeout = options.rpc_timeout
         self._numbers, self._lock, self._answers, self._posted = itertools.count(1), threading.Lock(), {}, {}
         self._clock, self._pending, self._finished = _Clock(), 0, threading.Condition()
+        # Memory that others may still read: of calls by their number, of answers by their connection and number.
+        self._kept: dict = {}
         self._threads, self._idle, self._busy, self._later = [], 0, 0, deque()
         self._native = _native.load()
         self._meet()
@@ -149,8 +151,10 @@ class Agent:
         host = _address_of(interface) if interface else own_address()
         listener, port = self._native.listen(host, 0)
         secret = os.urandom(16).hex() if self.info.id == 0 else ""
+        process, address, shown = self._native.calls_place()
+        place = f"{process}|{address}|{shown.hex()}"
         try:
-            self.store.set(f"worker/{self.info.id}", f"{self.info.name}|{host}|{port}|{secret}")
+            self.store.set(f"worker/{self.info.id}", f"{self.info.name}|{host}|{port}|{secret}|{place}")
             values = _collect(self.store, self.info.id, self.size, "worker", self.store.timeout)
             found = [value.decode().split("|") for value in values]
             names = [one[0] for one in found]
@@ -160,7 +164,10 @@ class Agent:
             os.close(listener)
             raise
         self.workers = [WorkerInfo(name, rank) for rank, name in enumerate(names)]
-        self._places = [(name, host, int(port)) for name, host, port, _ in found]
+        self._places = [
+            (name, host, int(port), int(process), int(address), bytes.fromhex(shown))
+            for name, host, port, _, process, address, shown in found
+        ]
         self._secret = _HELLO + found[0][3].encode()
         self._calls = self._native.calls_make(self.info.id, self._places, self._secret, listener)
 
@@ -267,11 +274,12 @@ class Agent:
             self._native.calls_post(self._calls, number)
             return answer
         pieces, kept = _wire.encode(data, rows, trail)
+        self._kept[number] = pieces, kept
         try:
             self._native.calls_ask(self._calls, to.id, number, pieces, seconds or _FOREVER)
         except RuntimeError as error:
+            self._kept.pop(number, None)
             complete(answer, error=RuntimeError(str(error)))
-        del kept
         return answer
 
     def await_answer(self, rank, number):
@@ -280,7 +288,10 @@ class Agent:
 
     def answered(self, message):
         """Completes what waits for an answer."""
-        kind, number, _, _, pieces = message
+        kind, number, link, _, pieces = message
+        if self._kept.pop((link, number), None) is not None:
+            return  # one of this worker's has been read, or nobody is left who could
+        self._kept.pop(number, None)
         answer = self._answers.get(number)
         if answer is None:
             return
@@ -392,12 +403,15 @@ class _There:
 
     def send(self, good, data, rows, trail):
         """Sends an answer; if the connection is lost, who asked knows it."""
-        pieces, _kept = _wire.encode(data, rows, trail)
+        pieces, kept = _wire.encode(data, rows, trail)
+        agent, key = self._agent, (self._connection, self._number)
+        agent._kept[key] = pieces, kept
         try:
-            native = self._agent._native
-            native.calls_answer(self._agent._calls, self._connection, self._number, good, pieces, _FOREVER)
+            stay = agent._native.calls_answer(agent._calls, *key, good, pieces, _FOREVER)
         except RuntimeError:
-            pass
+            stay = False
+        if not stay:
+            agent._kept.pop(key, None)
 
 
 class _Here:
