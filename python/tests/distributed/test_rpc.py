@@ -87,7 +87,7 @@ def test_values_errors_and_futures():
     def body(rank):
         with pytest.raises(ZeroDivisionError, match="On w1"):
             rpc.rpc_sync("w1", divide, args=(1, 0))
-        with pytest.raises(RuntimeError, match="timeout of 0.2 s"):
+        with pytest.raises(RuntimeError, match=r"set timeout \(200 ms\)"):
             rpc.rpc_sync("w1", nap, args=(1.0,), timeout=0.2)
         with pytest.raises(RuntimeError, match="no worker 'w9'"):
             rpc.rpc_sync("w9", divide, args=(1, 1))
@@ -549,3 +549,47 @@ def test_remote_modules_travel_and_proxies_know_their_time():
         return slow.rpc_sync().get()
 
     assert workers(body) == 3
+
+
+def squares(x):
+    return tessera.relu(x * x)
+
+
+@functions.async_execution
+def squares_later(x):
+    return rpc.rpc_async("w0", squares, args=(x,))
+
+
+@functions.async_execution
+def no_future(x):
+    return x
+
+
+def test_profilers_see_calls_and_what_they_did():
+    def body(rank):
+        x = tessera.ones(2)
+        with tessera.autograd.profiler.profile() as recorded:
+            rpc.rpc_sync("w1", tessera.add, args=(x, 1))
+            assert rpc.rpc_async("w1", squares_later, args=(x,)).wait().sum() == 2
+            assert rpc.remote("w1", squares, args=(x,)).to_here().sum() == 2
+        return [(e.name, e.node_id, e.is_async, e.is_remote) for e in recorded.function_events if "#" in e.name]
+
+    found = workers(body)
+    calls = ["rpc_sync#aten::add(w0 -> w1)", "rpc_async#squares_later(w0 -> w1)", "rpc_remote#squares(w0 -> w1)"]
+    assert [row for row in found if row[2]] == [(call, 0, True, False) for call in calls]
+    there = [(calls[0], "aten::add"), (calls[2], "aten::mul"), (calls[2], "aten::relu")]
+    assert [row for row in found if row[3]] == [(f"{call}#remote_op: {op}", 1, False, True) for call, op in there]
+
+
+def test_functions_that_have_to_return_a_future_are_named():
+    def body(rank):
+        with pytest.raises(RuntimeError, match="must return a torch.futures.Future object, but got builtins.int"):
+            rpc.rpc_sync("w1", no_future, args=(1,))
+        reference = rpc.remote("w1", no_future, args=(1,))
+        with pytest.raises(RuntimeError, match="must return a torch.futures.Future object, but got builtins.int"):
+            reference.to_here()
+        with pytest.raises(RuntimeError, match=r"can't call localValue\(\) on user WorkerInfo\(id=0, name=w0\)"):
+            reference.local_value()
+        return True
+
+    assert workers(body)

@@ -41,6 +41,21 @@ def current():
     return Present.agent
 
 
+def is_async(function):
+    """Whether a function is under async_execution."""
+    return getattr(function, "_wrapped_async_rpc_function", None) is not None
+
+
+def check_future(value):
+    """Raises: RuntimeError for what a function under async_execution must not return."""
+    if not isinstance(value, Future):
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        raise RuntimeError(
+            "Functions decorated with @rpc.async_function must return a torch.futures.Future object, but got "
+            f"{kind}; without rpc.functions.async_execution they return what they like"
+        )
+
+
 class _Clock:
     """One thread that ends futures whose time is over."""
 
@@ -89,11 +104,14 @@ class Answer(Future):
         rank: of the worker that is asked.
         number: of the call.
         history: how gradients of it get back (rpc._history), or None.
+        watch: what a profiler sees of it (rpc._profiled), or None.
     """
 
-    def __init__(self, agent, rank, number, history=None):
+    def __init__(self, agent, rank, number, history=None, watch=None):
         super().__init__()
-        self._agent, self._rank, self._number, self._history = agent, rank, number, history
+        self._agent, self._rank, self._number, self._history, self._watch = agent, rank, number, history, watch
+        if watch is not None:
+            self._when_done(watch.ended)
 
     def wait(self):
         """Blocks until the answer is there. The thread that waits reads it itself, if no other one does."""
@@ -105,6 +123,10 @@ class Answer(Future):
                 self._agent.answered(message)
         return super().wait()
 
+    def is_watched(self):
+        """Whether a profiler sees it."""
+        return self._watch is not None
+
     def take(self, good, data, rows, trail):
         """Completes itself with an answer."""
         try:
@@ -115,7 +137,7 @@ class Answer(Future):
         except Exception as error:
             return complete(self, error=error)
         if good:
-            return complete(self, value)
+            return complete(self, value if self._watch is None else self._watch.value_of(value))
         return complete(self, error=value.as_error())
 
 
@@ -246,14 +268,14 @@ class Agent:
 
     # ---- asking
 
-    def call(self, to, function, args, kwargs, timeout, history=None):
+    def call(self, to, function, args, kwargs, timeout, history=None, watch=None):
         """Starts a call. Returns: its future."""
         if not callable(function):
             raise TypeError(f"a remote call takes a function, but got {type(function).__name__}")
         if isinstance(timeout, str):
             raise TypeError(f"the timeout of a remote call is a number of seconds, but got {timeout!r}")
         number = next(self._numbers)
-        answer = Answer(self, to.id, number, history)
+        answer = Answer(self, to.id, number, history, watch)
         device_map = self.options.device_maps.get(to.name, {})
         data, tensors = _wire.pack((function, args, kwargs), lambda obj: self.hooks.refer(obj, to))
         trail = None
@@ -264,7 +286,7 @@ class Agent:
         if seconds > 0:
             name = getattr(function, "__qualname__", function)
             self._clock.limit(
-                answer, seconds, f"RPC ran for more than the timeout of {seconds:g} s: {name} at {to.name}"
+                answer, seconds, f"RPC ran for more than set timeout ({seconds * 1000:g} ms): {name} at {to.name}"
             )
         self._count(1)
         self._answers[number] = answer
@@ -351,9 +373,9 @@ class Agent:
         try:
             with self.hooks.within(history):
                 value = function(*args, **kwargs)
-            waits = getattr(function, "_wrapped_async_rpc_function", None) is not None
-            if waits and not isinstance(value, Future):
-                raise RuntimeError(f"functions under async_execution return a Future, but got {type(value).__name__}")
+            waits = is_async(function)
+            if waits:
+                check_future(value)
         except Exception as error:
             return self._reply(link, False, _wire.RemoteFailure(error, self.info.name), None)
         if not waits:

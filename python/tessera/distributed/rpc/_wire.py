@@ -188,7 +188,9 @@ def table(tensors, to, device_map):
                     f"a tensor on {tensor.device} cannot go to {to}: TensorPipeRpcBackendOptions.set_device_map() says "
                     "where to"
                 )
-        rows.append((tensor.detach().cpu(), str(target) if target else None, tensor.requires_grad))
+            rows.append((tensor.detach().cpu(), str(target), tensor.requires_grad))
+        else:
+            rows.append((tensor.detach() if tensor.requires_grad else tensor, None, tensor.requires_grad))
     return rows
 
 

@@ -16,6 +16,7 @@ from tessera.distributed.rpc._agent import Agent, Present, WorkerInfo, current
 from tessera.distributed.rpc._rref import RRef
 from tessera.distributed.rpc.constants import DEFAULT_SHUTDOWN_TIMEOUT, UNSET_RPC_TIMEOUT
 from tessera.distributed.rpc.options import TensorPipeRpcBackendOptions
+from tessera.profiler._recording import is_recording
 
 __all__ = [
     "get_worker_info",
@@ -129,8 +130,7 @@ def init_rpc(name, backend=None, rank=-1, world_size=None, rpc_backend_options=N
     options = TensorPipeRpcBackendOptions() if rpc_backend_options is None else rpc_backend_options
     if not isinstance(options, TensorPipeRpcBackendOptions):
         raise TypeError(
-            "Argument rpc_backend_options must be an instance of TensorPipeRpcBackendOptions, but got "
-            f"{type(options).__name__}"
+            f"Could not infer backend for options {options!r}: they are an instance of TensorPipeRpcBackendOptions"
         )
     _check_name(name)
     size = -1 if world_size is None else world_size
@@ -173,10 +173,23 @@ def rpc_async(to, func, args=None, kwargs=None, timeout=UNSET_RPC_TIMEOUT):
 
     Returns: a Future of what it returns. Waiting raises what it raised, or RuntimeError after the timeout.
     """
-    agent = _agent()
-    worker = agent.find(to)
-    history = dist_autograd.outgoing(worker.id)
-    answer = agent.call(worker, func, tuple(args or ()), dict(kwargs or {}), timeout, history)
+    return _ask("async", to, func, args, kwargs, timeout)
+
+
+def _start(kind, worker, func, args, kwargs, timeout, recorded=None):
+    """Starts a call, which profilers see as one of `recorded`."""
+    agent, history = _agent(), dist_autograd.outgoing(worker.id)
+    watch = None
+    if is_recording():
+        from tessera.distributed.rpc._profiled import Watch
+
+        watch = Watch(kind, func if recorded is None else recorded, agent.info, worker)
+        func, args, kwargs = watch.wrapped(func, args, kwargs)
+    return agent.call(worker, func, args, kwargs, timeout, history, watch)
+
+
+def _ask(kind, to, func, args, kwargs, timeout):
+    answer = _start(kind, _agent().find(to), func, tuple(args or ()), dict(kwargs or {}), timeout)
     batch = getattr(_batch, "futures", None)
     if batch is not None:
         batch.append(answer)
@@ -185,7 +198,7 @@ def rpc_async(to, func, args=None, kwargs=None, timeout=UNSET_RPC_TIMEOUT):
 
 def rpc_sync(to, func, args=None, kwargs=None, timeout=UNSET_RPC_TIMEOUT):
     """Calls a function at a worker, and waits for what it returns. Arguments as rpc_async."""
-    return rpc_async(to, func, args, kwargs, timeout).wait()
+    return _ask("sync", to, func, args, kwargs, timeout).wait()
 
 
 def remote(to, func, args=None, kwargs=None, timeout=UNSET_RPC_TIMEOUT):
@@ -204,10 +217,9 @@ def remote(to, func, args=None, kwargs=None, timeout=UNSET_RPC_TIMEOUT):
     worker, fork = agent.find(to), _rref.new_fork(agent)
     key = _rref.new_fork(agent)
     arguments = (key, fork, func, tuple(args or ()), dict(kwargs or {}))
-    history = dist_autograd.outgoing(worker.id)
     here = worker.id == agent.info.id
     owned = agent.hooks.table.entry(key) if here else None
-    created = agent.call(worker, _rref._create, arguments, {}, timeout, history)
+    created = _start("remote", worker, _rref._create, arguments, {}, timeout, func)
     made = RRef._made(agent, worker, key, owned, created)
     made._hold(fork)
     return made
@@ -291,7 +303,7 @@ def _all_gather(obj, worker_names=None, timeout=UNSET_RPC_TIMEOUT):
     with _gathered_lock:
         entry = _gathered.setdefault(key, AllGatherStates())
     if not entry.proceed_signal.wait(seconds or None):
-        raise RuntimeError(f"not all of {names} came within {seconds:g} s")
+        raise RuntimeError(f"timed out in _all_gather after {seconds:.2f} seconds: not all of {names} came")
     with _gathered_lock:
         return _gathered.pop(key).gathered_objects
 
