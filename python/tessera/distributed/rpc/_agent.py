@@ -4,6 +4,7 @@ import atexit
 import heapq
 import itertools
 import os
+import re
 import threading
 import time
 import weakref
@@ -19,9 +20,17 @@ _HELLO = b"tessera-rpc-1 "
 
 
 class WorkerInfo(namedtuple("WorkerInfo", ["name", "id"])):
-    """Which worker: its name and its rank."""
+    """Which worker: its name and its rank. Raises: RuntimeError for a name that is not allowed."""
 
     __slots__ = ()
+
+    def __new__(cls, name, id):
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_:-]{1,127}", name):
+            raise RuntimeError(
+                "Worker name must match ^[A-Za-z0-9-_:]*$: it has 1 to 127 letters, digits, underscores, colons and "
+                f"hyphens, but got {name!r}"
+            )
+        return super().__new__(cls, name, id)
 
     def __repr__(self):
         return f"WorkerInfo(id={self.id}, name={self.name})"

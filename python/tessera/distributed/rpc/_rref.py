@@ -115,8 +115,8 @@ class RRef:
         """The value, at the owner; waits until it is there. Raises: RuntimeError elsewhere."""
         if self._owned is None:
             raise RuntimeError(
-                f"For UserRRef(rref_id={_unique(self._key)}, fork_id={_unique(self._fork)}), can't call localValue() on "
-                f"user {self._agent.info}: it is for the owner {self._owner}; to_here() brings the value"
+                f"For UserRRef(rref_id={_unique(self._key)}, fork_id={_unique(self._fork)}), can't call localValue() "
+                f"on user {self._agent.info}: it is for the owner {self._owner}; to_here() brings the value"
             )
         return self._owned.value.wait()
 
@@ -160,9 +160,16 @@ class RRef:
         owner's own graph.
 
         Args:
-            dist_autograd_ctx_id: of the context; -1: none.
+            dist_autograd_ctx_id: of the context; -1: none, for the owner alone.
             retain_graph: whether it may be called again.
+
+        Raises: RuntimeError elsewhere without a context, and for a value that is no tensor.
         """
+        if self._owned is None and dist_autograd_ctx_id == -1:
+            raise RuntimeError(
+                "User RRefs require 'dist_autograd_ctx_id' to be specified: without a context, backward() is for the "
+                f"owner, {self._owner.name}"
+            )
         if self._owned is None:
             self._call(_backward_at_owner, (self, dist_autograd_ctx_id, retain_graph)).wait()
         else:
@@ -285,6 +292,8 @@ class Proxy:
 
         def called(*args, **kwargs):
             kind = rref.local_value().__class__ if rref.is_owner() else rref._get_type(self._timeout)
+            if not hasattr(kind, "__getattr__"):
+                getattr(kind, name)  # raises at once, not only at the owner
             waits = is_async(getattr(kind, name, None))
             function = call_async_method if waits else call_method
             return self._call(rref.owner(), function, (rref, name, args, kwargs), timeout=self._timeout)

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from tessera.distributed.rpc import _rref
 from tessera.distributed.rpc._agent import Agent, Present, WorkerInfo, current
 from tessera.distributed.rpc._rref import RRef
 from tessera.distributed.rpc.constants import DEFAULT_SHUTDOWN_TIMEOUT, UNSET_RPC_TIMEOUT
-from tessera.distributed.rpc.options import TensorPipeRpcBackendOptions
+from tessera.distributed.rpc.options import RpcBackendOptions, TensorPipeRpcBackendOptions
 from tessera.profiler._recording import is_recording
 
 __all__ = [
@@ -100,13 +99,6 @@ def is_available():
     return found()
 
 
-def _check_name(name):
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_:-]{1,127}", name):
-        raise RuntimeError(
-            f"the name of a worker has 1 to 127 letters, digits, underscores, colons and hyphens, but got {name!r}"
-        )
-
-
 def init_rpc(name, backend=None, rank=-1, world_size=None, rpc_backend_options=None):
     """Makes this process a worker, and waits until all are.
 
@@ -128,11 +120,14 @@ def init_rpc(name, backend=None, rank=-1, world_size=None, rpc_backend_options=N
     if backend is not None and not isinstance(backend, BackendType):
         raise TypeError(f"Argument backend must be a member of BackendType, but got {type(backend).__name__}")
     options = TensorPipeRpcBackendOptions() if rpc_backend_options is None else rpc_backend_options
+    if not isinstance(options, RpcBackendOptions):
+        kind = type(options).__name__
+        raise TypeError(f"Argument rpc_backend_options must be an instance of RpcBackendOptions, but got {kind}")
     if not isinstance(options, TensorPipeRpcBackendOptions):
         raise TypeError(
             f"Could not infer backend for options {options!r}: they are an instance of TensorPipeRpcBackendOptions"
         )
-    _check_name(name)
+    WorkerInfo(name, rank)
     size = -1 if world_size is None else world_size
     timeout = timedelta(minutes=30)
     store, rank, size = next(iter(rendezvous(options.init_method, rank, size, timeout=timeout)))
@@ -298,12 +293,16 @@ def _all_gather(obj, worker_names=None, timeout=UNSET_RPC_TIMEOUT):
     with _gathered_lock:
         number = _rounds[tuple(names)] = _rounds.get(tuple(names), -1) + 1
     key, seconds = (tuple(names), number), agent.timeout if timeout < 0 else timeout
-    for future in [rpc_async(name, _collect_one, (agent.info.name, key, obj), timeout=timeout) for name in names]:
-        future.wait()
+    text = f"timed out in _all_gather after {seconds:.2f} seconds: not all of {names} came"
+    try:
+        for future in [rpc_async(name, _collect_one, (agent.info.name, key, obj), timeout=timeout) for name in names]:
+            future.wait()
+    except RuntimeError as error:
+        raise RuntimeError(f"{text}: {error}") from error
     with _gathered_lock:
         entry = _gathered.setdefault(key, AllGatherStates())
     if not entry.proceed_signal.wait(seconds or None):
-        raise RuntimeError(f"timed out in _all_gather after {seconds:.2f} seconds: not all of {names} came")
+        raise RuntimeError(text)
     with _gathered_lock:
         return _gathered.pop(key).gathered_objects
 
