@@ -95,6 +95,7 @@ struct Calls::Link {
   const uint64_t id;
   const bool asks;  // this side
   int peer;         // -1: until it has shown the secret
+  std::string name;
   const Descriptor fd;
   const Clock::time_point began = Clock::now();
   std::timed_mutex writing;
@@ -151,6 +152,15 @@ Calls::~Calls() { close(); }
 
 void Calls::admit() { watch(EPOLL_CTL_ADD, listener_.get(), kListener, kOnce); }
 
+void Calls::introduce(int rank, Worker worker) {
+  Lock lock(mutex_);
+  if (rank < 0 || static_cast<size_t>(rank) >= workers_.size()) {
+    throw Error(Fault::kBackend, "the rank of a worker is below " + std::to_string(workers_.size()) + ", but got " +
+                                     std::to_string(rank));
+  }
+  workers_[rank] = std::move(worker);
+}
+
 void Calls::ring() {
   uint64_t one = 1;
   if (write(bell_.get(), &one, sizeof(one)) < 0) return;  // it rings
@@ -167,11 +177,12 @@ void Calls::watch(int action, int fd, uint64_t id, uint32_t events) {
 
 Calls::Shared Calls::link_to(int rank, Deadline deadline) {
   std::lock_guard one(connecting_[rank]);
+  Worker worker;
   {
     Lock lock(mutex_);
     if (asking_[rank]) return asking_[rank];
+    worker = workers_[rank];
   }
-  auto& worker = workers_[rank];
   Descriptor fd;
   try {
     fd = connect_to(worker.host, worker.port, std::min(deadline, deadline_after(30)), false);
@@ -186,6 +197,7 @@ Calls::Shared Calls::link_to(int rank, Deadline deadline) {
   if (closed_) throw Error(Fault::kNetwork, "remote calls have ended at this worker");
   auto link = std::make_shared<Link>(next_link_++, rank, std::move(fd), 0);
   link->process = readable(worker.place);
+  link->name = worker.name;
   links_[link->id] = asking_[rank] = link;
   watch(EPOLL_CTL_ADD, link->fd.get(), link->id, kOnce);
   return link;
@@ -234,7 +246,7 @@ void Calls::drop_silent() {
 void Calls::end(const Shared& link, const std::string& why) {
   if (!link->broken.empty()) return;
   bool stranger = link->peer < 0;
-  link->broken = stranger ? why : "the connection to the worker " + workers_[link->peer].name + " is lost: " + why;
+  link->broken = stranger ? why : "the connection to the worker " + link->name + " is lost: " + why;
   if (stranger) --silent_;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link->fd.get(), nullptr);
   shutdown(link->fd.get(), SHUT_RDWR);
@@ -272,8 +284,7 @@ void Calls::send(const Shared& link, uint8_t kind, uint64_t number, const std::v
     }
   }
   std::unique_lock writing(link->writing, deadline);
-  auto& name = workers_[link->peer].name;
-  if (!writing) throw Error(Fault::kTimeout, "the worker " + name + " took no message within the timeout");
+  if (!writing) throw Error(Fault::kTimeout, "the worker " + link->name + " took no message within the timeout");
   std::string why;
   Fault fault = Fault::kNetwork;
   for (size_t at = 0; at < parts.size() && why.empty();) {
@@ -361,7 +372,6 @@ std::string Calls::advance(Link& link, std::vector<Message>& out) const {
     memcpy(&rank, link.hello.data() + secret_.size(), 4);
     if (differs || rank >= workers_.size()) return "a stranger";
     link.shown = static_cast<int>(rank);
-    link.process = readable(workers_[rank].place);
   } else if (link.stage == Link::kHead) {
     Head& head = link.head;
     bool read = head.kind == Message::kRead, answers = head.kind == Message::kGood || head.kind == Message::kBad;
@@ -470,6 +480,9 @@ void Calls::read(const Shared& link, Lock& lock, int milliseconds) {
   lock.lock();
   link->reading = false;
   if (stranger && link->shown >= 0 && link->broken.empty()) {
+    auto& worker = workers_[link->shown];
+    link->name = worker.name.empty() ? std::to_string(link->shown) : worker.name;
+    link->process = readable(worker.place);
     link->peer = link->shown;
     --silent_;
   }

@@ -62,11 +62,13 @@ class Calls {
     Place place = {};
   };
 
-  // Only connections that begin with the secret are listened to, once admit() was called.
+  // Only connections that begin with the secret are listened to, once admit() was called. Workers without a name are
+  // made known later.
   Calls(int rank, std::string secret, std::vector<Worker> workers, Descriptor listener);
   ~Calls();
 
   void admit();
+  void introduce(int rank, Worker worker);
   // Sends a call to another worker. Pieces have to stay until its answer, or that it is lost, comes from take() or
   // wait(). Throws kNetwork, kTimeout, which name it.
   void ask(int rank, uint64_t number, const std::vector<std::string_view>& pieces, Deadline deadline);
@@ -107,7 +109,7 @@ class Calls {
 
   const int rank_;
   const std::string secret_;
-  const std::vector<Worker> workers_;
+  std::vector<Worker> workers_;
   Descriptor listener_, epoll_, bell_;
   std::vector<std::mutex> connecting_;
 

@@ -89,6 +89,15 @@ PyObject* calls_place(PyObject*) {
                        static_cast<Py_ssize_t>(place.secret.size()));
 }
 
+Calls::Worker worker_of(PyObject* item) {
+  const char *name, *host, *found;
+  int port, process;
+  unsigned long long address;
+  Py_ssize_t size;
+  parse(PyArg_ParseTuple(item, "ssiiKy#", &name, &host, &port, &process, &address, &found, &size));
+  return {name, host, port, {process, address, std::string(found, size)}};
+}
+
 // rank, [(name, host, port, *place)], secret, listening descriptor (it is taken over)
 PyObject* calls_make(PyObject* args) {
   int rank, listener;
@@ -98,18 +107,19 @@ PyObject* calls_make(PyObject* args) {
   parse(PyArg_ParseTuple(args, "iO!y#i", &rank, &PyList_Type, &list, &secret, &length, &listener));
   Descriptor listening(listener);
   std::vector<Calls::Worker> workers;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
-    const char *name, *host, *found;
-    int port, process;
-    unsigned long long address;
-    Py_ssize_t size;
-    PyObject* item = PyList_GET_ITEM(list, i);
-    parse(PyArg_ParseTuple(item, "ssiiKy#", &name, &host, &port, &process, &address, &found, &size));
-    workers.push_back({name, host, port, {process, address, std::string(found, size)}});
-  }
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) { workers.push_back(worker_of(PyList_GET_ITEM(list, i))); }
   if (!g_type) g_type = reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&g_spec)));
   return hold<Calls>(
       std::make_shared<Calls>(rank, std::string(secret, length), std::move(workers), std::move(listening)));
+}
+
+// calls, rank, (name, host, port, *place)
+PyObject* calls_introduce(PyObject* args) {
+  PyObject *capsule, *item;
+  int rank;
+  parse(PyArg_ParseTuple(args, "OiO!", &capsule, &rank, &PyTuple_Type, &item));
+  held<Calls>(capsule)->introduce(rank, worker_of(item));
+  Py_RETURN_NONE;
 }
 
 PyObject* calls_admit(PyObject* capsule) {
@@ -185,6 +195,7 @@ PyObject* calls_wait(PyObject* args) {
 PyMethodDef g_call_methods[] = {
     {"calls_place", guarded<calls_place>, METH_NOARGS, "calls_place() -> (process, address, secret)"},
     {"calls_make", guarded<calls_make>, METH_VARARGS, "calls_make(rank, workers, secret, listener) -> calls"},
+    {"calls_introduce", guarded<calls_introduce>, METH_VARARGS, "calls_introduce(calls, rank, worker)"},
     {"calls_admit", guarded<calls_admit>, METH_O, "calls_admit(calls)"},
     {"calls_close", guarded<calls_close>, METH_O, "calls_close(calls)"},
     {"calls_ask", guarded<calls_ask>, METH_VARARGS, "calls_ask(calls, rank, number, pieces, seconds)"},

@@ -243,7 +243,7 @@ def test_a_worker_that_is_gone_is_named():
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 128, 3])
 def test_names_that_are_not_allowed(name):
-    with pytest.raises(RuntimeError, match="letters, digits"):
+    with pytest.raises(RuntimeError, match="Worker name must match"):
         rpc.init_rpc(name, rank=0, world_size=1)
 
 
@@ -593,3 +593,57 @@ def test_functions_that_have_to_return_a_future_are_named():
         return True
 
     assert workers(body)
+
+
+def infos():
+    return sorted(one.name for one in rpc.api._agent().get_worker_infos())
+
+
+def test_workers_of_a_group_without_a_size_come_and_go():
+    folder = tempfile.mkdtemp()
+
+    def options():
+        return rpc.TensorPipeRpcBackendOptions(init_method=f"file://{folder}/store", rpc_timeout=20)
+
+    def until(there):
+        end = time.monotonic() + 20
+        while infos() != there and time.monotonic() < end:
+            time.sleep(0.01)
+        return infos()
+
+    def worker(rank, world):
+        names = [f"w{i}" for i in range(rank + 1)]
+        if rank:
+            while not os.path.exists(f"{folder}/{rank - 1}"):
+                time.sleep(0.01)
+            with pytest.raises(RuntimeError, match="statically and dynamically"):
+                rpc.init_rpc(f"w{rank}", rank=rank, world_size=3, rpc_backend_options=options())
+            with pytest.raises(RuntimeError, match="not unique"):
+                rpc.init_rpc("w0", rank=rank, rpc_backend_options=options())
+        with pytest.raises(ValueError, match="rank"):
+            rpc.init_rpc(f"w{rank}", rpc_backend_options=options())
+        rpc.init_rpc(f"w{rank}", rank=rank, rpc_backend_options=options())
+        open(f"{folder}/{rank}", "w").close()
+        found = [rpc.rpc_sync(name, divide, args=(rank, 2)) for name in names]
+        if rank == 0:
+            assert until(["w0", "w1", "w2"]) == ["w0", "w1", "w2"]
+            found += [rpc.rpc_sync("w2", divide, args=(8, 2)), rpc.rpc_sync(1, forward_to, args=("w2", 6))]
+            open(f"{folder}/go", "w").close()
+            assert until(["w0"]) == ["w0"]
+            with pytest.raises(RuntimeError, match="lost|cannot be reached"):
+                rpc.rpc_sync("w2", divide, args=(8, 2))
+            with pytest.raises(RuntimeError, match="could not find destination"):
+                rpc.rpc_sync("w3", divide, args=(8, 2))
+        while not os.path.exists(f"{folder}/go"):
+            time.sleep(0.01)
+        rpc.shutdown()
+        return found
+
+    try:
+        assert run(worker, 3, backend=None) == [[0, 4, 3], [0.5, 0.5], [1, 1, 1]]
+    finally:
+        shutil.rmtree(folder)
+
+
+def forward_to(name, n):
+    return rpc.rpc_sync(name, divide, args=(n, 2))

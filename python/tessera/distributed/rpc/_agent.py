@@ -27,8 +27,8 @@ class WorkerInfo(namedtuple("WorkerInfo", ["name", "id"])):
     def __new__(cls, name, id):
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_:-]{1,127}", name):
             raise RuntimeError(
-                "Worker name must match ^[A-Za-z0-9-_:]*$: it has 1 to 127 letters, digits, underscores, colons and "
-                f"hyphens, but got {name!r}"
+                "Worker name must match ^[A-Za-z0-9-_:]*$, must be non-empty and must be shorter than 128 characters, "
+                f"but got {name!r}"
             )
         return super().__new__(cls, name, id)
 
@@ -153,6 +153,28 @@ class Answer(Future):
 # Kinds of messages, as in distributed/calls.h.
 _CALL, _GOOD, _BAD, _READ, _LOST, _POSTED = range(6)
 _SLICE, _FOREVER = 1.0, 1e12
+_MOST = 1024  # workers of a group without world_size
+
+
+def _place_of(told):
+    """A worker as the connections take it, of what it told."""
+    name, host, port, process, address, shown = told[:6]
+    return name, host, int(port), int(process), int(address), bytes.fromhex(shown)
+
+
+class _Found(dict):
+    """WorkerInfos by rank: those that were asked for, or that asked.
+
+    Args:
+        agent: of this process.
+    """
+
+    def __init__(self, agent):
+        super().__init__()
+        self._agent = agent
+
+    def __missing__(self, rank):
+        return self._agent.look_up(rank)
 
 
 class Agent:
@@ -160,7 +182,7 @@ class Agent:
 
     Args:
         info: this worker.
-        size: number of workers.
+        size: number of workers; -1: any, which come and go.
         store: over which they find each other.
         options: TensorPipeRpcBackendOptions.
         hooks: what RRefs and gradients make of messages (rpc.api).
@@ -175,17 +197,21 @@ class Agent:
         self._kept: dict = {}
         self._threads, self._idle, self._busy, self._later = [], 0, 0, deque()
         self._native = _native.load()
-        self._meet()
+        self._meet() if size > 0 else self._join()
 
-    def _meet(self):
+    def _listen(self):
+        """(listening descriptor, what the others are told of this worker)."""
         interface = os.environ.get("TP_SOCKET_IFNAME", "").split(",")[0]
         host = _address_of(interface) if interface else own_address()
         listener, port = self._native.listen(host, 0)
-        secret = os.urandom(16).hex() if self.info.id == 0 else ""
         process, address, shown = self._native.calls_place()
-        place = f"{process}|{address}|{shown.hex()}"
+        return listener, f"{self.info.name}|{host}|{port}|{process}|{address}|{shown.hex()}"
+
+    def _meet(self):
+        listener, told = self._listen()
+        secret = os.urandom(16).hex() if self.info.id == 0 else ""
         try:
-            self.store.set(f"worker/{self.info.id}", f"{self.info.name}|{host}|{port}|{secret}|{place}")
+            self.store.set(f"worker/{self.info.id}", f"{told}|{secret}")
             values = _collect(self.store, self.info.id, self.size, "worker", self.store.timeout)
             found = [value.decode().split("|") for value in values]
             names = [one[0] for one in found]
@@ -194,13 +220,45 @@ class Agent:
         except BaseException:
             os.close(listener)
             raise
-        self.workers = [WorkerInfo(name, rank) for rank, name in enumerate(names)]
-        self._places = [
-            (name, host, int(port), int(process), int(address), bytes.fromhex(shown))
-            for name, host, port, _, process, address, shown in found
-        ]
-        self._secret = _HELLO + found[0][3].encode()
+        self.workers = {rank: WorkerInfo(name, rank) for rank, name in enumerate(names)}
+        self._places = [_place_of(one) for one in found]
+        self._secret = _HELLO + found[0][-1].encode()
         self._calls = self._native.calls_make(self.info.id, self._places, self._secret, listener)
+
+    def _join(self):
+        """Joins a group of any size. Who asks for another worker finds it in the store."""
+        if self.info.id >= _MOST:
+            raise RuntimeError(f"ranks of groups without world_size are below {_MOST}, but got {self.info.id}")
+        listener, told = self._listen()
+        rank, store = str(self.info.id), self.store
+        try:
+            for key, value in ((f"name/{self.info.name}", rank), (f"worker/{rank}", told)):
+                if store.compare_set(key, "", value).decode() != value:
+                    raise RuntimeError(f"the name and the rank of {self.info} are not unique: another worker has {key}")
+            secret = store.compare_set("secret", "", os.urandom(16).hex())
+        except BaseException:
+            os.close(listener)
+            raise
+        self.workers, self._secret = _Found(self), _HELLO + secret
+        self.workers[self.info.id] = self.info
+        self._places = [("", "", 0, 0, 0, b"")] * _MOST
+        self._places[self.info.id] = _place_of(told.split("|"))
+        self._calls = self._native.calls_make(self.info.id, self._places, self._secret, listener)
+        store.set(f"member/{store.add('members', 1)}", rank)
+
+    def look_up(self, rank):
+        """The WorkerInfo of one that joined. Raises: RuntimeError if there is none, or if it has left."""
+        key = f"worker/{rank}"
+        told = self.store.get(key).decode().split("|") if self.store.check([key]) else []
+        if len(told) < 2:
+            raise RuntimeError(f"could not find destination: there is no worker {rank}, or it has left")
+        self._native.calls_introduce(self._calls, rank, _place_of(told))
+        self.workers[rank] = WorkerInfo(told[0], rank)
+        return self.workers[rank]
+
+    def leave(self):
+        """Tells those who look for this worker that it is gone."""
+        self.store.set(f"worker/{self.info.id}", "left")
 
     def admit(self):
         """Begins to answer the others, who may be ready earlier: what they ask needs this agent in its place."""
@@ -256,8 +314,11 @@ class Agent:
             time.sleep(0.001)
 
     def get_worker_infos(self):
-        """The WorkerInfos of all workers."""
-        return list(self.workers)
+        """The WorkerInfos of all workers; of those that come and go, who is there now."""
+        if self.size > 0:
+            return list(self.workers.values())
+        ranks = [int(self.store.get(f"member/{i}")) for i in range(1, self.store.add("members", 0) + 1)]
+        return [self.workers[rank] for rank in ranks if self.store.get(f"worker/{rank}") != b"left"]
 
     def find(self, to):
         """The WorkerInfo of a name, a rank or a WorkerInfo.
@@ -265,14 +326,18 @@ class Agent:
         Raises: RuntimeError for one that there is not, ValueError for what is no such."""
         if isinstance(to, WorkerInfo):
             return to
-        for one in self.workers:
-            if to == (one.name if isinstance(to, str) else one.id):
-                return one
         if not isinstance(to, (str, int)):
             raise ValueError(f"a worker is a name, a rank or a WorkerInfo, but got {to!r}")
+        for one in list(self.workers.values()):
+            if to == (one.name if isinstance(to, str) else one.id):
+                return one
+        if self.size < 0 and isinstance(to, int):
+            return self.look_up(to)
+        if self.size < 0 and self.store.check([f"name/{to}"]):
+            return self.look_up(int(self.store.get(f"name/{to}")))
         raise RuntimeError(
             f"could not find destination: there is no worker {to!r}; the workers are "
-            f"{[one.name for one in self.workers]}"
+            f"{[one.name for one in self.workers.values()]}"
         )
 
     # ---- asking
@@ -358,7 +423,10 @@ class Agent:
         return self.hooks.resolve(pid)
 
     def _serve_call(self, connection, number, rank, pieces):
-        link = _There(self, connection, self.workers[rank], number)
+        try:
+            link = _There(self, connection, self.workers[rank], number)
+        except RuntimeError:
+            return  # who asked has left meanwhile
         try:
             parts = _wire.decode(pieces)
         except Exception as error:

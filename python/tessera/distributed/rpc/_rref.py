@@ -11,7 +11,7 @@ from tessera.distributed._work import complete
 from tessera.distributed.rpc._agent import Present, check_future, current, is_async
 from tessera.futures import Future
 
-_numbers = itertools.count(1)
+_numbers = itertools.count()
 
 
 def _unique(key):
@@ -67,14 +67,16 @@ class RRef:
 
     def __init__(self, value, type_hint=None):
         if Present.agent is None:
-            raise RuntimeError("Current RPC agent is not set! An RRef needs init_rpc() first")
+            raise RuntimeError(
+                "Current RPC agent is not set! Did you initialize the RPC framework? An RRef needs init_rpc()"
+            )
         agent, owned = Present.agent, _Owned()
         complete(owned.value, value)
         self._bind(agent, agent.info, (agent.info.id, next(_numbers)), owned, None)
         self._hint = type_hint
         with agent.hooks.table._lock:
             agent.hooks.table._owned[self._key] = owned
-        self._hold()
+        self._hold(self._key)
 
     def _bind(self, agent, owner, key, owned, created):
         self._agent, self._owner, self._key, self._owned = agent, owner, key, owned
@@ -116,7 +118,7 @@ class RRef:
         if self._owned is None:
             raise RuntimeError(
                 f"For UserRRef(rref_id={_unique(self._key)}, fork_id={_unique(self._fork)}), can't call localValue() "
-                f"on user {self._agent.info}: it is for the owner {self._owner}; to_here() brings the value"
+                f"on user {self._agent.info}. Call it on owner {self._owner}; to_here() brings the value"
             )
         return self._owned.value.wait()
 

@@ -108,7 +108,8 @@ def init_rpc(name, backend=None, rank=-1, world_size=None, rpc_backend_options=N
         name: of this worker, different from all others.
         backend: BackendType.TENSORPIPE (there is no other).
         rank: of this worker.
-        world_size: number of workers; None: as many as the environment says.
+        world_size: number of workers; None: as many as the environment says, else any: workers come when they like,
+            and go without waiting for others. Ranks and names are used once.
         rpc_backend_options: TensorPipeRpcBackendOptions.
 
     Raises: RuntimeError for a second call, for a name that is not allowed or taken, and if the others do not come.
@@ -128,13 +129,20 @@ def init_rpc(name, backend=None, rank=-1, world_size=None, rpc_backend_options=N
             f"Could not infer backend for options {options!r}: they are an instance of TensorPipeRpcBackendOptions"
         )
     WorkerInfo(name, rank)
-    size = -1 if world_size is None else world_size
     timeout = timedelta(minutes=30)
-    store, rank, size = next(iter(rendezvous(options.init_method, rank, size, timeout=timeout)))
+    store, rank, size = next(iter(rendezvous(options.init_method, rank, world_size, timeout=timeout)))
     store.set_timeout(timeout)
+    own = PrefixStore(f"rpc/{Present.ended}", store)
+    kind = b"static" if size > 0 else b"dynamic"
+    if (first := own.compare_set("kind", "", kind.decode())) != kind:
+        raise RuntimeError(
+            "RPC group mixes statically and dynamically initialized members which is not supported: the group is "
+            f"{first.decode()}, and this worker {'has' if size > 0 else 'lacks'} a world_size"
+        )
     hooks = _Hooks()
     dist_autograd._init(rank)
-    hooks.agent = Agent(WorkerInfo(name, rank), size, PrefixStore(f"rpc/{Present.ended}", store), options, hooks)
+    own = own if size > 0 else PrefixStore("rpc/any", store)
+    hooks.agent = Agent(WorkerInfo(name, rank), size, own, options, hooks)
     dist_autograd._call = lambda peer, function, args: hooks.agent.call(
         hooks.agent.workers[peer], function, args, {}, UNSET_RPC_TIMEOUT
     )
@@ -209,8 +217,8 @@ def remote(to, func, args=None, kwargs=None, timeout=UNSET_RPC_TIMEOUT):
     Returns: an RRef of the value, at once.
     """
     agent = _agent()
-    worker, fork = agent.find(to), _rref.new_fork(agent)
-    key = _rref.new_fork(agent)
+    worker = agent.find(to)
+    key, fork = _rref.new_fork(agent), _rref.new_fork(agent)
     arguments = (key, fork, func, tuple(args or ()), dict(kwargs or {}))
     here = worker.id == agent.info.id
     owned = agent.hooks.table.entry(key) if here else None
@@ -289,7 +297,7 @@ def _all_gather(obj, worker_names=None, timeout=UNSET_RPC_TIMEOUT):
         timeout: seconds.
     """
     agent = _agent()
-    names = sorted(one.name for one in agent.workers) if worker_names is None else sorted(worker_names)
+    names = sorted(one.name for one in agent.get_worker_infos()) if worker_names is None else sorted(worker_names)
     with _gathered_lock:
         number = _rounds[tuple(names)] = _rounds.get(tuple(names), -1) + 1
     key, seconds = (tuple(names), number), agent.timeout if timeout < 0 else timeout
@@ -331,14 +339,19 @@ def shutdown(graceful=True, timeout=DEFAULT_SHUTDOWN_TIMEOUT):
     """Ends this worker.
 
     Args:
-        graceful: whether to wait until all workers have called this and all calls have ended.
+        graceful: whether to wait until all workers have called this and all calls have ended; in a group without
+            world_size until this one's have.
         timeout: seconds to wait; 0: long.
 
     Raises: RuntimeError before init_rpc, and if others do not come.
     """
     agent = _agent()
     try:
-        if graceful:
+        if graceful and agent.size < 0:
+            agent.wait_until_idle(timeout or 1800.0)
+            agent.hooks.closed = True
+            agent.leave()
+        elif graceful:
             _wait_all_workers(timeout)
             agent.hooks.closed = True
             # the one that serves the store goes last
