@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "tensor/core/parallel.h"
 #include "tensor/engine/pointwise.h"
@@ -53,6 +54,25 @@ void check_params(Params params, DType compute) {
   for (const Scalar& s : params) to_param(s, compute);
 }
 
+// Numbers are compared with halves as the halves that they round to, although the kernel is that of wider floats.
+bool rounds_numbers(const PointwiseOp& op, DType promoted) {
+  return op.result == ResultKind::kBool && is_reduced_float(promoted);
+}
+
+// The dtype that the numbers among the inputs of a comparison round to first; nothing where they do not.
+std::optional<DType> rounding_of(const PointwiseOp& op, Inputs inputs) {
+  const DType first = (*inputs.begin())->dtype();
+  bool halves = false, differ = false;
+  for (const Tensor* t : inputs) {
+    halves |= is_reduced_float(t->dtype());
+    differ |= t->dtype() != first;
+  }
+  if (op.result != ResultKind::kBool || !halves || !differ) return std::nullopt;
+  ResultType promoted;
+  for (const Tensor* t : inputs) promoted.add(*t);
+  return rounds_numbers(op, promoted.get()) ? std::optional(promoted.get()) : std::nullopt;
+}
+
 // `result` has the broadcast shape. Numbers (0-dim tensors in host memory) go with tensors of any device.
 void compute(const PointwiseOp& op, DType compute_dtype, const Tensor& result, Inputs inputs, Params params) {
   if (result.is_meta() && observer) observer->saw(op, inputs, params, result);
@@ -66,10 +86,17 @@ void compute(const PointwiseOp& op, DType compute_dtype, const Tensor& result, I
   const IntList shape = result.sizes();
   int64_t strides[kMaxOperands][kMaxRank];
   cpu::Operand ins[kMaxOperands];
+  const auto rounding = elsewhere ? std::nullopt : rounding_of(op, inputs);
+  uint64_t rounded[kMaxOperands];
   int n = 0;
   for (const Tensor* t : inputs) {
     broadcast_strides(*t, shape, strides[n + 1]);
     ins[n] = {t->data_ptr(), t->dtype(), strides[n + 1], elsewhere && t->is_cpu()};
+    if (rounding && t->dtype() != *rounding && t->numel() == 1) {
+      cpu::convert(*rounding, &rounded[n], t->dtype(), ins[n].data, 1);
+      ins[n].data = &rounded[n];
+      ins[n].dtype = *rounding;
+    }
     ++n;
   }
   broadcast_strides(result, shape, strides[0]);
@@ -108,7 +135,7 @@ class SmallCall {
         void* own = take_room();
         if (!own) return false;
         if (number)
-          repeat(own, *t);
+          repeat(own, *t, rounds_numbers(op, dtype_) ? dtype_ : compute_);
         else
           cpu::convert(compute_, own, dtype_, data, n_);
         data = own;
@@ -152,10 +179,11 @@ class SmallCall {
     used_ += bytes;
     return room_ + used_ - bytes;
   }
-  void repeat(void* out, const Tensor& number) const {
+  void repeat(void* out, const Tensor& number, DType rounding) const {
     const int64_t size = item_size(compute_);
-    uint64_t words[2] = {};
-    cpu::convert(compute_, words, number.dtype(), number.data_ptr(), 1);
+    uint64_t words[2] = {}, rounded[2];
+    cpu::convert(rounding, rounded, number.dtype(), number.data_ptr(), 1);
+    cpu::convert(compute_, words, rounding, rounded, 1);
     words[0] *= size == 1 ? 0x0101010101010101 : size == 2 ? 0x0001000100010001 : size == 4 ? 0x0000000100000001 : 1;
     if (size < 16) words[1] = words[0];
     for (int64_t at = 0; at < n_ * size; at += 16) std::memcpy(static_cast<char*>(out) + at, words, 16);

@@ -302,7 +302,6 @@ for _function in (repr, ord, chr, ascii, bin, hex, oct, format, slice.indices):
 SPECIAL[divmod] = _folded(divmod)
 
 
-
 @_special(round)
 def _round_number(tracer, args, kwargs):
     if args and isinstance(args[0], TensorV):

@@ -108,3 +108,16 @@ def test_objects_that_come_back_from_weak_references():
     assert x.sigmoid().shape == (2,) and seen() is x
     del x
     assert seen() is None
+
+
+@pytest.mark.parametrize("dtype", [tessera.float16, tessera.bfloat16])
+@pytest.mark.parametrize("shape", [(1,), (5,), (5000,), (3, 7)])
+def test_halves_are_compared_with_numbers_as_these_round_to_them(dtype, shape):
+    tenth = tessera.full(shape, 0.1, dtype=dtype)
+    for number in (0.1, tessera.tensor(0.1, dtype=tessera.float64)):
+        assert (tenth == number).all() and not (tenth != number).any()
+        assert (tenth >= number).all() and not (tenth < number).any() and not (tenth > number).any()
+        assert (tenth.t() if tenth.dim() == 2 else tenth).eq(number).all()
+    # A tensor with dimensions decides on the dtype as well.
+    assert not (tenth == tessera.full((1,), 0.1)).any()
+    assert (tenth < 1e10).all()
