@@ -1,5 +1,6 @@
 // Operators on lists, dicts and tuples.
 #include <algorithm>
+#include <complex>
 
 #include "jit/builtins/builtins.h"
 #include "jit/interpreter.h"
@@ -197,6 +198,9 @@ constexpr BuiltinEntry kContainers[] = {
     {"prim::max.list(t[] l, t[] r) -> t[]", TESSERA_BUILTIN(r[0] = pairwise(a, true))},
     {"aten::sum.int(int[] self) -> int", TESSERA_BUILTIN(r[0] = sum(items(a[0]), false))},
     {"aten::sum.float(float[] self) -> float", TESSERA_BUILTIN(r[0] = sum(items(a[0]), true))},
+    {"aten::sum.complex(complex[] self) -> complex",
+     TESSERA_BUILTIN(std::complex<double> s; for (const Value& x : items(a[0])) s += x.scalar().to_complex();
+                     r[0] = Value::of(s))},
     {"aten::sum.bool(bool[] self) -> int", TESSERA_BUILTIN(r[0] = sum(items(a[0]), false))},
     {"aten::any.str(str[] self) -> bool",
      TESSERA_BUILTIN(r[0] = Value::of(std::any_of(items(a[0]).begin(), items(a[0]).end(),
