@@ -444,6 +444,10 @@ def norm_free(b, x, p, axes, keepdim):
         return b.reduce("ReduceL2", x, axes, keepdim)
     if p == math.inf:
         return b.reduce("ReduceMax", b.Abs(x), axes, keepdim)
+    if p == -math.inf:
+        return b.reduce("ReduceMin", b.Abs(x), axes, keepdim)
+    if p == 0:
+        return b.reduce("ReduceSum", b.to(b.Not(b.Equal(x, 0)), x.dtype), axes, keepdim)
     x = b.Abs(x)
     total = b.reduce("ReduceSum", x if p == 1 else x ** float(p), axes, keepdim)
     return total if p == 1 else total ** (1 / float(p))
