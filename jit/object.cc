@@ -23,6 +23,8 @@ size_t hash_of(const Value& v) {
     case Tag::kInt:
     case Tag::kBool:
       return std::hash<int64_t>()(v.integer());
+    case Tag::kDevice:
+      return std::hash<std::string>()(v.device().str());
     case Tag::kTensor:
       return std::hash<const void*>()(v.tensor().impl());
     case Tag::kObject:

@@ -1,5 +1,6 @@
 // Operators on lists, dicts and tuples.
 #include <algorithm>
+#include <complex>
 
 #include "jit/builtins/builtins.h"
 #include "jit/interpreter.h"
@@ -117,6 +118,11 @@ Value popped(const Value* a, const Value& otherwise, bool must) {
 void update(const Value& to, const Value& from) {
   for (const auto& [k, v] : dict(from).items) dict(to).set(k, v);
 }
+Value complex_sum(const Items& v) {
+  std::complex<double> s;
+  for (const Value& x : v) s += x.scalar().to_complex();
+  return Value::of(s);
+}
 Value sum(const Items& v, bool floating) {
   if (!floating) {
     uint64_t s = 0;
@@ -197,6 +203,7 @@ constexpr BuiltinEntry kContainers[] = {
     {"prim::max.list(t[] l, t[] r) -> t[]", TESSERA_BUILTIN(r[0] = pairwise(a, true))},
     {"aten::sum.int(int[] self) -> int", TESSERA_BUILTIN(r[0] = sum(items(a[0]), false))},
     {"aten::sum.float(float[] self) -> float", TESSERA_BUILTIN(r[0] = sum(items(a[0]), true))},
+    {"aten::sum.complex(complex[] self) -> complex", TESSERA_BUILTIN(r[0] = complex_sum(items(a[0])))},
     {"aten::sum.bool(bool[] self) -> int", TESSERA_BUILTIN(r[0] = sum(items(a[0]), false))},
     {"aten::any.str(str[] self) -> bool",
      TESSERA_BUILTIN(r[0] = Value::of(std::any_of(items(a[0]).begin(), items(a[0]).end(),

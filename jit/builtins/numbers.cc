@@ -435,8 +435,9 @@ constexpr BuiltinEntry kNumbers[] = {
      TESSERA_BUILTIN(r[0] =
                          a[0].device().has_index() ? Value::of(static_cast<int64_t>(a[0].device().index)) : Value())},
     {"aten::device(str a) -> Device", TESSERA_BUILTIN(r[0] = Value::of(Device(a[0].string())))},
-    {"aten::device.with_index(str type, int index) -> Device",
-     TESSERA_BUILTIN(r[0] = Value::of(Device(Device(a[0].string()).type, static_cast<int>(a[1].integer()))))},
+    {"aten::device.with_index(str type, int? index=None) -> Device",
+     TESSERA_BUILTIN(const Device d(a[0].string());
+                     r[0] = Value::of(a[1].is_none() ? d : Device(d.type, static_cast<int>(a[1].integer()))))},
 };
 
 }  // namespace

@@ -228,6 +228,8 @@ constexpr BuiltinEntry kTensors[] = {
     {"prim::is_meta(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().device().is_meta()))},
     {"prim::is_sparse(Tensor a) -> bool",
      TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().layout() == Layout::kSparseCoo))},
+    {"prim::is_sparse_csr(Tensor a) -> bool",
+     TESSERA_BUILTIN(r[0] = Value::of(a[0].tensor().layout() == Layout::kSparseCsr))},
     {"prim::is_mkldnn(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
     {"prim::is_xpu(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},
     {"prim::is_mps(Tensor a) -> bool", TESSERA_BUILTIN(r[0] = Value::of(false))},

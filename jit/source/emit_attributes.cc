@@ -94,6 +94,7 @@ Sugar Emitter::value_attribute(Val* v, const std::string& name, const Range& whe
                                                {"is_cpu", "prim::is_cpu"},
                                                {"is_meta", "prim::is_meta"},
                                                {"is_sparse", "prim::is_sparse"},
+                                               {"is_sparse_csr", "prim::is_sparse_csr"},
                                                {"is_quantized", "prim::is_quantized"},
                                                {"requires_grad", "prim::requires_grad"},
                                                {"is_leaf", "aten::is_leaf"},

@@ -122,7 +122,8 @@ bool Emitter::match(const std::vector<Formal>& formals, bool vararg, const std::
       }
     } else {
       for (size_t k = positional; k < args.size(); ++k)
-        if (args[k].name == *f.name) given = &args[which = k];
+        if (args[k].name == *f.name || (f.is_op && i == 0 && *f.name == "self" && args[k].name == "input"))
+          given = &args[which = k];
     }
     if (!spread.empty()) {
       out->push_back(node_value(N::kList, std::move(spread), list_of(given->value->type), where));

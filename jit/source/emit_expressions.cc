@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 #include "jit/source/emitter.h"
 
@@ -783,17 +784,25 @@ Sugar Emitter::subscript(const Ast& e, TypePtr hint) {
   // What the slice e[1] takes of items that are known while compiling.
   const auto part_of = [&](const std::vector<Sugar>& items) {
     const auto n = static_cast<int64_t>(items.size());
-    int64_t bounds[3] = {0, n, 1};
-    for (size_t i = 0; i < 3; ++i)
-      if (!e[1][i].is(A::kEmpty)) {
-        const Value* v = known(expr(e[1][i]));
-        if (!v || v->tag() != Value::Tag::kInt) fail(e, "the indices of a slice of modules must be constant");
-        bounds[i] = v->integer();
-        if (i < 2 && bounds[i] < 0) bounds[i] += n;
-      }
-    if (bounds[2] < 1) fail(e, str_cat("the step of a slice of modules must be positive, it is ", bounds[2]));
+    const auto bound = [&](size_t i) -> std::optional<int64_t> {
+      if (e[1][i].is(A::kEmpty)) return {};
+      const Value* v = known(expr(e[1][i]));
+      if (!v || !(v->is_none() || v->tag() == Value::Tag::kInt))
+        fail(e, "the indices of a slice of modules must be constant");
+      if (v->is_none()) return {};
+      return v->integer();
+    };
+    const auto from = bound(0), to = bound(1);
+    const int64_t step = std::clamp<int64_t>(bound(2).value_or(1), -n - 1, n + 1);
+    if (!step) fail(e, "the step of a slice cannot be zero");
+    // The places that a slice may begin and end at lie one before the first item when it runs backwards.
+    const int64_t least = step < 0 ? -1 : 0;
+    const auto place = [&](std::optional<int64_t> at, int64_t otherwise) {
+      return !at ? otherwise : std::clamp<int64_t>(*at < 0 ? *at + n : *at, least, n + least);
+    };
+    const int64_t end = place(to, step < 0 ? -1 : n);
     std::vector<Sugar> part;
-    for (int64_t i = std::max<int64_t>(bounds[0], 0); i < std::min(bounds[1], n); i += std::min(bounds[2], n))
+    for (int64_t i = place(from, step < 0 ? n - 1 : 0); step < 0 ? i > end : i < end; i += step)
       part.push_back(items[static_cast<size_t>(i)]);
     return Sugar::of_items(std::move(part));
   };

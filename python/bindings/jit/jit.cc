@@ -24,6 +24,15 @@ using jit::TypePtr;
 namespace {
 
 jit::Unit& script_unit() { return jit_script_unit(); }
+// One number stands for a list of known length (BroadcastingList2).
+bool argument(PyObject* o, const jit::Param& p, Value* out) {
+  if (jit_from_python(o, p.type, out)) return true;
+  TypePtr list = p.type->is(K::kOptional) ? p.type->elem() : p.type;
+  Value one;
+  if (p.size < 1 || !list->is(K::kList) || !jit_from_python(o, list->elem(), &one)) return false;
+  *out = jit::make_value<jit::List>(list->elem(), std::vector<Value>(static_cast<size_t>(p.size), one));
+  return true;
+}
 PyObject* call_function(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames);
 
 std::string text_of(PyObject* o) { return from_python_string(o); }
@@ -338,7 +347,7 @@ PyObject* call_function(PyObject* self, PyObject* const* args, size_t nargsf, Py
         continue;
       }
       Value v;
-      if (tracer ? !traced_argument(o, p.type, static_cast<int>(i), &sources, &v) : !jit_from_python(o, p.type, &v))
+      if (tracer ? !traced_argument(o, p.type, static_cast<int>(i), &sources, &v) : !argument(o, p, &v))
         misfit(f, p, i - bound, o);
       in.push_back(std::move(v));
     }

@@ -7,7 +7,7 @@ import inspect
 
 import tessera
 
-from . import _sequences
+from . import _initial, _sequences
 
 _FUNCTIONS = """
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -360,22 +360,25 @@ def adaptive_max_pool2d_with_indices(input: Tensor, output_size: BroadcastingLis
 def adaptive_max_pool3d_with_indices(input: Tensor, output_size: BroadcastingList3[int],
         return_indices: bool = True) -> Tuple[Tensor, Tensor]:
     return nn.adaptive_max_pool3d(input, output_size)
-def lp_pool1d(input: Tensor, norm_type: float, kernel_size: int, stride: Optional[int] = None,
+def lp_pool1d(input: Tensor, norm_type: Union[float, int], kernel_size: int, stride: Optional[int] = None,
         ceil_mode: bool = False) -> Tensor:
+    p = float(norm_type)
     step = kernel_size if stride is None else stride
-    out = torch.avg_pool1d(input.pow(norm_type), [kernel_size], [step], [0], ceil_mode)
-    return (torch.sign(out) * torch.relu(torch.abs(out))).mul(kernel_size).pow(1.0 / norm_type)
-def lp_pool2d(input: Tensor, norm_type: float, kernel_size: BroadcastingList2[int],
+    out = torch.avg_pool1d(input.pow(p), [kernel_size], [step], [0], ceil_mode)
+    return (torch.sign(out) * torch.relu(torch.abs(out))).mul(kernel_size).pow(1.0 / p)
+def lp_pool2d(input: Tensor, norm_type: Union[float, int], kernel_size: BroadcastingList2[int],
         stride: Optional[BroadcastingList2[int]] = None, ceil_mode: bool = False) -> Tensor:
+    p = float(norm_type)
     step = kernel_size if stride is None else stride
-    out = nn.avg_pool2d(input.pow(norm_type), kernel_size, step, [0, 0], ceil_mode)
-    return (torch.sign(out) * torch.relu(torch.abs(out))).mul(kernel_size[0] * kernel_size[1]).pow(1.0 / norm_type)
-def lp_pool3d(input: Tensor, norm_type: float, kernel_size: BroadcastingList3[int],
+    out = nn.avg_pool2d(input.pow(p), kernel_size, step, [0, 0], ceil_mode)
+    return (torch.sign(out) * torch.relu(torch.abs(out))).mul(kernel_size[0] * kernel_size[1]).pow(1.0 / p)
+def lp_pool3d(input: Tensor, norm_type: Union[float, int], kernel_size: BroadcastingList3[int],
         stride: Optional[BroadcastingList3[int]] = None, ceil_mode: bool = False) -> Tensor:
+    p = float(norm_type)
     step = kernel_size if stride is None else stride
-    out = nn.avg_pool3d(input.pow(norm_type), kernel_size, step, [0, 0, 0], ceil_mode)
+    out = nn.avg_pool3d(input.pow(p), kernel_size, step, [0, 0, 0], ceil_mode)
     count = kernel_size[0] * kernel_size[1] * kernel_size[2]
-    return (torch.sign(out) * torch.relu(torch.abs(out))).mul(count).pow(1.0 / norm_type)
+    return (torch.sign(out) * torch.relu(torch.abs(out))).mul(count).pow(1.0 / p)
 def _unpooled_size(sizes: List[int], kernel: List[int], step: List[int], padding: List[int],
         wanted: Optional[List[int]]) -> List[int]:
     n = len(kernel)
@@ -661,10 +664,13 @@ def upsample_nearest(input: Tensor, size: Optional[BroadcastingList1[int]] = Non
 def upsample_bilinear(input: Tensor, size: Optional[BroadcastingList1[int]] = None,
         scale_factor: Optional[BroadcastingList1[float]] = None) -> Tensor:
     return F.interpolate(input, size, scale_factor, "bilinear", True)
-def tensordot(a: Tensor, b: Tensor, dims: Union[int, List[List[int]], Tuple[List[int], List[int]]] = 2,
+def tensordot(a: Tensor, b: Tensor, dims: Union[int, Tensor, List[List[int]], Tuple[List[int], List[int]]] = 2,
         out: Optional[Tensor] = None) -> Tensor:
     if isinstance(dims, int):
         left, right = [i - dims for i in range(dims)], [i for i in range(dims)]
+    elif isinstance(dims, Tensor):
+        given: List[List[int]] = dims.tolist()
+        left, right = given[0], given[1]
     elif isinstance(dims, List[List[int]]):
         left, right = dims[0], dims[1]
     else:
@@ -814,6 +820,7 @@ _CELLS = {
 _HOMES = (
     "tessera.nn.functional",
     "tessera.nn._functional",
+    "tessera.nn.init",
     "tessera.nn._recurrent",
     "tessera.functional",
     "tessera.sparse",
@@ -851,7 +858,8 @@ VARIANTS = {
 @functools.cache
 def _functions():
     table = {}
-    for piece in (_FUNCTIONS.rstrip("\n") + _sequences.FUNCTIONS).strip("\n").split("\ndef "):
+    texts = (_FUNCTIONS, _sequences.FUNCTIONS, _initial.FUNCTIONS)
+    for piece in "".join(text.rstrip("\n") for text in texts).strip("\n").split("\ndef "):
         piece = "def " + piece.removeprefix("def ") + "\n"
         table[piece[4 : piece.index("(")]] = piece
     for layout in ("csr", "csc", "bsr", "bsc"):

@@ -136,7 +136,7 @@ def lookup_in(fn):
             return globals_[name]
         if hasattr(builtins, name):
             return getattr(builtins, name)
-        return _annotated(fn).get(name, _nothing)  # of a class that is local to a function
+        return _annotated(fn).get(name, _nothing)  # of a class or a default that is local to a function
 
     def resolve(name):
         if name.startswith("super()."):
@@ -145,6 +145,8 @@ def lookup_in(fn):
             return _tensor_method(name[8:])
         head, *rest = name.split(".")
         value = find(head)
+        if isinstance(value, tessera.Tensor) and not rest and head in _annotated(fn):  # a default value
+            return ("constant", value, simple("Tensor"))
         for part in rest:
             value = getattr(value, part, _nothing)
         return None if value is _nothing else classify(value)
@@ -157,11 +159,12 @@ _annotated_names = weakref.WeakKeyDictionary()
 
 
 def _annotated(fn):
-    """What the names stand for that the text of a function's annotations has: those objects know it, whatever the scope
-    of the names was.
+    """What the names stand for that the text of a function's annotations and default values has: those objects know
+    it, whatever the scope of the names was.
     """
     notes = getattr(fn, "__annotations__", None)
-    if not notes:
+    defaults = getattr(fn, "__defaults__", None) or ()
+    if not notes and not defaults:
         return {}
     if fn in _annotated_names:
         return _annotated_names[fn]
@@ -184,6 +187,9 @@ def _annotated(fn):
                 pair(a.annotation, notes[a.arg])
         if given.returns is not None and "return" in notes:
             pair(given.returns, notes["return"])
+        for node, value in zip(reversed(arguments.defaults), reversed(defaults)):
+            if isinstance(node, ast.Name):
+                found[node.id] = value
     except (OSError, SyntaxError, RuntimeError, TypeError, AssertionError):  # made of text that is nowhere
         for note in notes.values():
             if isinstance(note, (type, ScriptClass)):
@@ -406,7 +412,7 @@ def _definition_scope():
 
     scope = {"torch": tessera, "nn": tessera._C._nn, "F": functional, "annotate": tessera.jit.annotate}
     scope.update({name: getattr(typing, name) for name in ("Optional", "List", "Tuple", "Dict", "Union")})
-    scope.update(Tensor=tessera.Tensor, Device=tessera.device, math=math)
+    scope.update(Tensor=tessera.Tensor, Device=tessera.device, Generator=tessera.Generator, math=math)
     return types.FunctionType((lambda: None).__code__, _Definitions(scope))
 
 
@@ -552,7 +558,8 @@ def _named_tuple(cls):
     for base in reversed(cls.__mro__):
         notes.update(vars(base).get("__annotations__", {}))
     names = lookup_in_module(cls)
-    kinds = tuple(type_of(notes[f], names, class_type) if f in notes else simple("Tensor") for f in cls._fields)
+    plain = {f: getattr(note, "__forward_arg__", note) for f, note in notes.items()}
+    kinds = tuple(type_of(plain[f], names, class_type) if f in plain else simple("Tensor") for f in cls._fields)
     made = _jit.named_tuple(qualified_name(cls), tuple(cls._fields), kinds, dict(cls._field_defaults))
     _classes[cls] = made
     PYTHON_CLASSES[made.label] = cls

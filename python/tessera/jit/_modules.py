@@ -3,6 +3,7 @@
 import copy
 import functools
 import inspect
+import re
 import textwrap
 import types
 
@@ -86,6 +87,7 @@ class ConcreteType:
         )
         self.names = self._names
         self.attributes, self.constants, self.functions, self.failed, self.children = {}, {}, {}, {}, {}
+        self.replaced = {}  # a forward() that an instance has instead of its class's
         self.made = None
         self._read(module)
 
@@ -186,7 +188,9 @@ class ConcreteType:
                 self.constants[name] = (value, kind)
             return
         if isinstance(value, types.MethodType) and isinstance(value.__self__, Module) and hasattr(self.cls, name):
-            return  # the class's own method is compiled
+            if name == "forward" and value.__func__ is not inspect.getattr_static(self.cls, name):
+                self.replaced[name] = value.__func__
+            return  # it is compiled as the class's own method
         routine = inspect.isroutine(value) or isinstance(value, ScriptFunction) or hasattr(value, "__wrapped__")
         if routine or operator_of(value):
             self.functions[name] = value
@@ -214,6 +218,7 @@ class ConcreteType:
             and self.constants.keys() == other.constants.keys()
             and all(_equal(v, other.constants[n]) for n, v in self.constants.items())
             and self.functions == other.functions
+            and self.replaced == other.replaced
             and self.children == other.children
         )
 
@@ -250,6 +255,8 @@ class ConcreteType:
         modifier = getattr(fn, "_torchscript_modifier", None)
         if modifier in (FunctionModifiers.UNUSED, FunctionModifiers.IGNORE):
             source.text = declaration_text(source.text)
+        if name in self.replaced:
+            source.text = re.sub(r"\bdef\s+\w+", f"def {name}", source.text, count=1)
         made = _jit.define(
             source.text, source.file, source.line, f"{self.made.name}.{name}", resolve, add_member, self.made
         )
@@ -279,10 +286,10 @@ class ConcreteType:
         ):
             return None  # the compiler unrolls them
         text = method_of(self.cls, name, self.attributes, self.children)
-        if text is not None:
+        if text is not None and name not in self.replaced:
             self.made.add_method(self._define(self.cls.forward, name, text, lookup_in(_scope_of(self.cls))), "method")
             return True
-        value = inspect.getattr_static(self.cls, name, _nothing)
+        value = self.replaced.get(name, inspect.getattr_static(self.cls, name, _nothing))
         if value is _nothing or value in _UNROLLED:
             return None
         if isinstance(value, property):

@@ -136,6 +136,7 @@ def gather(b, self, dim, index, sparse_grad=False):
     if self.shape == ():
         return b.Expand(self, b.Shape(index))
     scalar = index.shape == ()
+    index = b.to(index, INT64)
     made = b.op("GatherElements", self, b.unsqueeze(index, 0) if scalar else index, axis=dim)
     return b.squeeze(made, 0) if scalar else made
 
@@ -221,27 +222,38 @@ def scatter_reduce(b, self, dim, index, src, reduce, include_self=True):
 
 def _along(b, self, dim, index, like):
     """A vector of indices, for all elements beside it."""
-    dim %= self.rank
-    index = b.reshape(b.to(index, INT64), [-1] + [1] * (self.rank - dim - 1))
+    rank = max(self.rank, 1)  # a number is as a vector of one
+    dim %= rank
+    index = b.reshape(b.to(index, INT64), [-1] + [1] * (rank - dim - 1))
     return b.Expand(index, b.Shape(like))
+
+
+def _as_vector(b, self):
+    """(a tensor that has a dimension, what gives a result the shape of `self` again)"""
+    return (self, lambda made: made) if self.rank else (b.Reshape(self, [1]), lambda made: b.Reshape(made, []))
+
+
+def _placed(b, self, dim, index, source, **how):
+    x, back = _as_vector(b, self)
+    source = source if self.rank else b.Reshape(source, [-1])
+    return back(b.op("ScatterElements", x, _along(b, self, dim, index, source), source, axis=dim, **how))
 
 
 @aten("index_add")
 def index_add(b, self, dim, index, source, alpha=1):
     source = source if alpha == 1 else source * b.value(alpha, source.dtype)
-    return b.op("ScatterElements", self, _along(b, self, dim, index, source), source, axis=dim, reduction="add")
+    return _placed(b, self, dim, index, source, reduction="add")
 
 
 @aten("index_copy")
 def index_copy(b, self, dim, index, source):
-    return b.op("ScatterElements", self, _along(b, self, dim, index, source), source, axis=dim)
+    return _placed(b, self, dim, index, source)
 
 
 @aten("index_fill")
 def index_fill(b, self, dim, index, value):
-    like = b.op("Gather", self, b.Reshape(index, [-1]), axis=dim)
-    filled = b.Expand(b.to(value, self.dtype), b.Shape(like))
-    return b.op("ScatterElements", self, _along(b, self, dim, index, like), filled, axis=dim)
+    like = b.op("Gather", _as_vector(b, self)[0], b.Reshape(index, [-1]), axis=dim)
+    return _placed(b, self, dim, index, b.Expand(b.to(value, self.dtype), b.Shape(like)))
 
 
 @aten("masked_select")

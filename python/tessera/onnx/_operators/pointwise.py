@@ -52,10 +52,15 @@ _FORMULAS = {
     "selu": lambda b, x: b.Selu(x),
     "deg2rad": lambda b, x: x * (math.pi / 180),
     "rad2deg": lambda b, x: x * (180 / math.pi),
-    "angle": lambda b, x: b.Where(b.Less(x, 0), math.pi, 0),
+    "angle": lambda b, x: _angle(b, x),
     "special_expit": lambda b, x: b.Sigmoid(x),
     "special_entr": lambda b, x: b.Where(b.Greater(x, 0), -x * b.Log(x), b.Where(b.Equal(x, 0), 0, -math.inf)),
 }
+
+
+def _angle(b, x):
+    turned = b.Where(b.Less(x, 0), b.value(math.pi, x.dtype), b.value(0.0, x.dtype))
+    return b.Where(b.IsNaN(x), x, turned)
 
 
 def _trunc(b, x):

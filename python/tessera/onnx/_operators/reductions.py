@@ -195,7 +195,9 @@ def cumprod(b, self, dim, dtype=None):
 
 
 def _scanned(b, x, dim, op, first):
-    dim %= max(x.rank, 1)
+    if not x.rank:
+        return b.Identity(x)
+    dim %= x.rank
     start = b.op("Expand", b.value(first, x.dtype), b.Shape(b.op("Gather", x, b.value(0), axis=dim)), dtype=x.dtype)
     body = b.inner()
     state, element = body.input("state", x.dtype), body.input("element", x.dtype)
@@ -207,7 +209,9 @@ def _scanned(b, x, dim, op, first):
 
 def _cumulative_extreme(op, compare):
     def translate(b, self, dim):
-        dim %= max(self.rank, 1)
+        if not self.rank:
+            return b.Identity(self), b.value(0)
+        dim %= self.rank
         start = b.op("Gather", self, b.value(0), axis=dim)
         zeros = b.full(b.Shape(start), 0, INT64)
         body = b.inner()
@@ -440,6 +444,10 @@ def norm_free(b, x, p, axes, keepdim):
         return b.reduce("ReduceL2", x, axes, keepdim)
     if p == math.inf:
         return b.reduce("ReduceMax", b.Abs(x), axes, keepdim)
+    if p == -math.inf:
+        return b.reduce("ReduceMin", b.Abs(x), axes, keepdim)
+    if p == 0:
+        return b.reduce("ReduceSum", b.to(b.Not(b.Equal(x, 0)), x.dtype), axes, keepdim)
     x = b.Abs(x)
     total = b.reduce("ReduceSum", x if p == 1 else x ** float(p), axes, keepdim)
     return total if p == 1 else total ** (1 / float(p))

@@ -513,7 +513,12 @@ for (
     TABLE["aten::" + _name] = _plain_constant(lambda _f=_name, **kw: getattr(tessera, _f)(**kw))
 
 
-@aten("diagonal diagonal_copy linalg_diagonal")
+@aten("linalg_diagonal")
+def linalg_diagonal(b, A, offset=0, dim1=-2, dim2=-1):
+    return diagonal(b, A, offset, dim1, dim2)
+
+
+@aten("diagonal diagonal_copy")
 def diagonal(b, self, offset=0, dim1=0, dim2=1):
     n = self.rank
     dim1, dim2 = dim1 % n, dim2 % n
