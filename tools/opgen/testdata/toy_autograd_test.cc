@@ -63,6 +63,12 @@ TEST(ToyAutograd, ModifiedSavedTensorIsNoticed) {
   EXPECT_THROW(twice.backward(make(k3, {1, 1, 1})), Error);  // freed
 }
 
+TEST(ToyAutograd, ANodeIsNamedAfterAPlainNumber) {
+  const Tensor a = leaf(k3, {1, 2, 3}), b = make(k3, {1, 1, 1});
+  EXPECT_STREQ(autograd::grad_fn(toy_add(a, b))->name(), "ToyAddBackward0");
+  EXPECT_STREQ(autograd::grad_fn(toy_add(a, Scalar(2)))->name(), "ToyAddBackward1");
+}
+
 TEST(ToyAutograd, OutFormsRefuse) {
   Tensor a = leaf(k3, {1, 2, 3}), out = empty_kernel(k3, DType::kFloat32);
   EXPECT_THROW(toy_scale_out(out, a, 2), Error);
