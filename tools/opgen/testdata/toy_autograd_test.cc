@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "autograd/variable.h"
 #include "gtest/gtest.h"
 #include "tools/opgen/testdata/toys.h"
 
