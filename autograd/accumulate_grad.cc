@@ -140,6 +140,11 @@ void AccumulateGrad::add(AutogradMeta& m, Tensor&& grad) const {
 
 variable_list AccumulateGrad::apply(variable_list&& grads) {
   if (grads.empty() || !grads[0].defined() || !variable_.requires_grad()) return {};
+  TESSERA_CHECK(
+      !retired_,
+      "Trying to execute AccumulateGrad node that was poisoned by swap_tensors: a leaf of this "
+      "graph was exchanged for another tensor since the forward pass. Swap tensors, or change the device or "
+      "dtype of a module under set_swap_module_params_on_conversion(True), before forward or after backward.");
   AutogradMeta& m = variable_.impl()->materialize_autograd_meta();
   auto* hooks = dynamic_cast<LeafHooks*>(m.hooks.get());
   if (grads[0].keys().has(DispatchKey::kPython)) [[unlikely]] {

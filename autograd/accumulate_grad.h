@@ -1,6 +1,7 @@
 // The end of a backward path: adds to a leaf's grad.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <optional>
 
@@ -19,6 +20,8 @@ class AccumulateGrad final : public Node {
   // The accumulator that a leaf has, shared, or null; a leaf's lock (leaf_mutex) is held. The leaf's reference is a
   // weak one, so the last of the others may be going on another thread meanwhile: then nothing is shared.
   static IntrusivePtr<Node> shared_from(AutogradMeta& meta);
+  // The leaf is another object's tensor now: graphs that have this accumulator can't go backward any more.
+  void retire() { retired_ = true; }
 
  protected:
   void dispose() override;
@@ -27,6 +30,7 @@ class AccumulateGrad final : public Node {
   void add(AutogradMeta& meta, Tensor&& grad) const;
 
   Tensor variable_;
+  std::atomic<bool> retired_{false};
   bool refused_ = false;  // shared_from came when the count was at zero already
 };
 

@@ -83,7 +83,7 @@ Tensor detached(const Tensor& t) {
 
 void detach_(const Tensor& t) {
   TESSERA_CHECK(
-      !t.is_view() || !t.requires_grad(),
+      !t.is_view(),
       "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, "
       "and gradient_as_bucket_view is "
       "set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on these gradients.");
@@ -165,9 +165,13 @@ void set_data(const Tensor& t, const Tensor& other) {
         other.dtype() != t.dtype() || !(other.device() == t.device()) || !std::ranges::equal(other.sizes(), t.sizes());
     if (changed) m->grad_accumulator.store(nullptr);
   }
-  // The version does not move: `.data` assignments are invisible to autograd.
-  const IntrusivePtr<VersionCounter> own = make_intrusive<VersionCounter>();
-  own->value = t.impl()->has_version() ? t.version() : 0;
+  // The version does not move: `.data` assignments are invisible to autograd. A counter of its own stays the one that
+  // its views have, too.
+  IntrusivePtr<VersionCounter> own = t.impl()->own_version();
+  if (!own) {
+    own = make_intrusive<VersionCounter>();
+    own->value = t.impl()->has_version() ? t.version() : 0;
+  }
   t.impl()->take_contents_of(*other.impl());
   t.impl()->set_own_version(own);
 }

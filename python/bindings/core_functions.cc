@@ -9,6 +9,9 @@
 #include <pmmintrin.h>
 #include <xmmintrin.h>
 
+#include <mutex>
+
+#include "autograd/accumulate_grad.h"
 #include "jit/tasks.h"
 #include "nn/attention_choice.h"
 #include "python/bindings/args.h"
@@ -223,16 +226,27 @@ PyObject* py_increment_version(PyObject*, CallArgs call) {
     tensor_arg("_increment_version", "tensors", PySequence_Fast_GET_ITEM(list.get(), i)).bump_version();
   return none();
 }
-// The objects exchange their tensors.
+// The objects exchange their tensors, to which nothing refers beside them but the accumulator of a graph.
 PyObject* py_swap_tensor_impl(PyObject*, CallArgs call) {
   PyObject* a[2];
   read_args({"_swap_tensor_impl", {"a", "b"}, 2, 2}, call, a);
   tensor_arg("_swap_tensor_impl", "a", a[0]);
   tensor_arg("_swap_tensor_impl", "b", a[1]);
   auto *x = reinterpret_cast<PyTensor*>(a[0]), *y = reinterpret_cast<PyTensor*>(a[1]);
-  for (PyTensor* p : {x, y})
-    TESSERA_CHECK(p->impl->use_count() == 1, "Expected use_count of the tensor to be 1 but got ", p->impl->use_count(),
-                  ": other tensors or the graph refer to it, it can't be swapped");
+  IntrusivePtr<autograd::Node> accumulators[2];
+  const char* const names[2] = {"t1", "t2"};
+  for (int i = 0; i < 2; ++i) {
+    TensorImpl* impl = (i == 0 ? x : y)->impl;
+    if (AutogradMeta* m = impl->autograd_meta()) {
+      const std::lock_guard lock(autograd::leaf_mutex(impl));
+      accumulators[i] = autograd::AccumulateGrad::shared_from(*m);
+    }
+    TESSERA_CHECK(impl->use_count() == (accumulators[i] ? 2 : 1), "Expected use_count of ", names[i],
+                  " to be 1 or 2 with an AccumulateGrad node but got ", impl->use_count(),
+                  ": other tensors or the graph refer to it, so it can't be swapped; drop those first");
+  }
+  for (const auto& a : accumulators)
+    if (a) static_cast<autograd::AccumulateGrad&>(*a).retire();
   std::swap(x->impl, y->impl);
   x->impl->pyobject.store(x, std::memory_order_release);
   y->impl->pyobject.store(y, std::memory_order_release);

@@ -10,6 +10,7 @@
 #include "python/bindings/library/fake.h"
 #include "python/bindings/types.h"
 #include "tensor/core/transforms.h"
+#include "tensor/core/warning.h"
 
 namespace tessera::python {
 namespace {
@@ -180,14 +181,10 @@ bool stands_for_tuple(PyObject* index) {
     }
     PyObject* o = e.get();
     if (!is_tensor(o) && !PySequence_Check(o) && !PySlice_Check(o) && o != Py_Ellipsis && o != Py_None) continue;
-    static bool warned = false;
-    if (!std::exchange(warned, true))
-      check(PyErr_WarnEx(PyExc_UserWarning,
-                         "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed "
-                         "in pytorch 2.9; use x[tuple(seq)] instead of x[seq]. In pytorch "
-                         "2.9 this will be interpreted as tensor index, x[torch.tensor(seq)], which will result either "
-                         "in an error or a different result",
-                         1));
+    warn(
+        "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; "
+        "use x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as tensor index, "
+        "x[torch.tensor(seq)], which will result either in an error or a different result");
     return true;
   }
   return false;

@@ -10,6 +10,7 @@
 #include "python/bindings/library/fake.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"
+#include "tensor/core/warning.h"
 
 namespace tessera::python {
 namespace {
@@ -172,14 +173,11 @@ NamedOp g_permute("aten::permute"), g_transpose("aten::transpose.int"), g_conj("
     g_imag("aten::imag");
 
 PyObject* get_t(const Tensor& t) {
-  static bool warned = false;
-  if (t.dim() != 2 && t.dim() != 0 && !std::exchange(warned, true))
-    check(PyErr_WarnEx(PyExc_UserWarning,
-                       "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and "
-                       "it will throw an error in a future release. Consider `x.mT` "
-                       "to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse "
-                       "the dimensions of a tensor.",
-                       1));
+  if (t.dim() != 2 && t.dim() != 0)
+    warn_once(
+        "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw "
+        "an error in a future release. Consider `x.mT` to transpose batches of matrices or "
+        "`x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.");
   IntVector order;
   for (int64_t i = t.dim() - 1; i >= 0; --i) order.push_back(i);
   return wrap(g_permute(t, IntList(order)));

@@ -121,21 +121,27 @@ def test_default_device():
 
 
 def test_warnings_of_once_per_process_can_come_always():
-    code = (
-        "import tessera, warnings\n"
-        "def count():\n"
-        "    with warnings.catch_warnings(record=True) as seen:\n"
-        "        warnings.simplefilter('always')\n"
-        "        for _ in range(3): tessera.meshgrid(tessera.ones(2), tessera.ones(2))\n"
-        "    return len(seen)\n"
-        "first = count()\n"
-        "tessera.set_warn_always(True)\n"
-        "always = count()\n"
-        "tessera.set_warn_always(False)\n"
-        "print(first, always, count())"
-    )
+    code = """
+import tessera, warnings
+import numpy as np
+fixed = np.ones(2)
+fixed.flags.writeable = False
+def count(call):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(3): call()
+    return len(seen)
+for call in (lambda: tessera.meshgrid(tessera.ones(2), tessera.ones(2)), lambda: tessera.ones(1, 2, 3).T,
+             lambda: tessera.from_numpy(fixed), lambda: tessera.frombuffer(b"abcd", dtype=tessera.uint8),
+             lambda: tessera.ones(2, names=("N",))):
+    for always in (False, True, False):
+        tessera.set_warn_always(always)
+        print(count(call), end="")
+    print()
+print(count(lambda: tessera.ones(3, 3)[[slice(0, 1), slice(0, 1)]]))
+"""
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert out.stdout.split() == ["1", "3", "0"], out.stderr
+    assert out.stdout.split() == ["130"] * 5 + ["3"], out.stderr
     with pytest.raises(TypeError):
         tessera.set_warn_always(1)
 

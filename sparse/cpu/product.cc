@@ -22,72 +22,182 @@ namespace tessera::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Columns are asked for this many elements ahead, over the ends of pieces (kPiece) and of the list: the next piece of
-// them is checked before anything else reads it.
-constexpr int64_t kAhead = 2048;
+// Columns are asked for this many elements ahead, over the ends of lines, and values, too: rows of b come in between,
+// and the processor does not see that these go on.
+constexpr int64_t kAhead = 1024;
+
+// What lines of a product share. Columns are checked where they are used: a branch that is never taken costs next to
+// nothing, a pass over all of them before a fifth where rows of b are short.
+template <class T>
+struct Factors {
+  const int64_t *pointers, *columns;
+  const T *values, *b;
+  int64_t stride;
+  uint64_t width;
+};
 
 // kVectors vectors of a row of the result at a time, in registers: kSums sums for each, which do not wait for each
-// other and take terms in turn.
+// other and take terms in turn. False if a column is outside.
 template <int kVectors, int kSums, class D, class T>
-HWY_INLINE void AddColumns(D d, const int64_t* columns, const T* values, int64_t begin, int64_t end, const T* b,
-                           int64_t stride, T* out) {
+HWY_INLINE bool AddColumns(D d, const Factors<T>& f, int64_t line, int64_t j, T* out) {
   const size_t lanes = hn::Lanes(d);
+  const int64_t* columns = f.columns;
+  const T *values = f.values, *b = f.b + j;
+  const int64_t stride = f.stride, end = f.pointers[line + 1];
+  const uint64_t width = f.width;
   hn::Vec<D> sums[kSums][kVectors];  // registers, once loops over them are unrolled
 #pragma GCC unroll 16
   for (int v = 0; v < kSums * kVectors; ++v) sums[v / kVectors][v % kVectors] = hn::Zero(d);
-  const auto add = [&](int64_t k, int s) HWY_ATTR {
-    const auto x = hn::Set(d, values[k]);
-    const T* row = b + columns[k] * stride;
+  const auto add = [&](uint64_t column, T value, int s) HWY_ATTR {
+    const auto x = hn::Set(d, value);
+    const T* row = b + static_cast<int64_t>(column) * stride;
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v)
       sums[s][v] = hn::MulAdd(x, hn::LoadU(d, row + static_cast<size_t>(v) * lanes), sums[s][v]);
   };
-  int64_t k = begin;
+  int64_t k = f.pointers[line];
   for (; k + kSums <= end; k += kSums) {
     hwy::Prefetch(columns + k + kAhead);
+    hwy::Prefetch(values + k + kAhead);
 #pragma GCC unroll 4
-    for (int s = 0; s < kSums; ++s) add(k + s, s);
+    for (int s = 0; s < kSums; ++s) {
+      const uint64_t column = static_cast<uint64_t>(columns[k + s]);
+      if (column >= width) [[unlikely]]
+        return false;
+      add(column, values[k + s], s);
+    }
   }
   if constexpr (kSums > 1)
-    for (; k < end; ++k) add(k, 0);
+    for (; k < end; ++k) {
+      const uint64_t column = static_cast<uint64_t>(columns[k]);
+      if (column >= width) [[unlikely]]
+        return false;
+      add(column, values[k], 0);
+    }
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) {
     auto r = sums[0][v];
     if constexpr (kSums == 2) r = hn::Add(r, sums[1][v]);
     if constexpr (kSums == 4) r = hn::Add(hn::Add(r, sums[1][v]), hn::Add(sums[2][v], sums[3][v]));
-    hn::StoreU(r, d, out + static_cast<size_t>(v) * lanes);
+    hn::StoreU(r, d, out + j + static_cast<int64_t>(static_cast<size_t>(v) * lanes));
   }
+  return true;
 }
 
-// n elements of a row of the result, from rows of b that begin `stride` elements apart.
+// The same for one vector of two neighbouring rows: neither waits for the end of the other.
+template <class D, class T>
+HWY_INLINE bool AddPair(D d, const Factors<T>& f, int64_t line, int64_t j, T* out, int64_t out_stride) {
+  const int64_t* columns = f.columns;
+  const T *values = f.values, *b = f.b + j;
+  const int64_t stride = f.stride;
+  const uint64_t width = f.width;
+  auto a0 = hn::Zero(d), a1 = a0, b0 = a0, b1 = a0;
+  int64_t i = f.pointers[line], k = f.pointers[line + 1];
+  const int64_t i_end = k, k_end = f.pointers[line + 2];
+#define TESSERA_TERM(sum, at)                                                                               \
+  {                                                                                                         \
+    const uint64_t column = static_cast<uint64_t>(columns[at]);                                             \
+    if (column >= width) [[unlikely]]                                                                       \
+      return false;                                                                                         \
+    sum = hn::MulAdd(hn::Set(d, values[at]), hn::LoadU(d, b + static_cast<int64_t>(column) * stride), sum); \
+  }
+  for (int64_t n = std::min(i_end - i, k_end - k) / 2; n > 0; --n, i += 2, k += 2) {
+    hwy::Prefetch(columns + k + kAhead);
+    hwy::Prefetch(values + k + kAhead);
+    TESSERA_TERM(a0, i)
+    TESSERA_TERM(b0, k)
+    TESSERA_TERM(a1, i + 1)
+    TESSERA_TERM(b1, k + 1)
+  }
+  for (; i < i_end; ++i) TESSERA_TERM(a0, i)
+  for (; k < k_end; ++k) TESSERA_TERM(b0, k)
+#undef TESSERA_TERM
+  hn::StoreU(hn::Add(a0, a1), d, out + j);
+  hn::StoreU(hn::Add(b0, b1), d, out + j + out_stride);
+  return true;
+}
+
+// The first n elements at p, fewer than a vector has; reads no others.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> LoadSome(D d, const T* p, int64_t n) {
+#if HWY_TARGET == HWY_SSE4  // has no masked loads
+  HWY_ALIGN T all[hn::MaxLanes(d)] = {};
+  std::copy_n(p, n, all);
+  return hn::Load(d, all);
+#else
+  return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(n)), d, p);
+#endif
+}
+
+// The last n elements of a row of the result, fewer than a vector has.
+template <class D, class T>
+HWY_INLINE bool AddRest(D d, const Factors<T>& f, int64_t line, int64_t j, int64_t n, T* out) {
+  const int64_t* columns = f.columns;
+  const T *values = f.values, *b = f.b + j;
+  const int64_t stride = f.stride, end = f.pointers[line + 1];
+  const uint64_t width = f.width;
+  int64_t k = f.pointers[line];
+  T sums[2] = {};  // of a matrix times a vector
+  auto even = hn::Zero(d), odd = hn::Zero(d);
+  if (n == 1) {
+    for (; k < end; ++k) {
+      const uint64_t column = static_cast<uint64_t>(columns[k]);
+      if (column >= width) [[unlikely]]
+        return false;
+      const T sum = sums[0] + values[k] * b[static_cast<int64_t>(column) * stride];
+      sums[0] = sums[1];
+      sums[1] = sum;
+    }
+    out[j] = sums[0] + sums[1];
+    return true;
+  }
+  for (; k < end; ++k) {
+    const uint64_t column = static_cast<uint64_t>(columns[k]);
+    if (column >= width) [[unlikely]]
+      return false;
+    const T* row = b + static_cast<int64_t>(column) * stride;
+    const auto sum = hn::MulAdd(hn::Set(d, values[k]), LoadSome(d, row, n), even);
+    even = odd;
+    odd = sum;
+  }
+  HWY_ALIGN T all[hn::MaxLanes(d)];
+  hn::Store(hn::Add(even, odd), d, all);
+  std::copy_n(all, n, out + j);
+  return true;
+}
+
+// Rows of n elements; false if a column is outside.
 template <class T>
-HWY_INLINE void MultiplyLine(const RowsView& a, int64_t line, const T* b, int64_t stride, int64_t n, T* out) {
-  const int64_t *columns = a.columns, begin = a.pointers[line], end = a.pointers[line + 1];
-  const T* values = static_cast<const T*>(a.values);
+HWY_INLINE bool MultiplyLines(const RowsView& a, const T* b, int64_t n, T* out, int64_t out_stride, int64_t first,
+                              int64_t last) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   constexpr int kSumsOf8 = HWY_LANES(float) < 16 ? 1 : 2;  // as many as there are registers for
-  int64_t j = 0;
-  for (; j + 8 * lanes <= n; j += 8 * lanes)
-    AddColumns<8, kSumsOf8>(d, columns, values, begin, end, b + j, stride, out + j);
-  for (; j + 4 * lanes <= n; j += 4 * lanes) AddColumns<4, 1>(d, columns, values, begin, end, b + j, stride, out + j);
-  for (; j + 2 * lanes <= n; j += 2 * lanes) AddColumns<2, 2>(d, columns, values, begin, end, b + j, stride, out + j);
-  for (; j + lanes <= n; j += lanes) AddColumns<1, 4>(d, columns, values, begin, end, b + j, stride, out + j);
-  if (j == n) return;
-  std::fill(out + j, out + n, T(0));
-  for (int64_t k = begin; k < end; ++k) {
-    const T* row = b + columns[k] * stride;
-    for (int64_t i = j; i < n; ++i) out[i] += values[k] * row[i];
+  const Factors<T> f{a.pointers, a.columns, static_cast<const T*>(a.values), b, n, static_cast<uint64_t>(a.width)};
+  int64_t i = first;
+  if (n == lanes)
+    for (; i + 2 <= last; i += 2)
+      if (!AddPair(d, f, i, 0, out + i * out_stride, out_stride)) return false;
+  for (; i < last; ++i) {
+    T* line = out + i * out_stride;
+    bool good = true;
+    int64_t j = 0;
+    for (; j + 8 * lanes <= n; j += 8 * lanes) good = good && AddColumns<8, kSumsOf8>(d, f, i, j, line);
+    for (; j + 4 * lanes <= n; j += 4 * lanes) good = good && AddColumns<4, 1>(d, f, i, j, line);
+    for (; j + 2 * lanes <= n; j += 2 * lanes) good = good && AddColumns<2, 2>(d, f, i, j, line);
+    for (; j + lanes <= n; j += lanes) good = good && AddColumns<1, 2>(d, f, i, j, line);
+    if (j < n) good = good && AddRest(d, f, i, j, n - j, line);
+    if (!good) return false;
   }
+  return true;
 }
-
-void MultiplyF32(const RowsView& a, const float* b, int64_t stride, int64_t n, float* out, int64_t out_stride,
-                 int64_t first, int64_t last) {
-  for (int64_t i = first; i < last; ++i) MultiplyLine(a, i, b, stride, n, out + i * out_stride);
+bool MultiplyF32(const RowsView& a, const float* b, int64_t n, float* out, int64_t out_stride, int64_t first,
+                 int64_t last) {
+  return MultiplyLines(a, b, n, out, out_stride, first, last);
 }
-void MultiplyF64(const RowsView& a, const double* b, int64_t stride, int64_t n, double* out, int64_t out_stride,
-                 int64_t first, int64_t last) {
-  for (int64_t i = first; i < last; ++i) MultiplyLine(a, i, b, stride, n, out + i * out_stride);
+bool MultiplyF64(const RowsView& a, const double* b, int64_t n, double* out, int64_t out_stride, int64_t first,
+                 int64_t last) {
+  return MultiplyLines(a, b, n, out, out_stride, first, last);
 }
 
 // The signs of numbers that are negative unless 0 <= p[i] < size.
@@ -167,14 +277,12 @@ int64_t panel_width(const RowsView& a, int64_t n, int64_t item) {
   return a.pointers[a.height] >= kOften * a.width ? fits / item : n;
 }
 
-constexpr int64_t kPiece = 2048;  // elements of a
-
-// multiply(rows, n, out, first, last) for pieces of lines whose columns are inside; false if others are not.
+// multiply(rows, n, out, first, last) for pieces of lines; false if it says so of one: columns are outside.
 template <class T, class F>
 bool multiply_panels(const RowsView& a, const T* b, int64_t n, T* out, F multiply) {
+  constexpr int64_t kPiece = 2048;  // elements of a
   const int64_t width = panel_width(a, n, sizeof(T));
   const bool packs = width < n;
-  if (packs && !all_inside(a.columns, a.pointers[a.height], a.width)) return false;
   const internal::ScratchArray<T> scratch(packs ? a.width * n : 0);
   T* const packed = scratch.get();
   if (packs)
@@ -189,11 +297,7 @@ bool multiply_panels(const RowsView& a, const T* b, int64_t n, T* out, F multipl
   parallel_for((packs ? (n + width - 1) / width : 1) * pieces, 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const int64_t j = i / pieces * width, line = i % pieces * step, end = std::min(a.height, line + step);
-      const int64_t from = a.pointers[line];
-      if (packs || TESSERA_SIMD(AllInside)(a.columns + from, a.pointers[end] - from, a.width))
-        multiply((packs ? packed : b) + a.width * j, std::min(width, n - j), out + j, line, end);
-      else
-        good = false;
+      if (!multiply((packs ? packed : b) + a.width * j, std::min(width, n - j), out + j, line, end)) good = false;
     }
   });
   return good;
@@ -203,11 +307,14 @@ template <class T>
 bool multiply_typed(const RowsView& a, const T* b, int64_t n, T* out) {
   const T* v = static_cast<const T*>(a.values);
   return multiply_panels(a, b, n, out, [&](const T* panel, int64_t w, T* to, int64_t first, int64_t last) {
+    const int64_t from = a.pointers[first];
+    if (!TESSERA_SIMD(AllInside)(a.columns + from, a.pointers[last] - from, a.width)) return false;
     for (int64_t i = first; i < last; ++i) {
       std::fill_n(to + i * n, w, T());
       for (int64_t k = a.pointers[i]; k < a.pointers[i + 1]; ++k)
         for (int64_t j = 0; j < w; ++j) to[i * n + j] += v[k] * panel[a.columns[k] * w + j];
     }
+    return true;
   });
 }
 
@@ -313,12 +420,12 @@ bool multiply_rows(DType t, const RowsView& a, const void* b, int64_t n, void* o
   if (t == DType::kFloat32)
     return multiply_panels(a, static_cast<const float*>(b), n, static_cast<float*>(out),
                            [&](const float* panel, int64_t w, float* to, int64_t first, int64_t last) {
-                             TESSERA_SIMD(MultiplyF32)(a, panel, w, w, to, n, first, last);
+                             return TESSERA_SIMD(MultiplyF32)(a, panel, w, to, n, first, last);
                            });
   if (t == DType::kFloat64)
     return multiply_panels(a, static_cast<const double*>(b), n, static_cast<double*>(out),
                            [&](const double* panel, int64_t w, double* to, int64_t first, int64_t last) {
-                             TESSERA_SIMD(MultiplyF64)(a, panel, w, w, to, n, first, last);
+                             return TESSERA_SIMD(MultiplyF64)(a, panel, w, to, n, first, last);
                            });
   if (t == DType::kComplex64) return multiply_typed(a, static_cast<const C64*>(b), n, static_cast<C64*>(out));
   if (t == DType::kComplex128) return multiply_typed(a, static_cast<const C128*>(b), n, static_cast<C128*>(out));

@@ -120,7 +120,7 @@ Tensor detach_kernel(const Tensor& self) {
   return Tensor(self.impl()->shallow_copy(/*shares_version=*/true));
 }
 const Tensor& detach__kernel(const Tensor& self) {
-  TESSERA_CHECK(!self.is_view() || !self.requires_grad(),
+  TESSERA_CHECK(!self.is_view(),
                 "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for "
                 "training, and "
                 "gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() "

@@ -66,6 +66,23 @@ std::string any_should_compute(const Entry& e, const Slots& s, const std::vector
 bool is_saved_tensor(const Saved& v) { return v.type == "autograd::SavedVariable"; }
 bool is_saved_list(const Saved& v) { return v.type == "std::vector<autograd::SavedVariable>"; }
 
+// Where an argument may be a plain number, and the node is called otherwise then: number_ says which it was.
+std::string node_name(const Entry& e) {
+  if (e.number_nodes.empty()) return cpp_string(e.node);
+  std::string names = cpp_string(e.node);
+  for (const Entry::NumberNode& n : e.number_nodes) absl::StrAppend(&names, ", ", cpp_string(n.name));
+  return absl::StrCat("std::array{", names, "}[number_]");
+}
+
+// Shows a saved tensor that was a number as that number, and nothing where no formula needs it.
+std::string visit_number(const Entry& e, const Saved& v) {
+  for (size_t i = 0; i < e.number_nodes.size(); ++i)
+    if (v.kind != Saved::Kind::kOutput && v.index == e.number_nodes[i].argument && is_saved_tensor(v))
+      return absl::StrCat(" if (number_ == ", i + 1, " && !released()) { if (const Tensor t = ", v.name,
+                          "_.unpack(this); t.defined()) v(", cpp_string(v.shown), ", t.item_scalar()); } else");
+  return "";
+}
+
 std::string node_class(const Entry& e) {
   std::string fields, release, visit;
   std::set<std::string> shown;  // sizes() and sym_sizes() of one tensor are one attribute
@@ -76,14 +93,15 @@ std::string node_class(const Entry& e) {
     if (is_saved_tensor(v)) absl::StrAppend(&release, " ", v.name, "_.reset();");
     if (is_saved_list(v)) absl::StrAppend(&release, " autograd::reset_list(", v.name, "_);");
     if (!v.shown.empty() && shown.insert(v.shown).second)
-      absl::StrAppend(&visit, " v(", cpp_string(v.shown), ", ", v.name, "_);");
+      absl::StrAppend(&visit, visit_number(e, v), " v(", cpp_string(v.shown), ", ", v.name, "_);");
   }
   const Slots slots = edge_slots(e);
   for (int arg : slots.lists) absl::StrAppend(&fields, "  size_t ", list_count(e, arg), " = 0;\n");
+  if (!e.number_nodes.empty()) fields += "  size_t number_ = 0;\n";
   std::string text = absl::StrCat("struct ", e.node,
                                   " final : autograd::Node {\n  variable_list apply(variable_list&& grads) override;\n "
                                   " const char* name() const override { return ",
-                                  cpp_string(e.node), "; }\n");
+                                  node_name(e), "; }\n");
   if (release.empty()) absl::StrAppend(&text, "  ", e.node, "() { frees_nothing(); }\n");
   if (!release.empty()) absl::StrAppend(&text, "  void release_variables() override {", release, " }\n");
   if (!visit.empty()) absl::StrAppend(&text, "  void visit_saved(autograd::SavedVisitor& v) override {", visit, " }\n");
@@ -246,6 +264,9 @@ std::string derivative_kernel(const OpForm& f) {
   if (inplace)
     for (const std::string& w : written(f)) absl::StrAppend(&text, "  autograd::check_inplace(", w, ");\n");
   absl::StrAppend(&text, "  auto node_ = autograd::make_node<", e.node, ">();\n");
+  for (size_t i = 0; i < e.number_nodes.size(); ++i)
+    absl::StrAppend(&text, "  if (", arg_cpp(e, e.number_nodes[i].argument),
+                    ".impl()->is_wrapped_number()) node_->number_ = ", i + 1, ";\n");
   // Edges in slot order; neighbours that are plain tensors in one call.
   auto flush = [&] {
     if (!plain.empty())

@@ -96,6 +96,11 @@ struct Entry {
   std::vector<DerivativeDef> derivatives;
   std::vector<Saved> saved;
   std::string node;  // "AddBackward0"
+  struct NumberNode {
+    int argument;
+    std::string name;
+  };
+  std::vector<NumberNode> number_nodes;  // what it is called where an argument is a plain number
   bool has_derivatives() const { return !derivatives.empty(); }
   ForwardRule forward = ForwardRule::kElementwise;
   const OpForm* find(Form f) const;

@@ -58,6 +58,11 @@ INSTANTIATE_TEST_SUITE_P(
             "3|a policy (lower_precision_fp"},
         Bad{"DocumentedName", op("f(Tensor x) -> Tensor", "rule: DIRECT variants: FUNCTION documented: \"y=input\""),
             "3|expected \"argument=name\""},
+        Bad{"NumberNode",
+            op("f(Tensor x, int n) -> Tensor",
+               "rule: DIRECT variants: FUNCTION number_node: \"n=FBackward1\" derivative { input: \"x\" formula: "
+               "\"grad\" }"),
+            "3|expected \"tensor=NodeName\""},
         Bad{"AutocastTwice",
             op("f(Tensor x) -> Tensor", "rule: DIRECT variants: FUNCTION autocast: [\"cpu fp32\", \"cpu promote\"]"),
             "3|two policies for cpu"},

@@ -394,6 +394,16 @@ class EntryReader {
     const bool differentiable = !e_->derivatives.empty();
     e_->node = op.has_node() ? op.node() : "";
     if (op.has_node() && !is_plain_identifier(op.node())) error("node", "the node needs a plain name");
+    for (const std::string& entry : op.number_node()) {
+      const std::vector<std::string> parts = absl::StrSplit(entry, '=');
+      const int argument = e_->schema.find_argument(parts[0]);
+      if (parts.size() != 2 || !is_plain_identifier(parts[1]) || !differentiable || argument < 0 ||
+          !is_tensor(e_->schema.arguments[static_cast<size_t>(argument)].type))
+        error("number_node",
+              absl::StrCat("expected \"tensor=NodeName\" for an op with derivatives, not \"", entry, "\""));
+      else
+        e_->number_nodes.push_back({argument, parts[1]});
+    }
     for (OpForm& f : e_->forms) {
       const bool takes_tensors = tensor_args() > 0;
       f.has_autograd = differentiable || (f.form == Form::kOut && takes_tensors) ||

@@ -16,6 +16,7 @@
 #include "python/bindings/types.h"
 #include "tensor/core/device_hooks.h"
 #include "tensor/core/transforms.h"
+#include "tensor/core/warning.h"
 #include "tensor/ops/options.h"
 
 namespace tessera::python {
@@ -129,16 +130,11 @@ Tensor tensor_over_buffer(PyObject* o, DType dtype, int64_t count, int64_t offse
     if (!buffer)
       throw ValueError(PyObject_CheckBuffer(o) ? "could not retrieve buffer from object"
                                                : "object does not implement Python buffer protocol.");
-    static bool warned = false;
-    if (!std::exchange(warned, true) &&
-        PyErr_WarnEx(PyExc_UserWarning,
-                     "The given buffer is not writable, and PyTorch does not support non-writable tensors. This means "
-                     "you can write to the underlying (supposedly non-writable) buffer "
-                     "using the tensor. You may want to copy the buffer to protect its data or make it writable before "
-                     "converting it to a tensor. This type of warning will be suppressed for the rest "
-                     "of this program.",
-                     1) < 0)
-      throw ErrorAlreadySet();
+    warn_once(
+        "The given buffer is not writable, and PyTorch does not support non-writable tensors. This means you can write "
+        "to the underlying (supposedly non-writable) buffer using the tensor. You may want to copy the buffer to "
+        "protect its data or make it writable before converting it to a tensor. This type of warning will be "
+        "suppressed for the rest of this program.");
   }
   const int64_t len = buffer->size(), size = item_size(dtype);
   TESSERA_CHECK_VALUE(len > 0 && count != 0, "both buffer length (", len, ") and count (", count, ") must not be 0");

@@ -5,6 +5,7 @@
 #include "named/named.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/tensor_type.h"
+#include "tensor/core/warning.h"
 
 namespace tessera::python {
 namespace {
@@ -30,14 +31,10 @@ named::Names names_from_python(PyObject* o) {
   return names;
 }
 
-void warn_once() {
-  static bool warned = false;
-  if (!std::exchange(warned, true) &&
-      PyErr_WarnEx(PyExc_UserWarning,
-                   "Named tensors and all their associated APIs are an experimental feature and subject to change. "
-                   "Please do not use them for anything important until they are released as stable.",
-                   1) < 0)
-    throw ErrorAlreadySet();
+void warn_of_names() {
+  warn_once(
+      "Named tensors and all their associated APIs are an experimental feature and subject to change. "
+      "Please do not use them for anything important until they are released as stable.");
 }
 
 // A name or its absence, names, or pairs of a name and a size.
@@ -99,7 +96,7 @@ void give_names(const Tensor& t, PyObject* names, bool refine) {
   TESSERA_CHECK(!refine || own.empty() || std::ranges::equal(own, list),
                 "Name mismatch: names= differs from the names ", "of ", named::describe(t),
                 ". Rename the tensor, or leave names= out.");
-  if (!list.empty()) warn_once();
+  if (!list.empty()) warn_of_names();
   named::set_names(t, std::move(list));
 }
 

@@ -1,10 +1,10 @@
 #include "python/bindings/convert/numpy.h"
 
 #include <cstring>
-#include <utility>
 
 #include "python/bindings/calls.h"
 #include "python/bindings/convert/storage.h"
+#include "tensor/core/warning.h"
 
 namespace tessera::python {
 namespace {
@@ -120,14 +120,12 @@ Tensor tensor_from_ndarray(PyObject* object, bool warn_read_only) {
   TESSERA_CHECK_VALUE(array.descriptor->byte_order != '>',
                       "given numpy array has byte order different from the native byte order. Conversion between byte "
                       "orders is currently not supported.");
-  static bool warned = false;
-  if (warn_read_only && !(array.flags & kWriteable) && !std::exchange(warned, true))
-    check(PyErr_WarnEx(PyExc_UserWarning,
-                       "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This "
-                       "means writing to this tensor will result in undefined behavior. "
-                       "You may want to copy the array to protect its data or make it writable before converting it to "
-                       "a tensor. This type of warning will be suppressed for the rest of this program.",
-                       1));
+  if (warn_read_only && !(array.flags & kWriteable))
+    warn_once(
+        "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing "
+        "to this tensor will result in undefined behavior. You may want to copy the array to protect its data or make "
+        "it writable before converting it to a tensor. This type of warning will be suppressed for the rest of this "
+        "program.");
   const int64_t size = item_size(code->dtype);
   IntVector sizes, steps;
   int64_t last = 0, n = 1;

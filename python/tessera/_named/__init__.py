@@ -17,6 +17,7 @@ _TAKE_NAMES = frozenset(
     ).split()
     for form in ("", "_")
 )
+_FIRST_PLACE = {"kthvalue": 2, "linalg_vector_norm": 2}  # what comes before (k, an order) is no place
 _PLACES = ("dim", "dims", "dim0", "dim1", "dim2", "axis")
 
 
@@ -67,9 +68,10 @@ def call(function, args, kwargs):
     first = args[0][0] if isinstance(args[0], (tuple, list)) and args[0] else args[0]
     if not isinstance(first, tessera.Tensor):
         return NotImplemented
-    if args[1:2] == (None,) and has_names(first):
-        _to_place(first, None)
-    places = [_to_place(first, a) if _is_name(a) else a for a in args]
+    fixed = _FIRST_PLACE.get(name, 1)
+    if args[fixed : fixed + 1] == (None,) and name != "linalg_vector_norm" and has_names(first):
+        _to_place(first, None)  # for a norm None is all dimensions
+    places = [*args[:fixed], *(_to_place(first, a) if _is_name(a) else a for a in args[fixed:])]
     by_name = {k: _to_place(first, v) if k in _PLACES and _is_name(v) else v for k, v in kwargs.items()}
     if all(a is b for a, b in zip(args, places)) and all(by_name[k] is kwargs[k] for k in kwargs):
         return NotImplemented

@@ -285,3 +285,89 @@ def test_the_jacobian_of_a_number_in_a_number():
     assert tessera.autograd.functional.jacobian(tessera.sin, at).shape == ()
     assert tessera.autograd.functional.hessian(tessera.exp, at) == 1
     assert tessera.func.jacrev(tessera.cos)(at) == 0 and tessera.func.jacfwd(tessera.sin)(at) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "saved"),
+    [
+        (lambda x: x.fmod(2.0), "FmodBackward0", {}),
+        (lambda x: x % 2, "RemainderBackward0", {}),
+        (lambda x: x % x.detach(), "RemainderBackward1", {}),
+        (lambda x: x.copysign(-1), "CopysignBackward1", {}),
+        (lambda x: tessera.xlogy(x, 2.0), "XlogyBackward2", {"other": 2.0}),
+        (lambda x: tessera.xlogy(2.0, x), "XlogyBackward1", {"self": 2.0}),
+        (lambda x: tessera.special.xlog1py(x, 3), "SpecialXlog1PyBackward2", {"other": 3}),
+        (lambda x: x**3.5, "PowBackward0", {"exponent": 3.5}),
+        (lambda x: (x * 1).pow_(3), "PowBackward0", {"exponent": 3}),
+        (lambda x: 2.0**x, "PowBackward2", {"self": 2.0}),
+        (lambda x: x ** tessera.tensor(3.5), "PowBackward1", {"exponent": tessera.tensor(3.5)}),
+        (lambda x: x.clamp_min(1), "ClampMinBackward0", {"min": 1}),
+        (lambda x: x.clamp_max(tessera.ones(2)), "ClampMaxBackward1", {"max": tessera.ones(2)}),
+        (lambda x: x.clamp(max=1), "ClampBackward1", {"max": 1}),
+    ],
+)
+def test_a_node_of_a_plain_number_has_its_own_name(call, name, saved):
+    node = call(leaf()).grad_fn
+    assert node.name() == type(node).__name__ == name
+    for key, value in saved.items():
+        found = getattr(node, "_saved_" + key)
+        assert type(found) is type(value) and tessera.equal(tessera.as_tensor(found), tessera.as_tensor(value))
+
+
+def test_a_number_goes_with_its_graph():
+    y = leaf() ** 3.5
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="freed"):
+        y.grad_fn._saved_exponent  # noqa: B018
+
+
+def test_views_are_not_detached_in_place():
+    plain, tracked = tessera.arange(4.0)[1:], (tessera.arange(4.0, requires_grad=True) * 1)[1:]
+    for view in (plain, tracked, tracked.view(3, 1)):
+        with pytest.raises(RuntimeError, match="Can't detach views in-place"):
+            view.detach_()
+    assert tracked.detach().detach_().requires_grad is False  # a tensor of its own
+
+
+def test_a_counter_of_versions_survives_new_data():
+    x = tessera.zeros(2)
+    x.add_(1)
+    x.data = tessera.ones(2)
+    twin, part = x.detach(), x[0]
+    x.data = tessera.ones(3)
+    x.add_(1)
+    part.add_(1)
+    assert x._version == twin._version == part._version == 3
+
+
+def test_leaves_of_a_graph_are_swapped_and_the_graph_is_over():
+    a, b = leaf(), leaf(3.0, 4.0)
+    before = (a * 2).sum()
+    tessera.utils.swap_tensors(a, b)
+    assert a.tolist() == [3.0, 4.0] and b.tolist() == [1.0, 2.0]
+    with pytest.raises(RuntimeError, match="poisoned by swap_tensors"):
+        before.backward()
+    (a * 3).sum().backward()
+    assert a.grad.tolist() == [3.0, 3.0] and b.grad is None
+    kept = a * a
+    with pytest.raises(RuntimeError, match="Expected use_count of t1 to be 1 or 2 with an AccumulateGrad node"):
+        tessera.utils.swap_tensors(a, b)
+    del kept
+    tessera.utils.swap_tensors(a, b)
+    assert b.grad.tolist() == [3.0, 3.0]
+
+
+def test_modules_are_converted_by_swapping_while_a_graph_lives():
+    layer = tessera.nn.Linear(2, 2)
+    weight, out = layer.weight, layer(tessera.ones(1, 2))
+    tessera.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        layer.double()
+        layer.load_state_dict(tessera.nn.Linear(2, 2).state_dict())
+    finally:
+        tessera.__future__.set_swap_module_params_on_conversion(False)
+    assert layer.weight is weight and weight.dtype == tessera.float64
+    with pytest.raises(RuntimeError, match="poisoned by swap_tensors"):
+        out.sum().backward()
+    layer(tessera.ones(1, 2, dtype=tessera.float64)).sum().backward()
+    assert weight.grad.tolist() == [[1.0, 1.0]] * 2

@@ -216,3 +216,22 @@ def test_a_gradient_with_names_is_warned_of():
     with pytest.warns(UserWarning, match="Autograd was passed a named grad tensor"):
         x.clone().backward(tessera.ones(2, 3, names=X))
     assert x.grad.names == (None, None)
+
+
+def test_an_order_of_a_norm_is_no_name():
+    for call in (lambda o: tessera.linalg.vector_norm(tessera.ones(2, 2), o), lambda o: tessera.linalg.vector_norm(
+        tessera.ones(2, 2), ord=o
+    )):  # fmt: skip
+        for order in ("nuc", "fro"):
+            with pytest.raises(TypeError, match="argument 'ord'.* must be Number, not str"):
+                call(order)
+    x = tessera.ones(2, 3, names=X)
+    assert tessera.linalg.vector_norm(x, 2, "C").names == ("N",)
+    assert tessera.linalg.vector_norm(x, 1, None) == 6
+
+
+def test_no_dimension_is_no_name():
+    x = tessera.ones(2, 3, names=X)
+    with pytest.raises(RuntimeError, match="look up dimensions by name, got None"):
+        tessera.kthvalue(x, 1, None)
+    assert tessera.kthvalue(x, 1, "N")[0].names == ("C",)

@@ -93,3 +93,25 @@ def test_an_index_outside_is_an_error(name):
     t = tessera.sparse_coo_tensor([[0, 9], [0, 0]], [1.0, 2.0], (4, 4)).double()
     with pytest.raises((IndexError, RuntimeError)):
         OPERATORS[name](t, tessera.ones(4, 4, dtype=tessera.float64))
+
+
+@pytest.mark.parametrize("dtype", [tessera.float32, tessera.float64, tessera.complex64])
+@pytest.mark.parametrize("width", [1, 5, 16, 40, 130, 1100])
+def test_a_column_outside_of_a_product_is_an_error(width, dtype):
+    rows, wide = 300, 700  # rows enough for panels of columns
+    pointers, columns = tessera.arange(rows + 1) * 20, tessera.arange(rows * 20) % wide
+    values = (tessera.arange(rows * 20) % 7 - 3).to(dtype)
+    dense = (tessera.arange(wide * width) % 11 - 5).reshape(wide, width).to(dtype)
+    matrix = tessera.sparse_csr_tensor(pointers, columns, values, (rows, wide))
+    assert tessera.equal(matrix @ dense, matrix.to_dense() @ dense)
+    for wrong in (-1, wide, 2**31, 2**62, -(2**63)):
+        for place in (0, 2999, 5999):
+            lying = columns.clone()
+            lying[place] = wrong
+            with pytest.raises((IndexError, RuntimeError), match=r"700|index"):
+                tessera.sparse_csr_tensor(pointers, lying, values, (rows, wide), check_invariants=False) @ dense
+
+
+def test_products_over_no_columns():
+    empty = tessera.sparse_csr_tensor([0, 0, 0], tessera.zeros(0, dtype=tessera.int64), tessera.zeros(0), (2, 0))
+    assert (empty @ tessera.ones(0, 20)).tolist() == [[0.0] * 20] * 2

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "autograd/variable.h"
 #include "gtest/gtest.h"
 #include "tools/opgen/testdata/toys.h"
 
@@ -61,6 +62,12 @@ TEST(ToyAutograd, ModifiedSavedTensorIsNoticed) {
   Tensor twice = toy_mul(a, make(k3, {1, 1, 1}));
   twice.backward(make(k3, {1, 1, 1}));
   EXPECT_THROW(twice.backward(make(k3, {1, 1, 1})), Error);  // freed
+}
+
+TEST(ToyAutograd, ANodeIsNamedAfterAPlainNumber) {
+  const Tensor a = leaf(k3, {1, 2, 3}), b = make(k3, {1, 1, 1});
+  EXPECT_STREQ(autograd::grad_fn(toy_add(a, b))->name(), "ToyAddBackward0");
+  EXPECT_STREQ(autograd::grad_fn(toy_add(a, Scalar(2)))->name(), "ToyAddBackward1");
 }
 
 TEST(ToyAutograd, OutFormsRefuse) {
