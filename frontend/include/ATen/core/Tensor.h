@@ -395,6 +395,7 @@ class Tensor : public tessera::Tensor {
   Tensor& mutable_grad() const { return reinterpret_cast<Tensor&>(impl_or_raise().materialize_autograd_meta().grad); }
   void backward(const Tensor& gradient = {}, std::optional<bool> retain_graph = std::nullopt, bool create_graph = false,
                 std::optional<TensorList> inputs = std::nullopt) const {
+    TORCH_CHECK(!inputs || !inputs->empty(), "'inputs' argument to backward cannot be empty");
     tessera::autograd::backward({static_cast<const tessera::Tensor*>(this), 1},
                                 gradient.defined()
                                     ? tessera::TensorList(static_cast<const tessera::Tensor*>(&gradient), 1)

@@ -16,7 +16,7 @@ class Symbol {
     TORCH_CHECK(s.find("::") != std::string::npos && s.find("::") > 0, "a symbol is 'namespace::name', got '", s, "'");
     return Symbol(s);
   }
-#define TESSERA_SYMBOLS(space)                                                       \
+#define TESSERA_SYMBOLS(space)                                                        \
   static Symbol space(const std::string& name) { return Symbol(#space "::" + name); } \
   bool is_##space() const { return text_.starts_with(#space "::"); }
   TESSERA_SYMBOLS(attr)

@@ -7,8 +7,21 @@
 namespace c10 {
 
 // Those of one layout in the order of `detail::kBackendDevices`.
-enum class Backend { CPU, CUDA, XPU, Meta, SparseCPU, SparseCUDA, SparseXPU, SparseMeta, SparseCsrCPU, SparseCsrCUDA,
-                     SparseCsrXPU, SparseCsrMeta, Undefined };
+enum class Backend {
+  CPU,
+  CUDA,
+  XPU,
+  Meta,
+  SparseCPU,
+  SparseCUDA,
+  SparseXPU,
+  SparseMeta,
+  SparseCsrCPU,
+  SparseCsrCUDA,
+  SparseCsrXPU,
+  SparseCsrMeta,
+  Undefined
+};
 namespace detail {
 inline constexpr DeviceType kBackendDevices[] = {kCPU, kCUDA, kXPU, kMeta};
 inline constexpr Layout kBackendLayouts[] = {kStrided, kSparse, kSparseCsr};

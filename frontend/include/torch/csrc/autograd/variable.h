@@ -248,24 +248,39 @@ inline Variable make_variable(const at::Tensor& data, bool requires_grad = false
 }
 
 namespace detail {
-// Where the forward call of a node was made, for programs without Python.
+// Where the forward call of a node was made, and during which node's backward, for programs without Python.
 struct Trace : tessera::RefCounted {
+  std::string text() const {
+    const std::unique_ptr<char*, decltype(&std::free)> names(::backtrace_symbols(frames, count), &std::free);
+    std::string lines;
+    for (int i = 0; names && i < count; ++i) lines += std::string("  ") + names.get()[i] + '\n';
+    return lines;
+  }
   void* frames[48];
   int count = ::backtrace(frames, 48);
+  tessera::IntrusivePtr<tessera::autograd::Node> parent;
 };
-inline void record_trace(tessera::autograd::Node& node) { node.metadata = tessera::make_intrusive<Trace>(); }
+inline void record_trace(tessera::autograd::Node& node) {
+  auto trace = tessera::make_intrusive<Trace>();
+  if (tessera::autograd::Node* n = tessera::autograd::current_node())
+    trace->parent = tessera::IntrusivePtr<tessera::autograd::Node>::share(n);
+  node.metadata = std::move(trace);
+}
 inline void explain_error(const tessera::autograd::Node& node) {
-  const auto* trace = dynamic_cast<const Trace*>(node.metadata.get());
+  const auto trace_of = [](const tessera::autograd::Node& n) { return dynamic_cast<const Trace*>(n.metadata.get()); };
+  const Trace* trace = trace_of(node);
   if (!trace) {
     TORCH_WARN("Error detected in ", node.name(), ". No forward pass information available. Enable detect anomaly ",
                "during forward pass for more information.");
     return;
   }
-  const std::unique_ptr<char*, decltype(&std::free)> names(::backtrace_symbols(trace->frames, trace->count),
-                                                           &std::free);
-  std::string text;
-  for (int i = 0; names && i < trace->count; ++i) text += std::string("  ") + names.get()[i] + '\n';
-  TORCH_WARN("Error detected in ", node.name(), ". Traceback of forward call that caused the error:\n", text);
+  TORCH_WARN("Error detected in ", node.name(), ". Traceback of forward call that caused the error:\n", trace->text());
+  while (trace && trace->parent) {
+    const tessera::autograd::Node& parent = *trace->parent;
+    if ((trace = trace_of(parent)))
+      TORCH_WARN("\n\nPrevious calculation was induced by ", parent.name(),
+                 ". Traceback of forward call that induced the previous calculation:\n", trace->text());
+  }
 }
 }  // namespace detail
 
