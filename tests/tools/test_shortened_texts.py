@@ -72,6 +72,15 @@ def test_blanks_that_part_tokens_stay_in_headers(tmp_path):
     )
 
 
+def test_programs_hold_no_copies_of_the_librarys_data():
+    text = b"extern constinit Op<int(int)> a;\nextern constinit Op<int(int)> b;\nextern constinit Mode g_mode;\n"
+    text += b"extern thread_local constinit State state;\n"
+    assert cpp_files.shared_objects(text).decode() == (
+        "extern __attribute__((weak)) constinit Op<int(int)> a, b;\n"
+        "extern __attribute__((weak)) constinit Mode g_mode;\nextern thread_local constinit State state;\n"
+    )
+
+
 def test_lines_of_macros_stay_apart():
     text = b"#define M(x) \\\nf(x);\ng();\nint a;\n#if A\nint b;\nint c\n=1;\n"
     assert cpp_files.joined(text) == b"#define M(x) \\\nf(x);\ng();int a;\n#if A\nint b;int c\n=1;\n"

@@ -267,6 +267,8 @@ inline void record_trace(tessera::autograd::Node& node) {
   node.metadata = std::move(trace);
 }
 inline void explain_error(const tessera::autograd::Node& node) {
+  thread_local int64_t explained = -1;  // the pass that failed last: what is around it fails, too
+  if (std::exchange(explained, tessera::autograd::current_task_id()) == tessera::autograd::current_task_id()) return;
   const auto trace_of = [](const tessera::autograd::Node& n) { return dynamic_cast<const Trace*>(n.metadata.get()); };
   const Trace* trace = trace_of(node);
   if (!trace) {
