@@ -5,16 +5,20 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 #include <utility>
 
 namespace tessera::distributed {
 namespace {
+
+using namespace std::string_literals;
 
 constexpr size_t kAhead = 1u << 16;    // what is read at once; larger pieces go where they stay
 constexpr size_t kWake = 1u << 19;     // of a large piece, so much has to be there to be worth a wakeup
@@ -23,11 +27,15 @@ constexpr double kSilentSeconds = 30;  // which they have to show in
 constexpr uint64_t kBell = 0, kListener = 1;
 constexpr uint32_t kOnce = EPOLLIN | EPOLLONESHOT;
 
+constexpr size_t kNear = 1u << 16;  // pieces so large are read from the memory of who sends them
+constexpr uint64_t kElsewhere = uint64_t{1} << 63;
+constexpr uint8_t kReads = 1;
+
 struct Head {
   uint64_t number;
   uint32_t count;
-  uint8_t kind;
-  uint8_t zeros[3];
+  uint8_t kind, flags;
+  uint8_t zeros[2];
 };
 static_assert(sizeof(Head) == 16);
 
@@ -35,14 +43,46 @@ Piece piece_of(size_t size) {
   return {std::unique_ptr<char, Piece::Free>(static_cast<char*>(aligned_alloc(64, (size + 64) & ~size_t{63}))), size};
 }
 
-Message lost(uint64_t number, int rank, const std::string& why) {
-  Message out{Message::kLost, number, 0, rank, {}};
+Message lost(uint64_t number, uint64_t link, int rank, const std::string& why) {
+  Message out{Message::kLost, number, link, rank, {}};
   out.pieces.push_back(piece_of(why.size()));
   memcpy(out.pieces[0].data.get(), why.data(), why.size());
   return out;
 }
 
+// Copies from the memory of another process. Why it could not, or 0.
+int read_from(int process, uint64_t address, char* to, size_t size) {
+  while (size > 0) {
+    iovec here{to, size}, there{reinterpret_cast<void*>(address), size};
+    ssize_t n = process_vm_readv(process, &here, 1, &there, 1, 0);
+    if (n <= 0) return n < 0 ? errno : EFAULT;
+    to += n;
+    address += n;
+    size -= n;
+  }
+  return 0;
+}
+
+// The process whose memory this one can read; 0 if it is another host's, or the system does not let us.
+int readable(const Place& place) {
+  std::string found(place.secret.size(), 0);
+  bool same = place.process > 0 && read_from(place.process, place.address, found.data(), found.size()) == 0 &&
+              found == place.secret;
+  return same ? place.process : 0;
+}
+
 }  // namespace
+
+Place own_place() {
+  static const std::string secret = [] {
+    std::string bytes(32, 0);
+    if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) bytes.clear();
+    return bytes;
+  }();
+  const char* transport = getenv("TESSERA_DISTRIBUTED_TRANSPORT");
+  if (secret.empty() || (transport && !strcmp(transport, "tcp"))) return {};
+  return {getpid(), reinterpret_cast<uint64_t>(secret.data()), secret};
+}
 
 // A connection. What it reads belongs to the thread that set `reading`, all else to the mutex.
 struct Calls::Link {
@@ -55,15 +95,19 @@ struct Calls::Link {
   const uint64_t id;
   const bool asks;  // this side
   int peer;         // -1: until it has shown the secret
+  std::string name;
   const Descriptor fd;
   const Clock::time_point began = Clock::now();
   std::timed_mutex writing;
   bool reading = false;
   std::string broken;
-  std::map<uint64_t, Waiter*> pending;  // calls without an answer, and who waits for it
+  // Calls without an answer, and who waits for it; on the other side, answers that are still to be read.
+  std::map<uint64_t, Waiter*> pending;
+  int process = 0;                 // whose memory is read, 0: none
+  std::atomic<bool> reads{false};  // the other side reads ours
 
   // What arrives: the bytes that are to be filled next, and those that were read ahead.
-  enum Stage { kHello, kHead, kSizes, kPiece };
+  enum Stage { kHello, kHead, kSizes, kPiece, kAddress };
   void aim(Stage next, void* where, size_t count) {
     stage = next;
     to = static_cast<char*>(where);
@@ -85,6 +129,8 @@ struct Calls::Link {
   int shown = -1;  // the rank in it
   Head head{};
   std::vector<uint64_t> sizes;
+  uint64_t address = 0;
+  std::vector<uint64_t> owed;  // answers whose memory has been read, which is still to be said
   Message message;
 };
 
@@ -106,6 +152,15 @@ Calls::~Calls() { close(); }
 
 void Calls::admit() { watch(EPOLL_CTL_ADD, listener_.get(), kListener, kOnce); }
 
+void Calls::introduce(int rank, Worker worker) {
+  Lock lock(mutex_);
+  if (rank < 0 || static_cast<size_t>(rank) >= workers_.size()) {
+    throw Error(Fault::kBackend, "the rank of a worker is below " + std::to_string(workers_.size()) + ", but got " +
+                                     std::to_string(rank));
+  }
+  workers_[rank] = std::move(worker);
+}
+
 void Calls::ring() {
   uint64_t one = 1;
   if (write(bell_.get(), &one, sizeof(one)) < 0) return;  // it rings
@@ -122,11 +177,12 @@ void Calls::watch(int action, int fd, uint64_t id, uint32_t events) {
 
 Calls::Shared Calls::link_to(int rank, Deadline deadline) {
   std::lock_guard one(connecting_[rank]);
+  Worker worker;
   {
     Lock lock(mutex_);
     if (asking_[rank]) return asking_[rank];
+    worker = workers_[rank];
   }
-  auto& worker = workers_[rank];
   Descriptor fd;
   try {
     fd = connect_to(worker.host, worker.port, std::min(deadline, deadline_after(30)), false);
@@ -140,6 +196,8 @@ Calls::Shared Calls::link_to(int rank, Deadline deadline) {
   Lock lock(mutex_);
   if (closed_) throw Error(Fault::kNetwork, "remote calls have ended at this worker");
   auto link = std::make_shared<Link>(next_link_++, rank, std::move(fd), 0);
+  link->process = readable(worker.place);
+  link->name = worker.name;
   links_[link->id] = asking_[rank] = link;
   watch(EPOLL_CTL_ADD, link->fd.get(), link->id, kOnce);
   return link;
@@ -188,13 +246,13 @@ void Calls::drop_silent() {
 void Calls::end(const Shared& link, const std::string& why) {
   if (!link->broken.empty()) return;
   bool stranger = link->peer < 0;
-  link->broken = stranger ? why : "the connection to the worker " + workers_[link->peer].name + " is lost: " + why;
+  link->broken = stranger ? why : "the connection to the worker " + link->name + " is lost: " + why;
   if (stranger) --silent_;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link->fd.get(), nullptr);
   shutdown(link->fd.get(), SHUT_RDWR);
   links_.erase(link->id);
   for (auto& [number, waiter] : std::exchange(link->pending, {})) {
-    auto message = lost(number, link->peer, link->broken);
+    auto message = lost(number, link->id, link->peer, link->broken);
     if (waiter) {
       waiter->message = std::move(message);
       waiter->changed.notify_all();
@@ -208,17 +266,25 @@ void Calls::end(const Shared& link, const std::string& why) {
 // ---- sending
 
 void Calls::send(const Shared& link, uint8_t kind, uint64_t number, const std::vector<std::string_view>& pieces,
-                 Deadline deadline) {
-  std::vector<uint64_t> sizes;
-  for (auto piece : pieces) sizes.push_back(piece.size());
-  Head head{number, static_cast<uint32_t>(pieces.size()), kind, {}};
-  std::vector<iovec> parts{{&head, sizeof(head)}, {sizes.data(), sizes.size() * 8}};
-  for (auto piece : pieces) {
-    if (!piece.empty()) parts.push_back({const_cast<char*>(piece.data()), piece.size()});
+                 Deadline deadline, bool near) {
+  size_t count = pieces.size();
+  std::vector<uint64_t> sizes(count), addresses(count);
+  Head head{number, static_cast<uint32_t>(count), kind, link->process ? kReads : uint8_t{0}, {}};
+  std::vector<iovec> parts{{&head, sizeof(head)}};
+  if (count > 0) parts.push_back({sizes.data(), count * 8});
+  for (size_t i = 0; i < count; ++i) {
+    auto piece = pieces[i];
+    bool elsewhere = near && piece.size() >= kNear;
+    sizes[i] = piece.size() | (elsewhere ? kElsewhere : 0);
+    addresses[i] = reinterpret_cast<uint64_t>(piece.data());
+    if (elsewhere) {
+      parts.push_back({&addresses[i], 8});
+    } else if (!piece.empty()) {
+      parts.push_back({const_cast<char*>(piece.data()), piece.size()});
+    }
   }
   std::unique_lock writing(link->writing, deadline);
-  auto& name = workers_[link->peer].name;
-  if (!writing) throw Error(Fault::kTimeout, "the worker " + name + " took no message within the timeout");
+  if (!writing) throw Error(Fault::kTimeout, "the worker " + link->name + " took no message within the timeout");
   std::string why;
   Fault fault = Fault::kNetwork;
   for (size_t at = 0; at < parts.size() && why.empty();) {
@@ -262,7 +328,7 @@ void Calls::ask(int rank, uint64_t number, const std::vector<std::string_view>& 
     link->pending.emplace(number, nullptr);
   }
   try {
-    send(link, Message::kCall, number, pieces, deadline);
+    send(link, Message::kCall, number, pieces, deadline, link->reads);
   } catch (const Error&) {
     Lock lock(mutex_);
     link->pending.erase(number);
@@ -270,16 +336,20 @@ void Calls::ask(int rank, uint64_t number, const std::vector<std::string_view>& 
   }
 }
 
-void Calls::answer(uint64_t id, uint64_t number, uint8_t kind, const std::vector<std::string_view>& pieces,
+bool Calls::answer(uint64_t id, uint64_t number, uint8_t kind, const std::vector<std::string_view>& pieces,
                    Deadline deadline) {
   Shared link;
+  bool near = std::any_of(pieces.begin(), pieces.end(), [](auto& piece) { return piece.size() >= kNear; });
   {
     Lock lock(mutex_);
     auto found = links_.find(id);
-    if (found == links_.end()) return;
+    if (found == links_.end()) return false;
     link = found->second;
+    near = near && link->reads;
+    if (near) link->pending.emplace(number, nullptr);
   }
-  send(link, kind, number, pieces, deadline);
+  send(link, kind, number, pieces, deadline, near);
+  return near;
 }
 
 void Calls::post(uint64_t number) {
@@ -304,29 +374,50 @@ std::string Calls::advance(Link& link, std::vector<Message>& out) const {
     link.shown = static_cast<int>(rank);
   } else if (link.stage == Link::kHead) {
     Head& head = link.head;
-    bool good = head.count > 0 && head.count <= kMostPieces && head.kind <= Message::kBad && !head.zeros[0] &&
-                !head.zeros[1] && !head.zeros[2] && (head.kind != Message::kCall) == link.asks;
+    bool read = head.kind == Message::kRead, answers = head.kind == Message::kGood || head.kind == Message::kBad;
+    bool good = (head.count == 0) == read && head.count <= kMostPieces && head.kind <= Message::kRead &&
+                head.flags <= kReads && !head.zeros[0] && !head.zeros[1] && answers == link.asks;
     if (!good) return "what came is no message: a frame of " + std::to_string(head.count) + " pieces";
+    if (head.flags & kReads) link.reads = true;
+    if (read) {
+      out.push_back({head.kind, head.number, link.id, link.shown, {}});
+      link.aim(Link::kHead, &head, sizeof(head));
+      return "";
+    }
     link.sizes.resize(head.count);
     link.aim(Link::kSizes, link.sizes.data(), link.sizes.size() * 8);
     return "";
   } else if (link.stage == Link::kSizes) {
     size_t all = 0;
     for (uint64_t one : link.sizes) {
+      if ((one & kElsewhere) && !link.process) return "what came is no message: memory that cannot be read";
+      one &= ~kElsewhere;
       all += std::min<uint64_t>(one, kLargestMessage);  // 2**20 times 2**40 at most
       if (all > kLargestMessage || one > kLargestMessage) return "what came is no message: a frame of more than 1 TiB";
     }
     message = Message{link.head.kind, link.head.number, link.id, link.shown, {}};
+  } else if (link.stage == Link::kAddress) {
+    auto& piece = message.pieces.back();
+    int code = read_from(link.process, link.address, piece.data.get(), piece.size);
+    if (code) return "its memory cannot be read: "s + strerror(code);
+    link.stage = Link::kPiece;
+    if (link.asks && (link.owed.empty() || link.owed.back() != message.number)) link.owed.push_back(message.number);
   }
   if (link.stage == Link::kHello || (link.stage == Link::kPiece && message.pieces.size() == link.sizes.size())) {
     if (link.stage == Link::kPiece) out.push_back(std::move(message));
     link.aim(Link::kHead, &link.head, sizeof(link.head));
     return "";
   }
-  size_t size = link.sizes[message.pieces.size()];
+  uint64_t size = link.sizes[message.pieces.size()];
+  bool elsewhere = size & kElsewhere;
+  size &= ~kElsewhere;
   message.pieces.push_back(piece_of(size));
   char* to = message.pieces.back().data.get();
-  link.aim(Link::kPiece, to, size);
+  if (elsewhere) {
+    link.aim(Link::kAddress, &link.address, sizeof(link.address));
+  } else {
+    link.aim(Link::kPiece, to, size);
+  }
   return to ? "" : "there is no memory for a piece of " + std::to_string(size) + " bytes";
 }
 
@@ -363,7 +454,7 @@ std::string Calls::receive(Link& link, std::vector<Message>& out) const {
 
 // Gives a message to whoever waits for it, else to the queue.
 void Calls::dispatch(const Shared& link, Message message) {
-  if (link->asks) {
+  if (message.kind != Message::kCall) {
     auto found = link->pending.find(message.number);
     if (found == link->pending.end()) return;  // it comes too late
     Waiter* waiter = found->second;
@@ -389,11 +480,22 @@ void Calls::read(const Shared& link, Lock& lock, int milliseconds) {
   lock.lock();
   link->reading = false;
   if (stranger && link->shown >= 0 && link->broken.empty()) {
+    auto& worker = workers_[link->shown];
+    link->name = worker.name.empty() ? std::to_string(link->shown) : worker.name;
+    link->process = readable(worker.place);
     link->peer = link->shown;
     --silent_;
   }
   for (auto& message : messages) dispatch(link, std::move(message));
-  if (!why.empty()) end(link, why);
+  auto owed = std::exchange(link->owed, {});
+  if (!why.empty()) return end(link, why);
+  if (owed.empty()) return;
+  lock.unlock();
+  try {
+    for (uint64_t number : owed) send(link, Message::kRead, number, {}, deadline_after(kSilentSeconds));
+  } catch (const Error&) {  // the connection has ended, which tells both sides
+  }
+  lock.lock();
 }
 
 std::optional<Message> Calls::take() {

@@ -27,10 +27,12 @@ struct Piece {
 };
 
 // What workers say to each other. On the wire, all numbers little-endian:
-//   u64 number | u32 count | u8 kind | 3 bytes 0 | count times u64 size | the pieces
-// An answer has the number of its call.
+//   u64 number | u32 count | u8 kind | u8 flags | 2 bytes 0 | count times u64 size | the pieces
+// An answer has the number of its call. Flag 1: who sends this can read the memory of who gets it. To such a one, large
+// pieces go as their address (u64, their size with its highest bit set), and stay there until he has read them: those
+// of a call until it is answered, those of an answer until kRead with its number, which has no pieces.
 struct Message {
-  enum Kind : uint8_t { kCall, kGood, kBad, kLost, kPosted };  // the last two never travel
+  enum Kind : uint8_t { kCall, kGood, kBad, kRead, kLost, kPosted };  // the last two never travel
   uint8_t kind = kCall;
   uint64_t number = 0;
   uint64_t link = 0;  // where the answer to a call goes
@@ -41,6 +43,15 @@ struct Message {
 inline constexpr size_t kMostPieces = 1u << 20;
 inline constexpr size_t kLargestMessage = size_t{1} << 40;
 
+// Where a process can be found by others of its host: a secret in its memory. Process 0: nowhere.
+struct Place {
+  int process = 0;
+  uint64_t address = 0;
+  std::string secret;
+};
+// Of this process.
+Place own_place();
+
 // Calls between workers: connections (one for each direction of asking), and any number of threads that share what
 // arrives. Who waits for an answer reads it, too; all else is for the threads in take().
 class Calls {
@@ -48,17 +59,22 @@ class Calls {
   struct Worker {
     std::string name, host;
     int port = 0;
+    Place place = {};
   };
 
-  // Only connections that begin with the secret are listened to, once admit() was called.
+  // Only connections that begin with the secret are listened to, once admit() was called. Workers without a name are
+  // made known later.
   Calls(int rank, std::string secret, std::vector<Worker> workers, Descriptor listener);
   ~Calls();
 
   void admit();
-  // Sends a call to another worker. Throws kNetwork, kTimeout, which name it.
+  void introduce(int rank, Worker worker);
+  // Sends a call to another worker. Pieces have to stay until its answer, or that it is lost, comes from take() or
+  // wait(). Throws kNetwork, kTimeout, which name it.
   void ask(int rank, uint64_t number, const std::vector<std::string_view>& pieces, Deadline deadline);
-  // Sends an answer, if the one who asked is still there.
-  void answer(uint64_t link, uint64_t number, uint8_t kind, const std::vector<std::string_view>& pieces,
+  // Sends an answer, if the one who asked is still there. Whether its pieces have to stay until take() returns kRead or
+  // kLost of that link and number.
+  bool answer(uint64_t link, uint64_t number, uint8_t kind, const std::vector<std::string_view>& pieces,
               Deadline deadline);
   // Has take() return a message of that number.
   void post(uint64_t number);
@@ -79,7 +95,7 @@ class Calls {
 
   Shared link_to(int rank, Deadline deadline);
   void send(const Shared& link, uint8_t kind, uint64_t number, const std::vector<std::string_view>& pieces,
-            Deadline deadline);
+            Deadline deadline, bool near = false);
   void watch(int action, int fd, uint64_t id, uint32_t events);
   void read(const Shared& link, Lock& lock, int milliseconds);
   std::string receive(Link& link, std::vector<Message>& out) const;
@@ -93,7 +109,7 @@ class Calls {
 
   const int rank_;
   const std::string secret_;
-  const std::vector<Worker> workers_;
+  std::vector<Worker> workers_;
   Descriptor listener_, epoll_, bell_;
   std::vector<std::mutex> connecting_;
 

@@ -89,7 +89,8 @@ Descriptor listen_at(const std::string& host, int port) {
     }
     why = last_error();
   }
-  throw Error(Fault::kNetwork, "the server socket cannot listen at " + host + ":" + std::to_string(port) + ": " + why);
+  throw Error(Fault::kNetwork, "The server socket has failed to listen on any local network address of " + host + ":" +
+                                   std::to_string(port) + ": " + why);
 }
 
 int port_of(int fd) {

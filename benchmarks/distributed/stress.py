@@ -22,6 +22,7 @@ import tessera
 import tessera.distributed as dist
 from tessera.distributed import rpc
 from tessera.distributed._gloo import _collect
+from tessera.distributed.rpc import _wire
 from tessera.distributed.rpc._agent import current
 
 LONG = timedelta(seconds=120)
@@ -154,12 +155,20 @@ def spoiled(rng, data):
     return bytes(data)
 
 
-def cut_or_oversized(rng, data):
-    """A frame whose size is wrong, or that ends early. Its pickle is left as it is: who knows the secret is trusted
-    with what unpickling does."""
-    if rng.random() < 0.5:
+def misframed(rng, data):
+    """A message that ends early, or whose head or sizes are wrong. Its pickles are left as they are: who knows the
+    secret is trusted with what unpickling does."""
+    if rng.random() < 0.3:
         return data[: rng.randrange(len(data))]
-    return struct.pack("<Q", rng.choice([0, 1, 2**41, 2**63, 2**64 - 1, rng.randrange(len(data))])) + data[8:]
+    data, sizes = bytearray(data), 16 + 8 * int.from_bytes(data[8:12], "little")
+    if rng.random() < 0.5:
+        for _ in range(rng.randrange(1, 4)):
+            data[rng.randrange(8, 16)] = rng.choice([0, 1, 2, 3, 255, rng.randrange(256)])
+    else:
+        at = 16 + 8 * rng.randrange((sizes - 16) // 8)
+        sizes = [0, 1, 2**20, 2**40, 2**41, 2**63, 2**63 | 2**20, 2**64 - 1, rng.getrandbits(64)]
+        data[at : at + 8] = struct.pack("<Q", rng.choice(sizes))
+    return bytes(data)
 
 
 def throw(rng, place, hello, make, spoil=spoiled):
@@ -179,16 +188,38 @@ def throw(rng, place, hello, make, spoil=spoiled):
         pass  # it was thrown out
 
 
-def rpc_frame(rng):
-    import pickle
+HERE = tessera.arange(1 << 17)
 
-    message = ("call", rng.getrandbits(16), pickle.dumps((max, (1, 2), {})), [], None)
-    data = pickle.dumps(message)
-    return struct.pack("<Q", len(data)) + data
+
+def rpc_frame(rng):
+    """A call that is one: without tensors, with one that goes along, with one that stays in the asker's memory (or is
+    said to be somewhere), or with a large answer, which nobody says to have read."""
+    kind = rng.randrange(4)
+    function, args = [(max, (1, 2)), (tessera.sum, HERE), (tessera.sum, HERE), (tessera.zeros, (1 << 17,))][kind]
+    data, tensors = _wire.pack((function, args if type(args) is tuple else (args,), {}), lambda obj: None)
+    pieces, _ = _wire.encode(data, _wire.table(tensors, "", {}), None)
+    sizes, body = [], b""
+    for piece in pieces:
+        if type(piece) is bytes:
+            size, content = len(piece), piece
+        elif kind == 1:
+            size, content = piece[1], bytes(piece[1])
+        else:
+            where = piece[0] if rng.random() < 0.5 else rng.choice([0, 8, 2**47, rng.getrandbits(64)])
+            size, content = piece[1] | 1 << 63, struct.pack("<Q", where)
+        sizes.append(size)
+        body += content
+    head = struct.pack("<QIBBH", rng.getrandbits(16), len(pieces), 0, rng.randrange(2), 0)
+    return head + struct.pack(f"<{len(sizes)}Q", *sizes) + body
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE") >> 20
 
 
 def fuzz(seconds):
-    """Throws nonsense at a store, at an agent of remote calls and at a group's port, while honest clients go on."""
+    """Throws nonsense at a store and at an agent of remote calls, while honest clients go on."""
     seed = int(os.environ.get("SEED", time.time()))
     print(f"SEED={seed}")
     server = dist.TCPStore("127.0.0.1", 0, None, True, LONG, False)
@@ -196,7 +227,7 @@ def fuzz(seconds):
     rpc.init_rpc("alone", rank=0, world_size=1, rpc_backend_options=_options())
     agent = current()
     end, counts, stop = time.monotonic() + seconds, [0, 0, 0], threading.Event()
-    agent_place = ("127.0.0.1", agent._listener.getsockname()[1])
+    agent_place = agent._places[0][1:3]
     secret = agent._secret + (0).to_bytes(4, "little")
 
     def strangers(which, place, hello, make, spoil=spoiled):
@@ -207,14 +238,15 @@ def fuzz(seconds):
 
     threads = [
         threading.Thread(target=strangers, args=(0, ("127.0.0.1", server.port), STORE_HELLO, store_frame)),
-        threading.Thread(target=strangers, args=(1, agent_place, secret, rpc_frame, cut_or_oversized)),
+        threading.Thread(target=strangers, args=(1, agent_place, secret, rpc_frame, misframed)),
         threading.Thread(target=strangers, args=(2, agent_place, b"tessera-rpc-1 " + bytes(36), rpc_frame)),
     ]
     for thread in threads:
         thread.start()
-    asked = 0
+    asked, begin = 0, 0
     try:
         while time.monotonic() < end:
+            begin = begin or (asked == 2000 and resident())
             honest.set("mine", str(asked))
             assert honest.get("mine") == str(asked).encode()
             assert rpc.rpc_sync("alone", divmod, (asked, 7)) == divmod(asked, 7)
@@ -225,8 +257,12 @@ def fuzz(seconds):
             thread.join()
     print(
         f"{seconds} s: {counts[0]} strangers' connections to the store, {counts[1] + counts[2]} to the agent; "
-        f"{asked} honest calls of each were answered"
+        f"{asked} honest calls of each were answered; {begin} MB at first, {resident()} MB at last"
     )
+    last = time.monotonic() + 10
+    while agent._kept and time.monotonic() < last:
+        time.sleep(0.01)
+    assert not agent._kept, "memory is held for connections that have ended"
     rpc.shutdown(graceful=False)
 
 

@@ -56,11 +56,14 @@ _C.__getattr__, _ = _attach(
         "Tag": ":tessera._ops",
         "_TensorMeta": ":tessera._C._types",
         **{name: ":tessera._C._types" for name in _program_names},
-        "_are_functorch_transforms_active": ":tessera._C._host",
-        "_is_torch_function_mode_enabled": ":tessera._C._host",
+        **dict.fromkeys(("_are_functorch_transforms_active", "_get_accelerator"), ":tessera._C._host"),
+        **dict.fromkeys(("_get_default_device", "_is_torch_function_mode_enabled"), ":tessera._C._host"),
+        "_is_alias_of": ":tessera._C._host",
         "_log_api_usage_once": ":tessera._C._host",
     },
 )
+_C._functorch.__path__ = []
+_C._functorch.__getattr__, _ = _attach(_C._functorch.__name__, {"is_legacy_batchedtensor": ":tessera._C._host"})
 _sys.modules[_C._profiler.__name__], _C._profiler.__path__ = _C._profiler, []
 _C._profiler.__getattr__, _ = _attach(
     _C._profiler.__name__,
@@ -140,6 +143,8 @@ _lazy_names = {
     "iinfo": "_root.type_info",
     "inference_mode": "autograd.grad_mode",
     "initial_seed": "random",
+    "_shape_as_tensor": "_api",
+    **dict.fromkeys(("has_cuda", "has_cudnn", "has_mkldnn", "has_mps"), "_api"),
     "has_lapack": "_api",
     "has_mkl": "_api",
     "has_openmp": "_api",
@@ -216,9 +221,11 @@ for _name in ("coo", "compressed", "csr", "csc", "bsr", "bsc"):
         _lazy_names[f"_validate_sparse_{_name}_tensor_args"] = "sparse._factories"
 _lazy_names.update(spmm="_C mm", dsmm="_C mm", hsmm="_C hspmm", saddmm="_C sspaddmm")
 for _name in (
-    "_check", "_check_index", "_check_is_size", "_check_not_implemented", "_check_tensor_all", "_check_type",
+    "_check", "_check_index", "_check_is_size", "_check_not_implemented", "_check_tensor_all",
+    "_check_tensor_all_with", "_check_type",
     "_check_value", "_check_with", "SymBool", "SymFloat", "SymInt", "sym_float", "sym_fresh_size", "sym_int",
-    "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
+    "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum", "_sym_acos", "_sym_asin", "_sym_atan",
+    "_sym_cos", "_sym_cosh", "_sym_log2", "_sym_sin", "_sym_sinh", "_sym_sqrt", "_sym_tan", "_sym_tanh",
 ):  # fmt: skip
     _lazy_names[_name] = "_symbolic"
 for _name in (

@@ -1,5 +1,7 @@
 """Small functions of the top-level namespace that need no kernel."""
 
+import warnings
+
 import tessera
 
 
@@ -92,10 +94,11 @@ def set_default_tensor_type(t):
 
 
 def _star_names():
-    names = (
-        set(tessera._core_names) | {n for n in tessera._lazy_names if not n.startswith("_")} | {"inf", "nan", "pi", "e"}
-    )
-    return sorted(names)
+    lazy = {n for n in tessera._lazy_names if not n.startswith("_") and n.removeprefix("has_") not in _OLDER}
+    return sorted(set(tessera._core_names) | lazy | {"inf", "nan", "pi", "e"})
+
+
+_OLDER = {"cuda": "is_built", "cudnn": "is_available", "mkldnn": "is_available", "mps": "is_built"}
 
 
 _public_names = _star_names()
@@ -104,6 +107,20 @@ _public_names = _star_names()
 # What PyTorch is built with, as old programs ask for it; here factorisations and transforms are the library's own.
 has_lapack = has_spectral = True
 has_mkl = has_openmp = False
+
+
+def __getattr__(name):
+    question = _OLDER.get(name.removeprefix("has_")) if name.startswith("has_") else None
+    if question is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    asked = f"backends.{name.removeprefix('has_')}.{question}"
+    warnings.warn(f"'{name}' is deprecated, use '{tessera._display_name}.{asked}()'", UserWarning, stacklevel=3)
+    return getattr(getattr(tessera.backends, name.removeprefix("has_")), question)()
+
+
+def _shape_as_tensor(self):
+    """The sizes of a tensor as a tensor of integers."""
+    return tessera.tensor(self.shape, dtype=tessera.int64)
 
 
 def _assert_async(input, assert_msg=None):

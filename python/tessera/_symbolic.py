@@ -10,7 +10,8 @@ import tessera
 from tessera import _C
 
 __all__ = [
-    "_check", "_check_index", "_check_is_size", "_check_not_implemented", "_check_tensor_all", "_check_type",
+    "_check", "_check_index", "_check_is_size", "_check_not_implemented", "_check_tensor_all",
+    "_check_tensor_all_with", "_check_type",
     "_check_value", "_check_with", "SymBool", "SymFloat", "SymInt", "sym_float", "sym_fresh_size", "sym_int", "sym_ite",
     "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
 ]  # fmt: skip
@@ -149,10 +150,13 @@ class _Number:
 
         return _wrapped(self.node.shape_env, function("float", self.node.expr), float)
 
-    def __sym_sqrt__(self):
+    def _of_math(self, name):
         from tessera.fx.experimental._expressions import function
 
-        return _wrapped(self.node.shape_env, function("sqrt", self.node.expr), float)
+        return _wrapped(self.node.shape_env, function(name, self.node.expr), float)
+
+    def __sym_sqrt__(self):
+        return self._of_math("sqrt")
 
     def conjugate(self):
         return self
@@ -212,6 +216,9 @@ class SymFloat(_Number):
     """A float that is known as an expression over sizes, or not known yet."""
 
     __slots__ = ()
+
+    def __neg__(self):
+        return self * -1
 
     def __round__(self, ndigits=None):
         return self._rounded("round") if ndigits is None else round(float(self), ndigits)
@@ -306,6 +313,30 @@ def sym_sqrt(a):
     if tessera.overrides.has_torch_function_unary(a):
         return tessera.overrides.handle_torch_function(sym_sqrt, (a,), a)
     return a.__sym_sqrt__() if hasattr(a, "__sym_sqrt__") else math.sqrt(a)
+
+
+_sym_sqrt = sym_sqrt
+
+
+def _of_math(name):
+    function = getattr(math, name)
+
+    def run(a):
+        if isinstance(a, _Number):
+            return a._of_math(name)
+        if tessera.overrides.has_torch_function_unary(a):
+            return tessera.overrides.handle_torch_function(run, (a,), a)
+        return function(a)
+
+    run.__name__ = run.__qualname__ = f"_sym_{name}"
+    run.__doc__ = f"math.{name} of a number that may be symbolic."
+    return run
+
+
+OF_MATH = tuple(f"_sym_{name}" for name in "acos asin atan cos cosh log2 sin sinh tan tanh".split())
+for _name in OF_MATH:
+    globals()[_name] = _of_math(_name.removeprefix("_sym_"))
+del _name
 
 
 def sym_fresh_size(expr):
@@ -405,9 +436,14 @@ def _check_not_implemented(cond, message=None):
 
 def _check_tensor_all(cond, message=None):
     """RuntimeError(message()) unless all elements of a tensor of bools are True."""
+    _check_tensor_all_with(RuntimeError, cond, message)
+
+
+def _check_tensor_all_with(error_type, cond, message=None):
+    """error_type(message()) unless all elements of a tensor of bools are True."""
     if not isinstance(cond, tessera.Tensor) or cond.dtype is not tessera.bool:
         raise TypeError(f"cond must be a tensor of bools, but got {type(cond)}")
-    _check(cond.all().item(), message)
+    _check_with(error_type, cond.all().item(), message)
 
 
 def _check_is_size(i, message=None, *, max=None):

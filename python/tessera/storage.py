@@ -319,6 +319,11 @@ class TypedStorage(metaclass=_LegacyMeta):
         return _typed(UntypedStorage.from_file(filename, shared, size * dtype.itemsize), dtype)
 
     @classmethod
+    def _from_buffer(cls, *args, **kwargs):
+        """As `from_buffer`, by its older name."""
+        return cls.from_buffer(*args, **kwargs)
+
+    @classmethod
     def from_buffer(cls, buffer, byte_order="native", count=-1, offset=0, dtype=None):
         """A storage with a copy of `buffer`. Raises: ValueError for an unknown byte order."""
         if byte_order not in ("native", "big", "little"):

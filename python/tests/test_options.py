@@ -441,3 +441,21 @@ def test_history_of_memory_shows_what_was_asked_for(monkeypatch):
         with pytest.raises(NotImplementedError):
             record(**unknown)
     assert [len(events) for events in memory._traces()] == [2, 1]
+
+
+def test_settings_change_for_blocks_alone_once_that_is_asked_for(monkeypatch):
+    from tessera.backends import _flags, cudnn
+
+    monkeypatch.setattr(_flags, "_frozen", False)
+    assert not tessera.backends.flags_frozen()
+    tessera.backends.disable_global_flags()
+    assert tessera.backends.flags_frozen()
+    before = cudnn.deterministic
+    with pytest.raises(RuntimeError, match=r"flags\(\) for a block"):
+        cudnn.deterministic = not before
+    with cudnn.flags(deterministic=True):
+        assert cudnn.deterministic
+    assert cudnn.deterministic is before
+    with getattr(tessera.backends, "__allow_nonbracketed_mutation")():
+        cudnn.deterministic = before
+    cudnn.set_flags(_benchmark=cudnn.benchmark)

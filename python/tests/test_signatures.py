@@ -37,6 +37,10 @@ PICKLE = "Python's pickle protocol; all of them take the same way"
 # (qualified name, or a prefix that ends in a dot) -> (parameters, why they are not read)
 SCHEMA = "of an operator's schema: how and not what is computed, or sizes that the trace knows"
 UNREAD = {
+    "tessera.optim._shared._disable_dynamo_if_unsupported": (
+        "single_tensor_fn",
+        "for the scripts of what is captured here as it is",
+    ),
     "tessera.ao.nn.quantized.modules.Quantize.from_float": ("use_precomputed_fake_quant", NO_FAKE_QUANT),
     "tessera.ao.nn.quantized.modules.activation.ReLU6.from_float": ("use_precomputed_fake_quant", NO_FAKE_QUANT),
     "tessera.ao.nn.quantized.modules.activation.Sigmoid.from_float": ("use_precomputed_fake_quant", NO_FAKE_QUANT),

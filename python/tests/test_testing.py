@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import tessera
 from tessera.testing import assert_close, make_tensor
@@ -20,6 +21,10 @@ def test_close_values_pass():
     assert_close({"a": [T(1), 2.0, None, True]}, {"a": [T(1), 2.0, None, True]})
     assert_close(T([math.nan]), T([math.nan]), equal_nan=True)
     assert_close(1, 1.0, check_dtype=False)
+    assert_close(np.float64(1), 1.0)
+    assert_close(np.int32(1), np.int64(1))
+    with pytest.raises(AssertionError, match="int.*float"):
+        assert_close(1, np.float32(1))
 
 
 def test_messages():

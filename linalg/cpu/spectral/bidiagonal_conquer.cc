@@ -142,19 +142,21 @@ class SingularConquest : private Conquest<R> {
     ScratchArray<double> memory(6 * n);
     double *const poles = memory.get(), *const weights = poles + n, *const ends = weights + n, *const origin = ends + n,
                   *const offset = origin + n, *const exact = offset + n;
-    double total = 0;
+    double total = 0, largest = j.d[j.kept.back()];
+    for (int64_t i : j.kept) largest = std::max(largest, std::abs(j.z[i]));
+    const double unit = normal_scale(largest);
     for (int64_t i = 0; i < n; ++i) {
-      poles[i] = j.d[j.kept[i]];
-      ends[i] = j.z[j.kept[i]];
+      poles[i] = j.d[j.kept[i]] * unit;
+      ends[i] = j.z[j.kept[i]] * unit;
       weights[i] = ends[i] * ends[i];
       total += weights[i];
     }
-    const Secular secular{n, true, poles, weights, total};
+    const Secular secular{n, true, poles, weights, total, root_precision<R>()};
     const SecularRoots roots{origin, offset};
     if (!Base::find_roots(secular, roots)) return false;
     for (int64_t i = 0; i < n; ++i) {
       const double root = std::sqrt(origin[i] * origin[i] + offset[i]);
-      values[i] = origin[i] + offset[i] / (origin[i] + root);
+      values[i] = (origin[i] + offset[i] / (origin[i] + root)) / unit;
     }
     if (!with_right) return true;
     secular_weights(secular, roots, ends, exact);

@@ -1,5 +1,5 @@
 // Kernels of rows.h for one type of numbers. Included once per SIMD target.
-#include <algorithm>
+#include <cstdint>
 
 #include "linalg/cpu/spectral/lanes-inl.h"
 #include "linalg/cpu/spectral/rows.h"
@@ -109,30 +109,51 @@ void AxpyRows(const Rows<R>& a, const R* const* c, R* const* y) {
   }
 }
 
-// kRows rows of a triangle: their own corner number by number, then what they have in common.
+// kRows rows of a triangle: vectors in which rows begin, up to where all of them have begun and memory is aligned, then
+// what they have in common.
 template <class R, int kRows, int kSides>
 HWY_INLINE void TriangleBlock(const Rows<R>& a, int64_t width, const R* const* c, R* const* y, const R* const* x,
                               R* const* out, int64_t i) {
-  const R* rows = a.data + i * a.stride;
-  const int64_t first = i * width, common = std::min((i + kRows) * width, a.n);
+  const hn::ScalableTag<R> d;
+  using V = hn::Vec<decltype(d)>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), first = i * width;
+  const R* const rows = a.data + i * a.stride;
+  const int64_t past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(rows + first) / sizeof(R)) % lanes,
+                begun = (past + kRows * width + lanes - 1) / lanes * lanes - past,
+                common = first + begun < a.n ? first + begun : a.n;
   const Sides<const R> from(c, kSides, i), other(x, kSides, common);
   const Sides<R> to(out, kSides, i), into(y, kSides, common);
-  R corner[kSides][kRows] = {};
+  V sum[kSides][kRows];
   for (int q = 0; q < kSides; ++q)
-    for (int r = 0; r < kRows; ++r)
-      for (int64_t j = first + r * width; j < common; ++j) {
-        const R v = rows[r * a.stride + j];
-        y[q][j] += from.at[q][r] * v;
-        if (j >= first + (r + 1) * width) corner[q][r] += v * x[q][j];
+    for (int r = 0; r < kRows; ++r) sum[q][r] = hn::Zero(d);
+  for (int64_t j = first; j < common; j += lanes) {
+    const int64_t some = common - j < lanes ? common - j : lanes;
+    const V at = hn::Iota(d, static_cast<R>(j - first));
+    for (int q = 0; q < kSides; ++q) {
+      const V xv = LoadSome(d, x[q] + j, some);
+      V yv = LoadSome(d, y[q] + j, some);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const V row = LoadSome(d, rows + r * a.stride + j, some), begin = hn::Set(d, static_cast<R>(r * width));
+        const auto behind = hn::Ge(at, hn::Add(begin, hn::Set(d, static_cast<R>(width))));
+        yv = hn::MulAdd(hn::IfThenElseZero(hn::Ge(at, begin), row), hn::Set(d, from.at[q][r]), yv);
+        sum[q][r] = hn::MulAdd(hn::IfThenElseZero(behind, row), xv, sum[q][r]);
       }
+      StoreSome(yv, d, y[q] + j, some);
+    }
+  }
   Strip<R, kRows, kSides, true, true>(rows + common, a.stride, a.n - common, other.at, to.at, from.at, into.at);
   for (int q = 0; q < kSides; ++q)
-    for (int r = 0; r < kRows; ++r) to.at[q][r] += corner[q][r];
+    for (int r = 0; r < kRows; ++r) to.at[q][r] += Total(d, sum[q][r]);
 }
 template <class R, int kSides>
 HWY_INLINE void TriangleBlocks(const Rows<R>& a, int64_t width, const R* const* c, R* const* y, const R* const* x,
                                R* const* out) {
   int64_t i = 0;
+#if HWY_TARGET <= HWY_AVX3  // registers for sums and factors of so many rows
+  if constexpr (kSides == 1)
+    for (; i + 8 <= a.count; i += 8) TriangleBlock<R, 8, kSides>(a, width, c, y, x, out, i);
+#endif
   for (; i + 4 <= a.count; i += 4) TriangleBlock<R, 4, kSides>(a, width, c, y, x, out, i);
   for (; i < a.count; ++i) TriangleBlock<R, 1, kSides>(a, width, c, y, x, out, i);
 }

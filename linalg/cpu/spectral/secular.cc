@@ -25,6 +25,31 @@ HWY_INLINE V Apart(V a, V b) {
     return hn::Sub(a, b);
 }
 
+// 1 / x of one number or of four, which share a division: that costs four times as much as all products do. The product
+// of four stays within range, since poles are of size 1 and apart (secular.h).
+template <int kCount>
+HWY_INLINE void Reciprocals(const V* x, V* out) {
+  static_assert(kCount == 1 || kCount == 4);
+  const V one = hn::Set(D(), 1.0);
+  if constexpr (kCount == 1) {
+    out[0] = hn::Div(one, x[0]);
+  } else {
+    const V first = hn::Mul(x[0], x[1]), second = hn::Mul(x[2], x[3]), all = hn::Div(one, hn::Mul(first, second)),
+            of_first = hn::Mul(all, second), of_second = hn::Mul(all, first);
+    out[0] = hn::Mul(of_first, x[1]);
+    out[1] = hn::Mul(of_first, x[0]);
+    out[2] = hn::Mul(of_second, x[3]);
+    out[3] = hn::Mul(of_second, x[2]);
+  }
+}
+template <int kCount>
+HWY_INLINE V Sum(const V* x) {
+  if constexpr (kCount == 1)
+    return x[0];
+  else
+    return hn::Add(hn::Add(x[0], x[1]), hn::Add(x[2], x[3]));
+}
+
 // A root in each lane.
 template <bool kSquared>
 class Roots {
@@ -65,7 +90,7 @@ class Roots {
     V below = hn::IfThenElse(upper, hn::Neg(half), zero),
       above = hn::IfThenElse(upper, zero, hn::IfThenElse(is_last, width, half));
     x_ = inside(root_of(a, b, rest), below, above);
-    const V eps = hn::Set(d_, 8 * 2.220446049250313e-16);
+    const V eps = hn::Set(d_, s_.precision);
     M done = hn::Lt(zero, zero);
     for (int step = 0; step < 80; ++step) {
       const Value v = value(x_);
@@ -105,22 +130,34 @@ class Roots {
 
   int64_t index(int64_t lane) const { return first_ + lane < s_.n ? first_ + lane : s_.n - 1; }
 
+  template <int kCount>
   HWY_INLINE void add(int64_t j, V x, V& sum, V& slope) const {
-    const V gap = hn::Sub(Apart<kSquared>(hn::Set(d_, s_.d[j]), origin_), x), share = hn::Div(hn::Set(d_, 1.0), gap),
-            term = hn::Mul(hn::Set(d_, s_.weight[j]), share);
-    sum = hn::Add(sum, term);
-    slope = hn::MulAdd(term, share, slope);
+    V gap[kCount], share[kCount], term[kCount];
+#pragma GCC unroll 4
+    for (int k = 0; k < kCount; ++k) gap[k] = hn::Sub(Apart<kSquared>(hn::Set(d_, s_.d[j + k]), origin_), x);
+    Reciprocals<kCount>(gap, share);
+#pragma GCC unroll 4
+    for (int k = 0; k < kCount; ++k) {
+      term[k] = hn::Mul(hn::Set(d_, s_.weight[j + k]), share[k]);
+      share[k] = hn::Mul(term[k], share[k]);
+    }
+    sum = hn::Add(sum, Sum<kCount>(term));
+    slope = hn::Add(slope, Sum<kCount>(share));
+  }
+  // Poles j ... end.
+  HWY_INLINE void add_all(int64_t j, int64_t end, V x, V& sum, V& slope) const {
+    for (; j + 4 <= end; j += 4) add<4>(j, x, sum, slope);
+    for (; j < end; ++j) add<1>(j, x, sum, slope);
   }
   Value value(V x) const {
     Value v;
     v.below = v.above = v.slope_below = v.slope_above = hn::Zero(d_);
     const int64_t last = first_ + kLanes() - 1, middle = last < s_.n ? last : s_.n - 1;
-    int64_t j = 0;
-    for (; j <= first_; ++j) add(j, x, v.below, v.slope_below);
+    add_all(0, first_ + 1, x, v.below, v.slope_below);
     // Poles that are below the roots of some lanes.
-    for (; j <= middle; ++j) {
+    for (int64_t j = first_ + 1; j <= middle; ++j) {
       V sum = hn::Zero(d_), slope = hn::Zero(d_);
-      add(j, x, sum, slope);
+      add<1>(j, x, sum, slope);
       HWY_ALIGN double at[8];
       for (int64_t k = 0; k < kLanes(); ++k) at[k] = static_cast<double>(index(k));
       const M is_below = hn::Ge(hn::Load(d_, at), hn::Set(d_, static_cast<double>(j)));
@@ -129,7 +166,7 @@ class Roots {
       v.above = hn::Add(v.above, hn::IfThenZeroElse(is_below, sum));
       v.slope_above = hn::Add(v.slope_above, hn::IfThenZeroElse(is_below, slope));
     }
-    for (; j < s_.n; ++j) add(j, x, v.above, v.slope_above);
+    add_all(middle + 1, s_.n, x, v.above, v.slope_above);
     v.f = hn::Add(hn::Set(d_, 1.0), hn::Add(v.below, v.above));
     return v;
   }
@@ -178,13 +215,17 @@ void Weights(const Secular& s, SecularRoots roots, const double* z, double* exac
     const auto gap = [&](int64_t i) HWY_ATTR {
       return hn::Sub(Apart<kSquared>(pole, hn::Set(d, roots.origin[i])), hn::Set(d, roots.offset[i]));
     };
+    const auto apart = [&](int64_t i) HWY_ATTR {
+      return Apart<kSquared>(pole, hn::IfThenElse(hn::Lt(hn::Set(d, static_cast<double>(i)), at), hn::Set(d, s.d[i]),
+                                                  hn::Set(d, s.d[i + 1])));
+    };
+    const auto product_of = [](auto of, int64_t i)
+                                HWY_ATTR { return hn::Mul(hn::Mul(of(i), of(i + 1)), hn::Mul(of(i + 2), of(i + 3))); };
     V product = gap(s.n - 1);
     // Each root goes with a pole beside it, other than this one: factors stay near 1.
-    for (int64_t i = 0; i + 1 < s.n; ++i) {
-      const V other =
-          hn::IfThenElse(hn::Lt(hn::Set(d, static_cast<double>(i)), at), hn::Set(d, s.d[i]), hn::Set(d, s.d[i + 1]));
-      product = hn::Mul(product, hn::Div(gap(i), Apart<kSquared>(pole, other)));
-    }
+    int64_t i = 0;
+    for (; i + 4 < s.n; i += 4) product = hn::Mul(product, hn::Div(product_of(gap, i), product_of(apart, i)));
+    for (; i + 1 < s.n; ++i) product = hn::Mul(product, hn::Div(gap(i), apart(i)));
     const V size = hn::Sqrt(hn::Abs(product));
     StoreSome(hn::CopySign(size, LoadSome(d, z + j, count)), d, exact + j, count);
   }
@@ -200,6 +241,7 @@ double Components(int64_t n, const double* poles, const double* z, double origin
   const V o = hn::Set(d, origin), x = hn::Set(d, offset);
   V sum = hn::Zero(d);
   int64_t j = 0;
+  // Rounded once: what vectors have of orthogonality comes from here.
   for (; j + lanes <= n; j += lanes) {
     const V v = hn::Div(hn::LoadU(d, z + j), hn::Sub(Apart<kSquared>(hn::LoadU(d, poles + j), o), x));
     hn::StoreU(v, d, vector + j);
@@ -233,6 +275,11 @@ TESSERA_SIMD_TABLE(SecularRootsOf);
 TESSERA_SIMD_TABLE(SecularWeightsOf);
 TESSERA_SIMD_TABLE(SecularVectorOf);
 
+double normal_scale(double largest) {
+  if (!(largest > 0)) return 1;
+  const int exponent = std::ilogb(largest);
+  return std::ldexp(1.0, -(exponent < -1000 ? -1000 : exponent));
+}
 bool secular_roots(const Secular& s, int64_t begin, int64_t end, SecularRoots roots) {
   return TESSERA_SIMD(SecularRootsOf)(s, begin, end, roots);
 }

@@ -119,15 +119,19 @@ class EigenConquest : private Conquest<R> {
                   *const offset = origin + n, *const ordered = offset + n, *const exact = ordered + n;
     double total = 0;
     for (int64_t i = 0; i < n; ++i) {
-      poles[i] = d[kept[i]];
       ends[i] = z[kept[i]];
       weights[i] = rho * ends[i] * ends[i];
       total += weights[i];
     }
-    const Secular secular{n, false, poles, weights, total};
+    const double unit = normal_scale(std::max({std::abs(d[kept.front()]), std::abs(d[kept.back()]), total}));
+    for (int64_t i = 0; i < n; ++i) {
+      poles[i] = d[kept[i]] * unit;
+      weights[i] *= unit;
+    }
+    const Secular secular{n, false, poles, weights, total * unit, root_precision<R>()};
     const SecularRoots roots{origin, offset};
     if (!Base::find_roots(secular, roots)) return false;
-    for (int64_t i = 0; i < n; ++i) values[i] = origin[i] + offset[i];
+    for (int64_t i = 0; i < n; ++i) values[i] = (origin[i] + offset[i]) / unit;
     if (!coefficients) return true;
     secular_weights(secular, roots, ends, weights);
     const std::vector<int64_t> places = RowJoin<R>::order(kept, part);

@@ -82,7 +82,23 @@ std::vector<std::string_view> pieces_of(PyObject* list) {
   return out;
 }
 
-// rank, [(name, host, port)], secret, listening descriptor (it is taken over)
+// (process, address, secret) of where others of this host find this process
+PyObject* calls_place(PyObject*) {
+  Place place = own_place();
+  return Py_BuildValue("iKy#", place.process, static_cast<unsigned long long>(place.address), place.secret.data(),
+                       static_cast<Py_ssize_t>(place.secret.size()));
+}
+
+Calls::Worker worker_of(PyObject* item) {
+  const char *name, *host, *found;
+  int port, process;
+  unsigned long long address;
+  Py_ssize_t size;
+  parse(PyArg_ParseTuple(item, "ssiiKy#", &name, &host, &port, &process, &address, &found, &size));
+  return {name, host, port, {process, address, std::string(found, size)}};
+}
+
+// rank, [(name, host, port, *place)], secret, listening descriptor (it is taken over)
 PyObject* calls_make(PyObject* args) {
   int rank, listener;
   PyObject* list;
@@ -91,15 +107,19 @@ PyObject* calls_make(PyObject* args) {
   parse(PyArg_ParseTuple(args, "iO!y#i", &rank, &PyList_Type, &list, &secret, &length, &listener));
   Descriptor listening(listener);
   std::vector<Calls::Worker> workers;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
-    const char *name, *host;
-    int port;
-    parse(PyArg_ParseTuple(PyList_GET_ITEM(list, i), "ssi", &name, &host, &port));
-    workers.push_back({name, host, port});
-  }
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) { workers.push_back(worker_of(PyList_GET_ITEM(list, i))); }
   if (!g_type) g_type = reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&g_spec)));
   return hold<Calls>(
       std::make_shared<Calls>(rank, std::string(secret, length), std::move(workers), std::move(listening)));
+}
+
+// calls, rank, (name, host, port, *place)
+PyObject* calls_introduce(PyObject* args) {
+  PyObject *capsule, *item;
+  int rank;
+  parse(PyArg_ParseTuple(args, "OiO!", &capsule, &rank, &PyTuple_Type, &item));
+  held<Calls>(capsule)->introduce(rank, worker_of(item));
+  Py_RETURN_NONE;
 }
 
 PyObject* calls_admit(PyObject* capsule) {
@@ -126,7 +146,7 @@ PyObject* calls_ask(PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// calls, link, number, whether it is a value (else an error), pieces, seconds
+// calls, link, number, whether it is a value (else an error), pieces, seconds: whether the pieces have to stay
 PyObject* calls_answer(PyObject* args) {
   PyObject *capsule, *list;
   int good;
@@ -136,8 +156,8 @@ PyObject* calls_answer(PyObject* args) {
   auto calls = held<Calls>(capsule);
   auto pieces = pieces_of(list);
   auto kind = good ? Message::kGood : Message::kBad;
-  unlocked([&] { calls->answer(link, number, kind, pieces, deadline_after(seconds)); });
-  Py_RETURN_NONE;
+  bool stay = unlocked([&] { return calls->answer(link, number, kind, pieces, deadline_after(seconds)); });
+  return PyBool_FromLong(stay);
 }
 
 PyObject* calls_post(PyObject* args) {
@@ -173,11 +193,13 @@ PyObject* calls_wait(PyObject* args) {
 }  // namespace
 
 PyMethodDef g_call_methods[] = {
+    {"calls_place", guarded<calls_place>, METH_NOARGS, "calls_place() -> (process, address, secret)"},
     {"calls_make", guarded<calls_make>, METH_VARARGS, "calls_make(rank, workers, secret, listener) -> calls"},
+    {"calls_introduce", guarded<calls_introduce>, METH_VARARGS, "calls_introduce(calls, rank, worker)"},
     {"calls_admit", guarded<calls_admit>, METH_O, "calls_admit(calls)"},
     {"calls_close", guarded<calls_close>, METH_O, "calls_close(calls)"},
     {"calls_ask", guarded<calls_ask>, METH_VARARGS, "calls_ask(calls, rank, number, pieces, seconds)"},
-    {"calls_answer", guarded<calls_answer>, METH_VARARGS, "calls_answer(calls, link, number, good, pieces, seconds)"},
+    {"calls_answer", guarded<calls_answer>, METH_VARARGS, "calls_answer(calls, link, number, good, pieces, s) -> bool"},
     {"calls_post", guarded<calls_post>, METH_VARARGS, "calls_post(calls, number)"},
     {"calls_take", guarded<calls_take>, METH_O, "calls_take(calls) -> (kind, number, link, rank, pieces) or None"},
     {"calls_wait", guarded<calls_wait>, METH_VARARGS, "calls_wait(calls, rank, number, seconds) -> message or bool"},

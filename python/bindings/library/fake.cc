@@ -625,11 +625,23 @@ PyObject* index_in_python(const char* function, PyObject* self, PyObject* index,
   return check(PyObject_CallMethod(m.get(), function, value ? "OOO" : "OO", self, index, value));
 }
 
+// A mode that is told of the tensors that a program makes of data: that of make_fx.
+bool notes_lifted(PyObject* mode) {
+  return PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(mode)), "_lifted");
+}
+
 Tensor lifted(std::optional<Device> device, const std::function<Tensor(std::optional<Device>)>& make) {
-  PyObject* mode = g_fake_type && (thread_state.included & DispatchKeySet(DispatchKey::kPython).bits())
-                       ? innermost_dispatch_mode(is_mode)
-                       : nullptr;
-  if (!mode) return make(device);
+  if (!(thread_state.included & DispatchKeySet(DispatchKey::kPython).bits())) [[likely]]
+    return make(device);
+  PyObject* mode = g_fake_type ? innermost_dispatch_mode(is_mode) : nullptr;
+  if (!mode) {
+    Tensor made = make(device);
+    if (PyObject* noting = innermost_dispatch_mode(notes_lifted)) {
+      Ref kept = Ref::borrow(noting), o = checked_call(wrap(made));
+      checked_call(PyObject_CallMethod(noting, "_lifted", "O", o.get()));
+    }
+    return made;
+  }
   Ref kept = Ref::borrow(mode);
   Tensor real = [&] {
     const ExcludeKeys off(DispatchKeySet(DispatchKey::kPython));

@@ -29,7 +29,8 @@ bool reads_fake_tensors(const Error& e);
 
 // The Python type of the object of a tensor that has none yet: FakeTensor for fake ones, null for others.
 PyTypeObject* fake_type_of(const TensorImpl& impl);
-// make(device), a tensor of a program's data; under a FakeTensorMode its fake twin, which knows the values.
+// make(device), a tensor of a program's data; under a FakeTensorMode its fake twin, which knows the values. A mode that
+// has a method `_lifted` is told of it.
 Tensor lifted(std::optional<Device> device, const std::function<Tensor(std::optional<Device>)>& make);
 
 // The number of a tensor of one element as a program asks for it: modes of __torch_dispatch__ see the question, but for

@@ -54,6 +54,9 @@ def log_softmax_backward(grad_output, output, dim, input_dtype):
 @rule("_scaled_dot_product_flash_attention_for_cpu")
 def attention(query, key, value, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=None):
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    groups = query.shape[-3] // key.shape[-3] if query.shape[-3] != key.shape[-3] else 1  # heads that share keys
+    if groups > 1:
+        key, value = (t.repeat_interleave(groups, -3) for t in (key, value))
     scores = tessera.matmul(wide(query) * scale, wide(key).transpose(-2, -1))
     if is_causal:
         rows = tessera.arange(query.shape[-2], device=query.device)

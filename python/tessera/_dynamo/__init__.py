@@ -23,7 +23,7 @@ __all__ = [
 
 _frame = (
     "OptimizedModule", "disable", "is_dynamo_supported", "is_inductor_supported", "optimize", "optimize_assert",
-    "reset",
+    "reset", "reset_code_caches",
 )  # fmt: skip
 _marks = (
     "allow_in_graph", "assume_constant_result", "disallow_in_graph", "forbid_in_graph", "graph_break", "is_compiling",
@@ -33,8 +33,7 @@ _marks = (
 __getattr__, __dir__ = _attach(
     __name__,
     {
-        "OptimizedModule": "eval_frame",
-        **{name: "_running" for name in _frame},
+        **{name: "eval_frame" for name in _frame},
         **{name: "decorators" for name in _marks},
         "explain": "_explain",
         "export": "_export",

@@ -212,6 +212,12 @@ def _store_attribute(tracer, owner, name, value):
     return NONE
 
 
+@_special(object.__getattribute__, dict.__getattribute__)
+@_simple
+def _own_attribute(tracer, owner, name):
+    return _objects.own_attribute(tracer, owner, _objects.constant(name, "the name of an attribute"))
+
+
 @_special(object.__init__)
 @_simple
 def _object_init(tracer, *args):
@@ -269,7 +275,7 @@ def _number(cls):
                 raise Unsupported(f"{cls.__name__}() of a tensor, which needs its number", case_name="item")
             args = [_objects.numbers(tracer, args[0], "item"), *args[1:]]
         if args and isinstance(args[0], NumberV):
-            if cls is int and type(args[0].example).__name__ == "SymInt":
+            if type(args[0].example).__name__ == {int: "SymInt", float: "SymFloat"}.get(cls):
                 return args[0]
             function = {int: tessera.sym_int, float: tessera.sym_float}.get(cls)
             if function is not None:
@@ -296,10 +302,13 @@ for _function in (repr, ord, chr, ascii, bin, hex, oct, format, slice.indices):
 SPECIAL[divmod] = _folded(divmod)
 
 
+
 @_special(round)
 def _round_number(tracer, args, kwargs):
     if args and isinstance(args[0], TensorV):
         return method(tracer, args[0], "round", args[1:], kwargs)
+    if len(args) == 1 and isinstance(args[0], NumberV):
+        return tracer.call("call_function", round, args, {})
     return fold(round, args, kwargs, tracer)
 
 
@@ -326,9 +335,17 @@ def _extreme(function, name):
         best = items[0]
         rank = (lambda v: v) if isinstance(key_, Const) else (lambda v: _call(tracer, key_, v))
         if any(isinstance(v, (TensorV, NumberV)) for v in items) and len(items) == 2 and isinstance(key_, Const):
-            if any(isinstance(v, NumberV) for v in items) and not any(isinstance(v, TensorV) for v in items):
+            if not any(isinstance(v, TensorV) for v in items):
                 symbolic = tessera.sym_min if function is min else tessera.sym_max
                 return tracer.call("call_function", symbolic, items, {})
+            limit = next((v for v in items if isinstance(v, Const)), None)
+            one = next(v for v in items if isinstance(v, TensorV))
+            if limit is not None and one.example.numel() == 1 and type(limit.value) in (int, float):
+                side = "max" if function is min else "min"
+                return method(tracer, one, "clamp", [], {side: limit})
+            if all(isinstance(v, TensorV) and v.example.numel() == 1 for v in items):
+                extreme = tessera.minimum if function is min else tessera.maximum
+                return tracer.call("call_function", extreme, items, {})
         for one in items[1:]:
             if _objects.truth(tracer, tracer.run_compare(tracer, name, rank(one), rank(best))):
                 best = one
@@ -452,7 +469,7 @@ def _next(tracer, at, *default):
     return default[0] if found is None else found
 
 
-def _lazily(tracer, sources):
+def lazily(tracer, sources):
     """Python iterators of Vars."""
     made = [_objects.iterate(tracer, s) for s in sources]
     if not all(isinstance(m, Iter) for m in made):
@@ -463,7 +480,7 @@ def _lazily(tracer, sources):
 @_special(enumerate)
 def _enumerate(tracer, args, kwargs):
     start = _objects.constant([*args[1:], *kwargs.values(), Const(0)][0], "where enumerate starts")
-    return Iter(Seq([Const(n), v], tuple) for n, v in enumerate(_lazily(tracer, args[:1])[0], start))
+    return Iter(Seq([Const(n), v], tuple) for n, v in enumerate(lazily(tracer, args[:1])[0], start))
 
 
 @_special(zip)
@@ -471,7 +488,7 @@ def _zip(tracer, args, kwargs):
     strict = _objects.constant(kwargs.get("strict", Const(False)), "strict")
     if strict and len({len(_objects.items_of(tracer, a)) for a in args if not isinstance(a, Iter)}) > 1:
         fail(tracer, ValueError, "zip() arguments have different lengths")
-    return Iter(Seq(list(parts), tuple) for parts in zip(*_lazily(tracer, args)))
+    return Iter(Seq(list(parts), tuple) for parts in zip(*lazily(tracer, args)))
 
 
 @_special(reversed)
@@ -514,13 +531,13 @@ def _reduce(tracer, function, items, *start):
 @_special(itertools.chain)
 @_simple
 def _chain(tracer, *args):
-    return Iter(itertools.chain(*_lazily(tracer, args)))
+    return Iter(itertools.chain(*lazily(tracer, args)))
 
 
 @_special(itertools.chain.from_iterable)
 @_simple
 def _chain_from(tracer, items):
-    return Iter(itertools.chain(*_lazily(tracer, _objects.items_of(tracer, items))))
+    return Iter(itertools.chain(*lazily(tracer, _objects.items_of(tracer, items))))
 
 
 @_special(itertools.product)
@@ -534,20 +551,12 @@ def _product(tracer, args, kwargs):
 @_simple
 def _islice(tracer, items, *bounds):
     values = [_objects.constant(b, "a bound of islice") for b in bounds]
-    return Iter(itertools.islice(_lazily(tracer, [items])[0], *values))
-
-
-@_special(itertools.repeat)
-@_simple
-def _repeat(tracer, var, *count):
-    if not count:
-        raise Unsupported("itertools.repeat without an end")
-    return Iter([var] * _objects.constant(count[0], "a count"))
+    return Iter(itertools.islice(lazily(tracer, [items])[0], *values))
 
 
 @_special(itertools.zip_longest)
 def _zip_longest(tracer, args, kwargs):
-    rows = itertools.zip_longest(*_lazily(tracer, args), fillvalue=kwargs.get("fillvalue", NONE))
+    rows = itertools.zip_longest(*lazily(tracer, args), fillvalue=kwargs.get("fillvalue", NONE))
     return Iter(Seq(list(parts), tuple) for parts in rows)
 
 
@@ -644,6 +653,8 @@ def method(tracer, owner, name, args, kwargs, unbound=None):
     if isinstance(owner, (Const, NumberV)):
         known = owner if isinstance(owner, Const) else Const(tracer.specialize(owner))
         return _const_method(tracer, known, name, args, kwargs)
+    if isinstance(owner, New) and owner.base is not None and unbound is not object.__init__:
+        return method(tracer, owner.base, "update" if name == "__init__" else name, args, kwargs)
     table = _MAP if isinstance(owner, (Map, View)) else _SEQ if isinstance(owner, Seq) else _ITER
     found = table.get(name) if isinstance(owner, (Map, View, Seq, Iter)) else None
     if found is not None:
@@ -652,9 +663,7 @@ def method(tracer, owner, name, args, kwargs, unbound=None):
         return fold(getattr(owner.cls, name), [owner, *args], kwargs, tracer)
     if isinstance(owner, Obj) and isinstance(owner.value, type) and name == "apply":
         return tracer.call("call_function", owner.value.apply, args, kwargs)
-    if isinstance(owner, Obj) and name == "__init__" and unbound is not None:
-        return NONE
-    if isinstance(owner, New) and unbound is object.__init__:
+    if name == "__init__" and (unbound is object.__init__ or (isinstance(owner, Obj) and unbound is not None)):
         return NONE
     raise Unsupported(f"the method {name} of a {kind_of(owner)}")
 
@@ -691,7 +700,7 @@ def _set(tracer, owner, key_, value):
     return NONE
 
 
-_SEQ_FOLDED = ("index", "count", "numel", "issubset", "issuperset", "isdisjoint", "union", "intersection", "difference")
+_SEQ_FOLDED = ("numel", "issubset", "issuperset", "isdisjoint", "union", "intersection", "difference")
 
 
 def _changing(function):
@@ -759,11 +768,7 @@ def _reverse(tracer, owner):
 
 @_changing
 def _remove(tracer, owner, var):
-    for i, one in enumerate(owner.items):
-        if one is var or _objects.same_value(tracer, one, var):
-            del owner.items[i]
-            return
-    fail(tracer, KeyError if owner.cls is set else ValueError, "remove(x): x is not there")
+    del owner.items[_index(tracer, owner, [var], {}).value]
 
 
 @_changing
@@ -776,6 +781,13 @@ def _discard(tracer, owner, var):
 def _update_set(tracer, owner, *more):
     for one in more:
         owner.items = _objects.unique(owner.items + _objects.items_of(tracer, one))
+
+
+def _index(tracer, owner, args, kwargs):
+    at = next(_objects.places(tracer, owner.items, *args, **kwargs), None)
+    if at is None:
+        fail(tracer, KeyError if owner.cls is set else ValueError, f"the value is not in the {owner.cls.__name__}")
+    return Const(at)
 
 
 def _sort(tracer, owner, args, kwargs):
@@ -799,7 +811,8 @@ def _replace(tracer, owner, args, kwargs):
 _SEQ = {
     "append": _append, "extend": _extend, "insert": _insert, "pop": _pop, "clear": _clear, "reverse": _reverse,
     "remove": _remove, "sort": _sort, "copy": _copy, "add": _add, "discard": _discard, "update": _update_set,
-    "popleft": _popleft, "appendleft": _appendleft, "_replace": _replace,
+    "popleft": _popleft, "appendleft": _appendleft, "_replace": _replace, "index": _index,
+    "count": lambda t, o, a, k: Const(len(list(_objects.places(t, o.items, *a)))),
     "__len__": lambda t, o, a, k: Const(len(o.items)),
     "__getitem__": lambda t, o, a, k: _objects.item(t, o, *a),
     "__setitem__": lambda t, o, a, k: _set(t, o, *a),

@@ -1,5 +1,6 @@
 """Calls of captured values: operators go into the graph, the program's functions are looked into."""
 
+import collections
 import copy
 import functools
 import inspect
@@ -121,14 +122,13 @@ def _name(value):
     return getattr(value, "__qualname__", None) or type(value).__name__
 
 
-def has_tensors(vars_):
-    """Whether tensors or numbers of the graph are among Vars, also in containers."""
+def has_tensors(vars_, kinds=(TensorV, NumberV)):
+    """Whether tensors or numbers of the graph are among Vars, also in containers. kinds: those that count."""
     for var in vars_:
-        if isinstance(var, (TensorV, NumberV)):
+        if isinstance(var, kinds):
             return True
-        if isinstance(var, (Seq, Map)) and has_tensors(var.items if isinstance(var, Seq) else var.items.values()):
-            return True
-        if hasattr(var, "parts") and has_tensors(var.parts):
+        parts = var.items if isinstance(var, Seq) else var.items.values() if isinstance(var, Map) else ()
+        if has_tensors(parts, kinds) or hasattr(var, "parts") and has_tensors(var.parts, kinds):
             return True
     return False
 
@@ -269,6 +269,17 @@ def bind(tracer, code, defaults, kwdefaults, args, kwargs):
 # --- builtins and operators ---
 
 
+def check_later(tracer, var, wanted, message):
+    """An assertion about a tensor or number that is not known yet, as a node; its truth, which holds from here on."""
+    if isinstance(var, NumberV):
+        cond = var if wanted else tracer.call("call_function", tessera.sym_not, [var], {})
+        call(tracer, tracer.trusted(tessera._check), [cond], {})
+    else:
+        cond = var if wanted else tracer.call("call_method", "logical_not", [var], {})
+        tracer.call("call_function", tessera._assert_async, [cond, Const(message)], {})
+    return wanted
+
+
 _METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, type(tessera.Tensor.add))
 _ASKS = ("is_", "get_", "_is_", "_get_", "are_", "can_cast", "promote_types", "result_type", "numel", "_len_")
 
@@ -315,7 +326,7 @@ _REFUSED = frozenset(
 
 
 def _operator(tracer, value, name, args, kwargs):
-    if name in _MAKERS and not has_tensors([*args, *kwargs.values()]):
+    if name in _MAKERS and not has_tensors([*args, *kwargs.values()], TensorV):
         return tracer.call("call_function", value, args, kwargs)
     if name in _BY_SIZE and tracer.captures_sizes() or name == "item" and tracer.captures_numbers():
         tracer.symbols()
@@ -479,11 +490,11 @@ def _call_module(tracer, function, args, kwargs):
     space = vars(tessera.nn.modules.module)
     for name in _GLOBAL_HOOKS:
         tracer.guard(tracer.space_source(space).item(name), "LENGTH", len(space[name]))
-    if plain(value) and not global_hooks():
-        if function.source is not None:
-            tracer.guard(function.source, "CALL", _PLAIN)
-        return call(tracer, _objects.attribute(tracer, function, "forward"), args, kwargs)
-    return call(tracer, _objects.attribute(tracer, function, "_call_impl"), args, kwargs)
+    alone = plain(value) and not global_hooks()
+    if alone and function.source is not None:
+        tracer.guard(function.source, "CALL", _PLAIN)
+    with tracer.inside_of(function):
+        return call(tracer, _objects.attribute(tracer, function, "forward" if alone else "_call_impl"), args, kwargs)
 
 
 _PLAIN = (plain, True)
@@ -498,16 +509,23 @@ def construct(tracer, function, args, kwargs):
         return _builtins.fold(cls, args, kwargs, tracer)
     if is_named_tuple(cls) and hasattr(cls, "_fields"):
         return _named_tuple(tracer, cls, args, kwargs)
-    if issubclass(cls, (tessera.Tensor, tessera.nn.Module)) or issubclass(cls, (dict, list, tuple, set, str, int)):
+    mapping = issubclass(cls, dict) and cls.__new__ in (dict.__new__, collections.OrderedDict.__new__)
+    if issubclass(cls, (tessera.Tensor, tessera.nn.Module, list, tuple, set, str, int)) or (
+        issubclass(cls, dict) and not mapping
+    ):
         raise Unsupported(f"an object of class {cls.__name__} is made")
     if type(cls) is not type and type(cls).__call__ is not type.__call__:
         if hasattr(cls, "__members__"):
             return tracer.trusted(cls(*[_objects.constant(a, "the value of an enum") for a in args]))
         raise Unsupported(f"an object of class {cls.__name__} is made")
-    if cls.__new__ is not object.__new__ or cls is object or cls.__module__ in ("builtins", "weakref"):
+    if not (mapping or cls.__new__ is object.__new__) or cls is object or cls.__module__ in ("builtins", "weakref"):
         raise Unsupported(f"an object of class {cls.__name__} is made")
     made = New(cls)
-    if cls.__init__ is not object.__init__:
+    if mapping:
+        made.base = Map({}, dict)
+    if mapping and not isinstance(cls.__init__, types.FunctionType):
+        _builtins.method(tracer, made.base, "update", args, kwargs)
+    elif cls.__init__ is not object.__init__:
         if not isinstance(cls.__init__, types.FunctionType):
             raise Unsupported(f"an object of class {cls.__name__} is made")
         init = tracer.wrap(cls.__init__, tracer.class_source(cls).attr("__init__"))

@@ -1,8 +1,9 @@
 """Calls while capturing: `torch._check` and its kin, what a program says of its numbers; map and filter, which run
-as far as they are asked; operator.itemgetter and its kin.
+as far as they are asked; operator.itemgetter and its kin; functions of the module math.
 """
 
 import functools
+import math
 import operator
 
 import tessera
@@ -123,6 +124,25 @@ def _part(tracer, cls, owner, key):
     return owner
 
 
+def _of_math(function, symbolic, tracer, args, kwargs):
+    """A function of the module math, of a number that may be symbolic."""
+    if len(args) == 1 and not kwargs and isinstance(args[0], NumberV):
+        return tracer.call("call_function", symbolic, args, {})
+    return _builtins.fold(function, args, kwargs, tracer)
+
+
+def _pow(tracer, args, kwargs):
+    """math.pow, of numbers one of which may be symbolic."""
+    if len(args) != 2 or kwargs or not any(isinstance(a, NumberV) for a in args):
+        return _builtins.fold(math.pow, args, kwargs, tracer)
+    floats = [tracer.run_call(tracer, tracer.trusted(float), [a], {}) for a in args]
+    return tracer.run_binary(tracer, "pow", False, *floats)
+
+
+_builtins.SPECIAL[math.pow] = _pow
+for _name in ("_sym_sqrt", *_symbolic.OF_MATH):
+    _function = getattr(math, _name.removeprefix("_sym_"))
+    _builtins.SPECIAL[_function] = functools.partial(_of_math, _function, getattr(tessera, _name))
 for _cls in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
     _getter(_cls)
 _builtins.SPECIAL.update({map: _map, filter: _filter})

@@ -2,6 +2,7 @@
 result, or the state with which another piece goes on.
 """
 
+import collections
 import functools
 import types
 
@@ -89,14 +90,18 @@ class Emitter:
 
     def _made(self, var):
         if isinstance(var, (TensorV, NumberV)):
-            if var.node.graph is not self.tracer.graph:
-                raise Unsupported("a tensor of a function that is an argument of an operator, which outlives it")
-            self.outputs.append(var)
-            return f"__out{len(self.outputs) - 1}"
+            return self.given(var)
         builder = _BUILDERS.get(type(var))
         if builder is None:
             raise Unsupported(f"a {kind_of(var)} that outlives a piece of the graph")
         return builder(self, var)
+
+    def given(self, var):
+        """The text of what a node of the graph gives, which is one of the graph's results from now on."""
+        if var.node.graph is not self.tracer.graph:
+            raise Unsupported("a tensor of a function that is an argument of an operator, which outlives it")
+        self.outputs.append(var)
+        return f"__out{len(self.outputs) - 1}"
 
     def all(self, items):
         """Texts of several, separated by commas."""
@@ -209,9 +214,18 @@ def _closure(e, var):
     return name
 
 
+def _plain_setitem(cls):
+    """How a subclass of dict stores an item, without its own `__setitem__`."""
+    return collections.OrderedDict.__setitem__ if issubclass(cls, collections.OrderedDict) else dict.__setitem__
+
+
 def _new(e, var):
-    name = e.name(f"{e.writer.bind(object.__new__)}({e.writer.bind(var.cls)})")
+    name = e.name(f"{e.writer.bind(var.cls.__new__)}({e.writer.bind(var.cls)})")
     e.remember(var, name)
+    if var.base is not None:
+        store = e.writer.bind(_plain_setitem(var.cls))
+        for key, value in var.base.items.items():
+            e.line(f"{store}({name}, {_key(e, key)}, {e.expression(value)})")
     for key, value in var.attributes.items():
         e.line(f"{e.writer.bind(object.__setattr__)}({name}, {key!r}, {e.expression(value)})")
     return name

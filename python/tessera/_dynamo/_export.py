@@ -1,6 +1,7 @@
 """A whole function as one graph."""
 
 import os
+import typing
 
 import tessera
 from tessera.fx import Graph, GraphModule
@@ -18,14 +19,11 @@ _PACKAGE = os.path.dirname(tessera.__file__) + os.sep
 _OF_PROGRAMS = ("branch", "builtin", "disabled")
 
 
-class ExportResult:
-    """graph_module: GraphModule that is called like the function; guards: what it depends on. Unpacks into both."""
+class ExportResult(typing.NamedTuple):
+    """graph_module: GraphModule that is called like the function; guards: what it depends on."""
 
-    def __init__(self, graph_module, guards):
-        self.graph_module, self.guards = graph_module, guards
-
-    def __iter__(self):
-        return iter((self.graph_module, self.guards))
+    graph_module: tessera.fx.GraphModule
+    guards: object
 
 
 def export(f, *extra_args, aten_graph=False, pre_dispatch=False, decomposition_table=None, tracing_mode="symbolic",

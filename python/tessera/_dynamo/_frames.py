@@ -7,7 +7,9 @@ from . import _calls, _code, _objects
 from ._resume import apply
 from ._tracer import BY_IDENTITY, CONSTANTS, Tracer
 from ._raising import Observed
-from ._values import NONE, NULL, Cell, Closure, Const, Exit, Iter, Map, New, Null, Obj, Raised, Seq, Slice
+from ._values import (
+    NONE, NULL, Cell, Closure, Const, Exit, Iter, Map, New, Null, NumberV, Obj, Raised, Seq, Slice, TensorV,
+)  # fmt: skip
 from .exc import Unsupported
 
 _LIMIT = 2_000_000  # instructions of one capture
@@ -144,8 +146,25 @@ class Frame:
         return var
 
     def truth(self, var):
-        """Whether a Var is true, if that is known."""
+        """Whether a Var is true, if that is known. What an assert statement asks is checked where the graph runs."""
+        if isinstance(var, (TensorV, NumberV)):
+            asserted = self._assertion()
+            if asserted is not None and _objects.is_open(var):
+                return _calls.check_later(self.tracer, var, *asserted)
         return _objects.truth(self.tracer, var)
+
+    def _assertion(self):
+        """(what an assert statement wants, its message) if the frame stands at one, else None."""
+        rest = self.code.instructions[self.now : self.now + 6]
+        jump = next((i for i, ins in enumerate(rest) if ins.name.startswith("POP_JUMP")), None)
+        if jump is None or jump > 2 or jump + 1 >= len(rest) or "NONE" in rest[jump].name:
+            return None
+        raises = rest[jump + 1]
+        if raises.name != "LOAD_ASSERTION_ERROR" and raises.value is not AssertionError:
+            return None
+        after = rest[jump + 2] if jump + 2 < len(rest) else None
+        told = after is not None and after.name == "LOAD_CONST" and isinstance(after.value, str)
+        return "TRUE" in rest[jump].name, after.value if told else "assertion error"
 
 
 def _line(code, line):

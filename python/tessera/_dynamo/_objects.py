@@ -3,6 +3,7 @@
 import collections
 import enum
 import functools
+import inspect
 import types
 
 import tessera
@@ -11,7 +12,8 @@ from tessera.nn.modules._declared import _Pending as Pending
 from ._raising import fail
 from ._tracer import BY_IDENTITY, CONSTANTS, is_named_tuple, kind_of
 from ._values import (
-    Bound, Closure, Const, Context, Iter, ListIter, Loose, Map, Method, New, NumberV, Obj, Partial, Raised, Seq, Slice,
+    Bound, Closure, Const, Context, Endless, Iter, ListIter, Loose, Map, Method, New, NumberV, Obj, Partial, Raised,
+    Seq, Slice,
     Super, TensorV, View,
 )  # fmt: skip
 from .exc import FUNDAMENTAL, Unsupported
@@ -110,6 +112,13 @@ def truth(tracer, var):
     return True
 
 
+def is_open(var):
+    """Whether the truth of a tensor of one element, or of a number, is not known while capturing."""
+    if isinstance(var, TensorV):
+        return var.example.numel() == 1
+    return isinstance(var.example, tessera.SymBool) and not var.example.node.has_hint()
+
+
 def _call_method(tracer, var, name, *args):
     return tracer.run_call(tracer, attribute(tracer, var, name), list(args), {})
 
@@ -184,7 +193,7 @@ def attribute(tracer, owner, name):
     if isinstance(owner, TensorV):
         return _of_tensor(tracer, owner, name)
     if isinstance(owner, New):
-        return _of_new(tracer, owner, name)
+        return _through_getattribute(tracer, owner, owner.cls, name) or _of_new(tracer, owner, name)
     if isinstance(owner, (Seq, Map, NumberV, Iter, View)) or (isinstance(owner, Const)):
         return _of_container(tracer, owner, name)
     if isinstance(owner, Super):
@@ -225,9 +234,15 @@ def _of_container(tracer, owner, name):
         return Const(found) if isinstance(found, CONSTANTS) else tracer.trusted(found)
     if isinstance(cls, type) and not hasattr(cls, name):
         raise NoAttribute(f"'{cls.__name__}' object has no attribute {name!r}")
-    raw = getattr(cls, name, None) if isinstance(cls, type) else None
+    raw = inspect.getattr_static(cls, name, None) if isinstance(cls, type) else None
     if isinstance(raw, types.FunctionType):  # a method of a named tuple
         return Bound(tracer.trusted(raw), owner)
+    if isinstance(raw, staticmethod) and isinstance(raw.__func__, types.FunctionType):
+        return tracer.trusted(raw.__func__)
+    if isinstance(raw, classmethod) and isinstance(raw.__func__, types.FunctionType):
+        return Bound(tracer.trusted(raw.__func__), tracer.trusted(cls))
+    if isinstance(raw, property) and isinstance(raw.fget, types.FunctionType):
+        return tracer.run_call(tracer, tracer.trusted(raw.fget), [owner], {})
     return Method(owner, name)
 
 
@@ -289,6 +304,29 @@ def _gradient(tracer, owner):
     return tracer.wrap(real.grad, owner.source.attr("grad"))
 
 
+def own_attribute(tracer, owner, name):
+    """`object.__getattribute__(owner, name)`."""
+    written = tracer.written(owner, name)
+    if written is not None:
+        return written
+    if isinstance(owner, New):
+        return _of_new(tracer, owner, name)
+    if isinstance(owner, Obj) and owner.source is not None and not isinstance(owner.value, BY_IDENTITY):
+        return _of_instance(tracer, owner, name)
+    raise Unsupported(f"object.__getattribute__ of a {kind_of(owner)}")
+
+
+def _through_getattribute(tracer, owner, cls, name):
+    """`owner.name` as a `__getattribute__` of its class gives it; None where the class has none of its own."""
+    raw = _in_class(cls, "__getattribute__")
+    if raw in _PLAIN_GETTERS:
+        return None
+    if not isinstance(raw, types.FunctionType):
+        raise Unsupported(f"an attribute of {cls.__name__}, which has a __getattribute__ of its own")
+    getter = tracer.wrap(raw, tracer.class_source(cls).attr("__getattribute__"))
+    return tracer.run_call(tracer, getter, [owner, Const(name)], {})
+
+
 def _of_new(tracer, owner, name):
     raw = _in_class(owner.cls, name)
     if isinstance(raw, property):
@@ -299,7 +337,7 @@ def _of_new(tracer, owner, name):
     if name == "__class__":
         return tracer.trusted(owner.cls)
     if name == "__dict__":
-        raise Unsupported("__dict__ of an object that was made here")
+        return Map(owner.attributes, dict)
     if raw is _missing:
         return _through_getattr(tracer, owner, owner.cls, name)
     return _bind(tracer, raw, owner, owner.cls, tracer.class_source(owner.cls), name)
@@ -367,7 +405,7 @@ def _of_object(tracer, owner, name):
         return tracer.trusted(type(value))
     if source is None:
         raise Unsupported(f"the attribute {name!r} of a {kind_of(owner)}")
-    return _of_instance(tracer, owner, name)
+    return _through_getattribute(tracer, owner, type(value), name) or _of_instance(tracer, owner, name)
 
 
 def _of_module(tracer, owner, name):
@@ -424,8 +462,6 @@ def _of_function(tracer, owner, name):
 
 def _of_instance(tracer, owner, name):
     value, source, cls = owner.value, owner.source, type(owner.value)
-    if cls.__getattribute__ not in (object.__getattribute__, tessera.nn.Module.__getattribute__):
-        raise Unsupported(f"an attribute of {cls.__name__}, which has a __getattribute__ of its own")
     raw = _in_class(cls, name)
     if isinstance(raw, property):
         tracer.guard(source.type().attr(name), "ID_MATCH", raw, raw)
@@ -468,6 +504,7 @@ def _of_instance(tracer, owner, name):
     return _through_getattr(tracer, owner, cls, name)
 
 
+_PLAIN_GETTERS = (object.__getattribute__, dict.__getattribute__, tessera.nn.Module.__getattribute__)
 _TABLES = ("_parameters", "_buffers", "_modules")
 _OPERATOR_TREE = (tessera._ops._Ops, tessera._ops._OpNamespace, tessera._ops.OpOverloadPacket)
 
@@ -558,6 +595,8 @@ def items_of(tracer, var):
         if not var.example.dim():
             raise Unsupported("iteration over a 0-d tensor")
         return tracer.call("call_function", tessera.unbind, [var], {}).items
+    if isinstance(var, Endless):
+        raise Unsupported("all values of an iterator without an end")
     if isinstance(var, (Iter, Obj, New)):
         at = var if isinstance(var, Iter) else iterate(tracer, var)
         found = []
@@ -590,6 +629,8 @@ def iterate(tracer, var):
             return _call_method(tracer, var, "__iter__")
         if isinstance(_in_class(cls, "__next__"), types.FunctionType):
             return var
+        if isinstance(var, New) and var.base is not None:
+            return iterate(tracer, var.base)
         raise Unsupported(f"iteration over a {kind_of(var)}")
     if isinstance(var, Obj) and isinstance(var.value, enum.EnumMeta):
         return Iter([tracer.trusted(v) for v in var.value])
@@ -634,9 +675,17 @@ def item(tracer, owner, key_):
             fail(tracer, IndexError, str(error))
     if isinstance(owner, Obj) and isinstance(owner.value, type):
         raise Unsupported(f"{owner.value.__name__}[...]")
+    if isinstance(owner, Obj) and isinstance(key_, Slice) and _is_module_list(type(owner.value)):
+        return Seq(items_of(tracer, owner)[_index(key_)], type(owner.value))
     if isinstance(owner, (Obj, New)):
         return _call_method(tracer, owner, "__getitem__", key_)
     raise Unsupported(f"an item of a {kind_of(owner)}")
+
+
+def _is_module_list(cls):
+    """True if slices of the class are lists of modules which the class makes of their modules alone."""
+    plain = tessera.nn.ModuleList
+    return issubclass(cls, plain) and all(getattr(cls, n) is getattr(plain, n) for n in ("__getitem__", "__init__"))
 
 
 def _reject_mask(tracer, key_):
@@ -692,17 +741,24 @@ def contains(tracer, owner, var):
     if isinstance(owner, Seq) and owner.cls in (set, frozenset):
         return key(var) in {key(v) for v in owner.items}
     if isinstance(owner, (Seq, View, Iter)):
-        for one in items_of(tracer, owner):
-            if one is var or same_value(tracer, one, var):
-                return True
-        return False
+        return next(places(tracer, items_of(tracer, owner), var), None) is not None
     if isinstance(owner, (Obj, New)):
         cls = owner.cls if isinstance(owner, New) else type(owner.value)
         if isinstance(_in_class(cls, "__contains__"), types.FunctionType):
             return truth(tracer, _call_method(tracer, owner, "__contains__", var))
+        if isinstance(owner, New) and owner.base is not None:
+            return contains(tracer, owner.base, var)
         if isinstance(owner, Obj) and isinstance(owner.value, enum.EnumMeta):
             return constant(var, "what is looked for") in owner.value
     raise Unsupported(f"`in` of a {kind_of(owner)}")
+
+
+def places(tracer, items, var, start=None, end=None):
+    """Yields where in a list of Vars, between two constants, a value stands."""
+    bounds = slice(*(None if at is None else constant(at, "an index") for at in (start, end)))
+    for i in range(len(items))[bounds]:
+        if items[i] is var or same_value(tracer, items[i], var):
+            yield i
 
 
 def same_value(tracer, a, b):

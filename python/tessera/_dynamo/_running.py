@@ -12,6 +12,7 @@ from . import (
     _checks,  # noqa: F401 - says how some functions are called
     _points,
     _transforms,
+    _trees,  # noqa: F401 - says how some functions are called
     config,
     exc,
 )
@@ -22,6 +23,9 @@ from .eval_frame import OptimizedModule, innermost_fn
 def reset():
     """Forgets all that was compiled."""
     _points.reset()
+
+
+reset_code_caches = reset  # nothing else is kept
 
 
 class Optimizing:

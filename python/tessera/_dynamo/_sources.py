@@ -14,7 +14,7 @@ class Source:
     """A place that can be read again at each call: a local variable, or an attribute or item of another place.
 
     Args:
-        kind: "local", "object" (the value itself), "attr", "item", "type".
+        kind: "local", "object" (the value itself), "attr", "item", "type", "tensor" (of a float).
         base: Source that it is a part of, or None.
         key: name, index, or for "object" what it is.
     """
@@ -43,6 +43,10 @@ class Source:
         """The place of the value's class."""
         return self._part("type", None)
 
+    def tensor(self):
+        """The float at the place as a tensor, which graphs have as input."""
+        return self._part("tensor", None)
+
     def name(self):
         """The place as people write it: L['x'].weight."""
         if self.kind == "local":
@@ -52,6 +56,8 @@ class Source:
             return f"G<{owner}>" if owner else getattr(self.key, "__qualname__", type(self.key).__name__)
         if self.kind == "type":
             return f"type({self.base.name()})"
+        if self.kind == "tensor":
+            return self.base.name()
         return f"{self.base.name()}.{self.key}" if self.kind == "attr" else f"{self.base.name()}[{self.key!r}]"
 
     def is_local(self):
@@ -61,6 +67,11 @@ class Source:
     def is_global(self):
         """Whether it starts at a module's variables."""
         return self.base.is_global() if self.base is not None else self.kind == "object"
+
+
+def tensor_of(number):
+    """A float as the tensor that graphs have as input."""
+    return tessera.tensor(number, dtype=tessera.float64)
 
 
 class Writer:
@@ -116,6 +127,8 @@ class Writer:
         base = self.read(source.base)
         if source.kind == "type":
             return f"type({base})"
+        if source.kind == "tensor":
+            return f"{self.bind(tensor_of)}({base})"
         if source.kind == "item":
             return f"{base}[{self.constant(source.key)}]"
         if source.key.isidentifier() and not keyword.iskeyword(source.key):
@@ -202,6 +215,7 @@ _TESTS = {
     "FUNCTION_MATCH": _is,
     "CONSTANT_MATCH": _is_constant,
     "TENSOR_MATCH": _is_tensor,
+    "FINITE": lambda w, n, a: f"type({n}) is float and {w.bind(math.isfinite)}({n})",
     "LENGTH": lambda w, n, a: f"len({n}) == {a}",
     "DICT_KEYS": lambda w, n, a: f"list({n}) == {w.bind(a)}",
     "NOT_IN": lambda w, n, a: f"{a!r} not in {n}",

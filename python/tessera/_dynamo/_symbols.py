@@ -30,8 +30,8 @@ class History:
     """What a place has seen of its arguments, and what differs from call to call."""
 
     def __init__(self):
-        self._seen = {}  # name of a source -> its last shape, (int, name) -> its last number
-        self._varying = {}  # name -> dimensions that have differed (None: their number), (int, name) -> True
+        self._seen = {}  # name of a source -> its last shape, (type, name) -> its last number
+        self._varying = {}  # name -> dimensions that have differed (None: their number), (type, name) -> True
 
     def dimensions(self, tensor, source, dynamic):
         """{dimension: whether it may not become a number} of the sizes that are symbols."""
@@ -58,12 +58,16 @@ class History:
         return set(range(len(shape))) if None in varying else varying
 
     def number(self, value, source, dynamic):
-        """Whether an int is a symbol: part of an argument, but no attribute of a module."""
-        if not source.is_local() or source.base is not None and source.base.of_module or dynamic is False:
+        """Whether a number is a symbol: an int that is part of an argument, but no attribute of a module; any float."""
+        real = type(value) is float
+        if real and not math.isfinite(value) or dynamic is False:
             return False
-        if dynamic is True or not config.dynamic_shapes or config.specialize_int:
-            return dynamic is True and config.dynamic_shapes and not config.specialize_int
-        name = int, source.name()  # a tensor may have been there, too
+        if not real and (not source.is_local() or source.base is not None and source.base.of_module):
+            return False
+        fixed = config.specialize_float if real else config.specialize_int
+        if dynamic is True or not config.dynamic_shapes or fixed:
+            return dynamic is True and config.dynamic_shapes and not fixed
+        name = type(value), source.name()  # a tensor may have been there, too
         before = self._seen.get(name, value)
         if before != value and config.automatic_dynamic_shapes:
             self._varying[name] = True
@@ -95,10 +99,11 @@ class Symbols:
         return made
 
     def number(self, value, source):
-        """A SymInt."""
+        """A SymInt or SymFloat."""
         symbol = self.env.create_unspecified_symbol(value, source.name(), self._module.DimDynamic.DYNAMIC)
-        made = self.env.create_symintnode(symbol, hint=value, source=source.name())
-        if not isinstance(made, int):
+        make = self.env.create_symintnode if type(value) is int else self.env.create_symfloatnode
+        made = make(symbol, hint=value, source=source.name())
+        if not isinstance(made, (int, float)):
             self.inputs.append((made, source))
         return made
 

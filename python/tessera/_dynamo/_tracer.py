@@ -5,6 +5,7 @@ import collections
 import contextlib
 import enum
 import operator
+import re
 import types
 
 import tessera
@@ -12,7 +13,7 @@ from tessera._subclasses.fake_tensor import DataDependentOutputException, Dynami
 from tessera.fx import Graph, GraphModule
 
 from . import config
-from ._sources import Guards, Source, tensor_facts
+from ._sources import Guards, Source, tensor_facts, tensor_of
 from ._symbols import History, NeedSymbols, Symbols
 from ._values import Bound, Cell, Const, Loose, Map, New, NumberV, Obj, Partial, Seq, Slice, TensorV
 from .exc import USER_ERROR, OperatorRefused, Unsupported
@@ -84,6 +85,7 @@ class Tracer:
         self.stack = []  # frames, outermost first
         self.modes_before = modes()
         self.regions = []  # real context managers that are entered while capturing
+        self.modules = {}  # id of a module whose call is being captured -> (where it is, its class)
 
     # --- values that come in ---
 
@@ -115,10 +117,12 @@ class Tracer:
         return made
 
     def _wrap_constant(self, value, source):
-        if type(value) is int and source is not None and self.history.number(value, source, self.settings.dynamic):
+        kind = type(value)
+        number = kind in (int, float) and source is not None
+        if number and self.history.number(value, source, self.settings.dynamic):
             example = self.symbols().number(value, source)
-            if type(example) is not int:
-                self.guard(source, "TYPE_MATCH", int, value)
+            if type(example) is not kind:
+                self.guard(source, *(("TYPE_MATCH", int) if kind is int else ("FINITE",)), value=value)
                 made = NumberV(self, example, source=source)
                 made.real = value
                 return made
@@ -257,7 +261,15 @@ class Tracer:
         return made
 
     def placeholder(self, var):
-        """The node of an input that is used for the first time."""
+        """The node of an input that is used for the first time. A float comes in as a tensor."""
+        if type(getattr(var, "real", None)) is float:
+            real = tensor_of(var.real)
+            held = TensorV(self, self.fake.from_tensor(real), source=var.source.tensor(), cls=tessera.Tensor)
+            held.real = real
+            with self.writing_to(self.graph):
+                node = self.node("call_method", "item", (held.node,), {})
+            node.meta["example_value"] = var.example
+            return node
         name = _name_of(var.source)
         first = self._last_placeholder
         if first is None:
@@ -295,7 +307,28 @@ class Tracer:
         node.stack_trace = "\n".join(
             f'  File "{f.filename}", line {f.lineno}, in {f.name}\n    {f.line}' for f in lines
         )
+        self._note_origin(node)
         return node
+
+    def _note_origin(self, node):
+        """Notes of a node which modules' calls it is part of, and which layer, function or method it comes from."""
+        if self.modules:
+            node.meta["nn_module_stack"] = self.modules
+        if node.op in ("call_function", "call_method"):
+            _, cls = next(reversed(self.modules.values()), (None, None))
+            layer = cls is not None and cls.__module__.startswith("tessera.nn.modules.")
+            node.meta["source_fn_stack"] = [(node.name, cls if layer else node.target)]
+
+    @contextlib.contextmanager
+    def inside_of(self, module):
+        """Context manager: what is captured is part of a module's call. module: its Var."""
+        key, name = str(id(module.value)), module.source.name() if module.source is not None else ""
+        before, place = self.modules, re.sub(r"\._modules\[['\"](.*?)['\"]\]", r".\1", name)
+        self.modules = {**before, key: (place, type(module.value))}
+        try:
+            yield
+        finally:
+            self.modules = before
 
     def argument(self, var, nodes):
         """A Var as an argument: of nodes (nodes=True), or of functions that run on examples."""

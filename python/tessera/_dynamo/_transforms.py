@@ -108,7 +108,7 @@ class _Body(_bodies.Body):
     what = "a function that is transformed"
 
     def __init__(self, tracer, function, args, kwargs, inner):
-        self.inputs = []
+        self.inputs, self.outside = [], {}  # id of a Var inside -> the Var outside
         given = []
         _mapped(Seq([*args, *kwargs.values()], tuple), given.append)
         with tracer.fake:
@@ -121,7 +121,10 @@ class _Body(_bodies.Body):
             node = graph.placeholder(f"arg{len(self.inputs)}")
             self.inputs.append(node)
             node.meta["example_value"] = example = next(examples)
-            return TensorV(tracer, example, node, cls=_Tensor)
+            made = TensorV(tracer, example, node, cls=_Tensor)
+            tracer._made[id(example)] = (example, made)
+            self.outside[id(made)] = var
+            return made
 
         args = [_mapped(v, placed) for v in args]
         super().__init__(tracer, function, args, {k: _mapped(v, placed) for k, v in kwargs.items()}, graph)
@@ -152,7 +155,10 @@ def _apply(tracer, transform, function, options, args, kwargs):
          {k: tracer.argument(v, True) for k, v in shown[1].items()}), {},
     )  # fmt: skip
     node.meta["example_value"] = example
-    return tracer.result(example, node)
+    made = tracer.result(example, node)
+    if transform is func.vmap and options.get("in_dims", 0) == options.get("out_dims", 0) == 0:
+        return body.outside.get(id(body.result), made)  # the argument itself, as it may have been written to
+    return made
 
 
 def _attempt(function, *args):
@@ -480,3 +486,4 @@ def install():
     for function in (func.functional_call, stateless.functional_call, stateless._functional_call):
         _builtins.SPECIAL[function] = _functional_call
     _emit._BUILDERS[Transformed] = _write
+    _emit._BUILDERS[Handle] = _emit.Emitter.given

@@ -43,7 +43,7 @@ class Loose(Obj):
 
 
 class New(Var):
-    """An instance that the program has made. `base`: the class's own container for subclasses of dict and list."""
+    """An instance that the program has made. `base`: a Map, what a subclass of dict holds."""
 
     __slots__ = ("cls", "attributes", "base")
 
@@ -192,6 +192,12 @@ class Iter(Var):
     def next(self):
         """The next value, or None at the end."""
         return next(self.rest, None)
+
+
+class Endless(Iter):
+    """An iterator without an end, which is used up while capturing."""
+
+    __slots__ = ()
 
 
 class Lazy(Iter):

@@ -387,13 +387,13 @@ def aot_module_simplified(mod, args, fw_compiler, bw_compiler=None, partition_fn
 
 
 def _is_by_values(mod):
-    """Whether a captured graph has numbers, or sizes, that depend on values of tensors."""
+    """Whether a captured graph has numbers, or sizes, that depend on values of tensors, as floats do that come in."""
     from tessera._symbolic import SymBool, SymFloat, SymInt
 
     def found(value):
         sizes = value.shape if isinstance(value, tessera.Tensor) else [value]
         numbers = [n.node for n in sizes if isinstance(n, (SymInt, SymFloat, SymBool))]
-        return any(n.shape_env.is_unbacked_symint(s) for n in numbers for s in n.expr.free_symbols)
+        return any(s.is_real or n.shape_env.is_unbacked_symint(s) for n in numbers for s in n.expr.free_symbols)
 
     nodes = mod.graph.nodes if isinstance(mod, tessera.fx.GraphModule) else ()
     return any(found(part) for n in nodes for part in pytree.tree_leaves(n.meta.get("example_value")))

@@ -10,6 +10,7 @@ import itertools
 import tessera
 from tessera import _C
 from tessera.autograd import Function
+from tessera.fx.experimental._expressions import is_unbacked
 from tessera.fx.experimental.proxy_tensor import PythonKeyTracer
 from tessera.fx.graph import Graph
 from tessera.fx.graph_module import GraphModule
@@ -23,6 +24,14 @@ class _BodyTracer(PythonKeyTracer):
         self.graph = Graph(tracer_cls=PythonKeyTracer)
         self.lifted = []
         self.last = None
+        self.annotate = None  # function of a node: notes of the trace around this one
+
+    def create_node(self, kind, target, args, kwargs, name=None, type_expr=None):
+        """As of Tracer, with the notes that nodes of the trace around have."""
+        node = super().create_node(kind, target, args, kwargs, name, type_expr)
+        if self.annotate is not None and kind != "placeholder":
+            self.annotate(node)
+        return node
 
     def placeholder(self, value, name):
         """A new placeholder, behind the others, which stands for a value."""
@@ -43,6 +52,15 @@ class _BodyTracer(PythonKeyTracer):
     def constant(self, value):
         """As lift: bodies hold no tensors."""
         return self.lift(value).node
+
+    def check_found(self):
+        """Nodes that check what the function said of numbers that it finds itself."""
+        found = {s for s, (proxy, _) in self._sizes.items() if is_unbacked(s) and proxy.node.op != "placeholder"}
+        guards = self._env.deferred_runtime_asserts.values() if found else ()
+        for guard in [g for of_symbol in guards for g in of_symbol if g.expr.free_symbols & found]:
+            node = self._numbers().of(guard.expr)
+            text = f"Runtime assertion failed for expression {guard.expr} on node '{node}' ({guard.sloc})"
+            self.create_node("call_function", tessera.ops.aten._assert_scalar.default, (node, text), {})
 
     def _size_node(self, symbol):
         """A symbolic size of a tensor of elsewhere is an operand, too."""
@@ -70,12 +88,14 @@ def without(mode):
 
 def _trace(name, mode, function, operands, lifted):
     tracer = _BodyTracer()
+    tracer.annotate = getattr(mode.tracer, "_annotate", None)
     for i, value in enumerate(operands):
         tracer.placeholder(value, f"arg{i}_1")
     for value in lifted:
         tracer.lift(value)
     with without(mode), mode.nested(tracer):
         result = function(*operands)
+    tracer.check_found()
     tracer.graph.output(tuple(tracer.create_arg(leaf) for leaf in result))
     _reject_writes(name, tracer.graph)
     return Body(GraphModule(tracer.root, tracer.graph, "<lambda>"), tracer.lifted)

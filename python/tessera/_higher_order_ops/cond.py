@@ -26,7 +26,7 @@ class CondOp(ControlFlow):
 
     def run(self, pred, true_fn, false_fn, operands):
         operands = tuple(operands)
-        if isinstance(pred, tessera.SymBool) or without_values(pred):
+        if _is_open(pred):
             results = tuple(true_fn(*operands)), tuple(false_fn(*operands))
             _check_alike(*results)
             return results[0]
@@ -40,12 +40,18 @@ class CondOp(ControlFlow):
         operands = list(operands)
         bodies, lifted = _bodies.trace_bodies("cond", mode, (true_fn, false_fn), (operands, operands))
         first, second = (b.module for b in bodies)
-        _check_alike(*(_results(b.module) for b in bodies))
+        results = _results(first)
+        _check_alike(results, _results(second))
+
+        def compute(given):
+            if _is_open(pred):  # what the bodies read of tensors is open, too: they have run once
+                return tuple(v.detach().clone() if isinstance(v, tessera.Tensor) else v for v in results)
+            return self.run(pred, first, second, given)
 
         def forward(given):
             return _bodies.emit(
                 self, mode, ("true_graph", "false_graph"), (first, second),
-                lambda t, f: (pred, t, f, tuple(given)), lambda: self.run(pred, first, second, given),
+                lambda t, f: (pred, t, f, tuple(given)), lambda: compute(given),
             )  # fmt: skip
 
         def backward(given, wanted, grads):
@@ -56,6 +62,11 @@ class CondOp(ControlFlow):
 
 
 cond_op = CondOp()
+
+
+def _is_open(pred):
+    """Whether a predicate is not known while tracing."""
+    return isinstance(pred, tessera.SymBool) or without_values(pred)
 
 
 def _results(module):

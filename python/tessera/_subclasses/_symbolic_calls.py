@@ -3,7 +3,7 @@
 import functools
 
 import tessera
-from tessera import SymInt, Tensor, _C
+from tessera import SymFloat, SymInt, Tensor, _C
 from tessera._subclasses._lifting import lifted
 from tessera._subclasses._symbolic_tools import (
     SYMBOLIC,
@@ -38,6 +38,8 @@ __all__ = [
 def call(mode, func, args, kwargs):
     """An operator on fake tensors some of which have symbolic sizes: its result, with symbolic sizes."""
     env = mode.shape_env or env_of((args, kwargs))
+    if any(isinstance(v, SymFloat) for v in leaves((args, kwargs))) and _sizes_by_floats(mode, func, args, kwargs):
+        args, kwargs = (mapped(part, lambda v: guarded(v) if isinstance(v, SymFloat) else v) for part in (args, kwargs))
     tensors = [v for v in leaves((args, kwargs)) if is_fake(v)]
     exprs = solved(env, func, args, kwargs)
     with Without(tensors):
@@ -46,6 +48,25 @@ def call(mode, func, args, kwargs):
             result = func(*plain_args, **plain_kwargs)
     numbers = iter(exprs)
     return mapped(result, lambda value: _with_symbols(env, value, numbers))
+
+
+def _sizes_by_floats(mode, func, args, kwargs):
+    """Whether sizes of an operator's results are others for other floats, or these are none that it takes."""
+
+    def other(value):
+        return (plain(value) / 2 or 0.5) if isinstance(value, SymFloat) else plain(value)
+
+    def sizes(change):
+        with mode:
+            made = func(*mapped(list(args), change), **mapped(kwargs, change))
+        return [v.shape if isinstance(v, Tensor) else v for v in leaves(made)]
+
+    with Without([v for v in leaves((args, kwargs)) if is_fake(v)]):
+        known = sizes(plain)
+        try:
+            return known != sizes(other)
+        except (RuntimeError, ValueError):
+            return True
 
 
 def sliced(mode, func, args, kwargs):
@@ -158,8 +179,13 @@ def call_with_symbols(func, args, kwargs):
     fake = any(is_fake(v) for v in leaves((args, kwargs))) or _C._len_torch_dispatch_stack() > 0
     names = [func.name()] if isinstance(func, tessera._ops.OpOverload) else getattr(func, "_overloads", None)
     indexed = {Tensor.__getitem__: getitem, Tensor.__setitem__: setitem}.get(func)
-    if indexed is not None and is_fake(args[0]):
+    if indexed is not None and fake:
         return indexed(*args)
+    if func in (tessera.tensor, tessera.as_tensor):
+        return _tensor_of(*args, **kwargs)
+    body = getattr(func, "__wrapped__", None)
+    if fake and names is None and body is not None:  # a function of operators: they take the symbols
+        return body(*args, **kwargs)
     if not fake or names is None:
         return func(*mapped(args, guarded), **mapped(kwargs, guarded))
     plain_args, plain_kwargs = mapped(args, plain), mapped(kwargs, plain)
@@ -174,8 +200,34 @@ def call_with_symbols(func, args, kwargs):
                 value = flat[i] if i < len(flat) else kwargs.get(argument.name)
                 if any(isinstance(v, SYMBOLIC) for v in leaves(value)):
                     symbols[i] = value
-            return _C._call_with_symbols(op, name, symbols, tuple(numbers), plain_kwargs)
+            return _named(op, _C._call_with_symbols(op, name, symbols, tuple(numbers), plain_kwargs))
     return func(*mapped(args, guarded), **mapped(kwargs, guarded))
+
+
+def _tensor_of(data, dtype=None, device=None, requires_grad=False, **others):
+    """torch.tensor of numbers some of which are symbolic, or of lists of such."""
+    if others:
+        raise NotImplementedError(f"torch.tensor of symbolic numbers with {', '.join(others)}: leave it out")
+    numbers = leaves(data)
+    if dtype is None:
+        real = any(isinstance(v, (float, SymFloat)) for v in numbers)
+        whole = tessera.bool if all(isinstance(v, (bool, tessera.SymBool)) for v in numbers) else tessera.int64
+        dtype = tessera.get_default_dtype() if real else whole
+
+    def made(part):
+        if isinstance(part, (tuple, list)):
+            return tessera.stack([made(p) for p in part]) if part else tessera.empty(0, dtype=dtype, device=device)
+        return part.to(dtype) if isinstance(part, Tensor) else tessera.full((), part, dtype=dtype, device=device)
+
+    return made(data).requires_grad_(requires_grad)
+
+
+def _named(op, result):
+    """Several results as the named tuple that the operator gives."""
+    if type(result) is not tuple or not all(r.name for r in op._schema.returns):
+        return result
+    cls = getattr(tessera.return_types, op._schema.name.rpartition("::")[2], None)
+    return result if cls is None else cls(result)
 
 
 def _operator(name):

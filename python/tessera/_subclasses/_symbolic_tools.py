@@ -79,12 +79,27 @@ class Without:
 
     def __enter__(self):
         self.shapes = [_C._symbolic_shape(t) for t in self.tensors]
-        for t in self.tensors:
+        for t, shape in zip(self.tensors, self.shapes):
             _C._set_symbolic_shape(t, None)
+            if shape is not None and shape.env._stand_ins_changed:
+                _resize(t, shape)
 
     def __exit__(self, *error):
         for t, shape in zip(self.tensors, self.shapes):
             _C._set_symbolic_shape(t, shape)
+
+
+def _resize(t, shape):
+    """Gives a fake tensor the sizes that its symbols stand for by now."""
+    sizes, strides = ([shape.env._stand_in(e) for e in part] for part in (shape.sizes, shape.strides))
+    if list(t.shape) == sizes and list(t.stride()) == strides:
+        return
+    offset = shape.env._stand_in(shape.offset)
+    extent = 1 + offset + sum(max(n - 1, 0) * s for n, s in zip(sizes, strides))
+    with BelowPython():
+        storage = t.untyped_storage()
+        storage.resize_(max(storage.nbytes(), extent * t.element_size()))
+        t.as_strided_(sizes, strides, offset)
 
 
 class BelowPython:
@@ -201,12 +216,17 @@ _MOST_GUARDS = 20
 
 def _other_stand_ins(env, problem):
     """Whether the rule holds for other numbers in place of one that is not known, which stands for it from then on."""
+    base = problem.base()
+    known = sorted({n for n in (*problem.numbers, *(e.evaluate(base) for e in problem.inputs)) if n > 1})
+    # Multiples first: a size that has to be one is not taken for the number itself.
+    values = dict.fromkeys((*(k * n for k in (3, 2) for n in known), *range(2, 65), 1, *known))
     for s in problem.symbols:
-        known = env.var_to_range[s]
+        limits = env.var_to_range[s]
         before = env._stand_ins.get(s)
-        for value in (*range(2, 65), 1) if before is not None and s not in env.var_to_val else ():
+        for value in values if before is not None and s not in env.var_to_val else ():
             env._stand_ins[s] = value
-            if known.lower <= value <= known.upper and problem.run(problem.base()) is not None:
+            if limits.lower <= value <= limits.upper and problem.run(problem.base()) is not None:
+                env._stand_ins_changed = True
                 return True
         if before is not None:
             env._stand_ins[s] = before

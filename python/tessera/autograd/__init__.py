@@ -277,6 +277,7 @@ _names = {
     "DeviceType": ":tessera.profiler._kinds",
     "ProfilerActivity": ":tessera.profiler",
     "SavedTensor": ":tessera._C _SavedTensor",
+    "_disable_profiler": ":tessera.profiler._recording disable",
     "_profiler_enabled": ":tessera.profiler._recording is_recording",
     "Function": "function",
     "NestedIOFunction": "function",

@@ -122,3 +122,9 @@ class _set_fwd_grad_enabled(_DecoratorContextManager):
 
 def _is_fwd_grad_enabled():
     return _C._is_fwd_grad_enabled()
+
+
+def __getattr__(name):
+    if name == "_current_level":  # programs read the open level, -1 without one, as an attribute
+        return _C._current_dual_level()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

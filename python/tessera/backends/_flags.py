@@ -5,6 +5,32 @@ import sys
 import types
 
 
+_frozen = False  # whether settings change for blocks alone
+_blocks = 0  # how many blocks are open in which they may
+
+
+def flags_frozen():
+    """True after `disable_global_flags()`."""
+    return _frozen
+
+
+def disable_global_flags():
+    """From now on settings change by the `flags()` of their modules alone, for a block; setting one raises."""
+    global _frozen
+    _frozen = True
+
+
+@contextlib.contextmanager
+def allowed():
+    """Context manager: settings may be set in spite of `disable_global_flags()`."""
+    global _blocks
+    _blocks += 1
+    try:
+        yield
+    finally:
+        _blocks -= 1
+
+
 class Choice(tuple):
     """The values that a setting may have, its default first."""
 
@@ -16,7 +42,7 @@ class FlagModule(types.ModuleType):
     """A module with the settings of `_flags` (name -> default or Choice); a new value must have the default's type, or
     be among the choices.
 
-    Raises: RuntimeError for another value.
+    Raises: RuntimeError for another value, and after `disable_global_flags()`.
     """
 
     _flags = {}
@@ -24,6 +50,10 @@ class FlagModule(types.ModuleType):
 
     def __setattr__(self, name, value):
         default = type(self)._flags.get(name)
+        if _frozen and not _blocks and name in type(self)._flags:
+            raise RuntimeError(
+                f"{self.__name__}.{name} can't be set after disable_global_flags(): use its flags() for a block"
+            )
         if isinstance(default, Choice):
             if value not in default:
                 raise RuntimeError(
@@ -68,11 +98,16 @@ def changed(module, **flags):
     }
     saved = {name: getattr(module, name) for name in flags}
     try:
-        for name, value in flags.items():
-            setattr(module, name, value)
+        set_all(module, flags)
         yield
     finally:
-        for name, value in saved.items():
+        set_all(module, saved)
+
+
+def set_all(module, flags):
+    """Sets settings (name -> value), after `disable_global_flags()` too."""
+    with allowed():
+        for name, value in flags.items():
             setattr(module, name, value)
 
 

@@ -41,7 +41,8 @@ def rendezvous(url, rank=-1, world_size=-1, **kwargs):
     Args:
         url: of a known scheme: env, tcp, file or a registered one. It may carry `?rank=0&world_size=2`.
         rank: of this process, if the URL does not say so.
-        world_size: number of processes, if the URL does not say so.
+        world_size: number of processes, if the URL does not say so; None: any number, which comes out as -1 unless
+            the URL or the environment has one.
         kwargs: for the handler, among them `timeout`.
 
     Raises: RuntimeError for another scheme, AssertionError where the URL and an argument both give a rank or a size;
@@ -52,10 +53,10 @@ def rendezvous(url, rank=-1, world_size=-1, **kwargs):
     parts = urlparse(url if isinstance(url, str) else url.decode())
     query = dict(parse_qsl(parts.query))
     for name, value in (("rank", rank), ("world_size", world_size)):
-        if value == -1:
+        if value == -1 or value is None and (name in query or (parts.scheme == "env" and "WORLD_SIZE" in os.environ)):
             continue
         assert name not in query, f"the URL {url} has node-specific arguments: {name}, given as {value} besides"
-        query[name] = str(value)
+        query[name] = str(-1 if value is None else value)
     if parts.scheme not in _handlers:
         raise RuntimeError(f"No rendezvous handler for {parts.scheme}://; known are {sorted(_handlers)}")
     kwargs.setdefault("timeout", default_pg_timeout)
@@ -96,9 +97,9 @@ def _store_at(host, port, rank, size, timeout):
     from tessera.distributed._stores import PrefixStore
 
     if not _agent_serves():
-        return TCPStore(host, port, size, rank == 0, timeout, multi_tenant=True)
+        return TCPStore(host, port, None if size < 0 else size, rank == 0, timeout, multi_tenant=True)
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return PrefixStore(f"/worker/attempt_{attempt}", TCPStore(host, port, size, False, timeout))
+    return PrefixStore(f"/worker/attempt_{attempt}", TCPStore(host, port, None if size < 0 else size, False, timeout))
 
 
 def _from_tcp(url, timeout=default_pg_timeout, **kwargs):

@@ -123,7 +123,7 @@ class Wishart(OneMatrix, ExponentialFamily, parameters="df"):
         diagonal = covariance.diagonal(dim1=-2, dim2=-1)
         return self.df[..., None, None] * (covariance.square() + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))
 
-    def _draw(self, sample_shape):
+    def _bartlett_sampling(self, sample_shape=Size()):
         """Draws by Bartlett's decomposition: chi on the diagonal, normal below."""
         n = self._event_shape[-1]
         shape = self._extended_shape(sample_shape)
@@ -142,12 +142,12 @@ class Wishart(OneMatrix, ExponentialFamily, parameters="df"):
         most (3 by default).
         """
         tries = 3 if max_try_correction is None else max_try_correction
-        drawn, shape = self._draw(sample_shape), Size(sample_shape)
+        drawn, shape = self._bartlett_sampling(sample_shape), Size(sample_shape)
         singular = ~self.support.check(drawn.detach())
         if singular.any():
             warn("Singular sample detected.", stacklevel=2)
             for _ in range(tries):
-                drawn = _C.where(singular[..., None, None], self._draw(shape), drawn)
+                drawn = _C.where(singular[..., None, None], self._bartlett_sampling(shape), drawn)
                 singular = ~self.support.check(drawn.detach())
                 if not singular.any():
                     break

@@ -90,7 +90,7 @@ class lazy_property:
         else:
             with tessera.enable_grad():
                 value = self.wrapped(instance)
-        setattr(instance, self.name, value)
+        instance.__dict__[self.name] = value  # a __setattr__ of others may ask for what is made here
         return value
 
 

@@ -1,7 +1,12 @@
-"""Which function of the program a node of an exported program comes from."""
+"""Which function of the program a node of an exported program comes from; Python's functions that programs call."""
 
+import builtins
+import contextlib
 import functools
+import math
 import operator
+import os
+import sys
 
 import tessera
 from tessera.overrides import TorchFunctionMode
@@ -40,6 +45,57 @@ class CalledFunctions(TorchFunctionMode):
             number = self._counts[name] = self._counts.get(name, -1) + 1
             self._sources[key] = f"{name}_{number}" if number else name
         return [(self._sources[key], func)]
+
+
+def _extreme(plain, of_numbers, of_tensors):
+    """Python's max or min, which a program may ask of symbolic numbers and of tensors of one element."""
+
+    def run(*args, **kwargs):
+        given = args if len(args) != 1 or kwargs else tuple(args[0])
+        if kwargs or not _has_symbols(given) or _is_ours(sys._getframe(1)):
+            return plain(*(args if len(args) != 1 or kwargs else (given,)), **kwargs)
+        tensors = any(isinstance(a, tessera.Tensor) for a in given)
+        if tensors:
+            given = [a if isinstance(a, tessera.Tensor) else tessera.full((), a) for a in given]
+        return functools.reduce(of_tensors if tensors else of_numbers, given)
+
+    return run
+
+
+def _has_symbols(values):
+    kinds = (tessera.SymInt, tessera.SymFloat, tessera.Tensor)
+    return any(isinstance(v, kinds) for v in values) and all(isinstance(v, (*kinds, int, float)) for v in values)
+
+
+def _is_ours(frame):
+    """Whether a frame is of this package."""
+    return frame.f_code.co_filename.startswith(_PACKAGE)
+
+
+def _pow(a, b):
+    if _has_symbols((a, b)) and not _is_ours(sys._getframe(1)):
+        return tessera.sym_float(a) ** tessera.sym_float(b)
+    return _PLAIN["pow"](a, b)
+
+
+_PACKAGE = os.path.dirname(tessera.__file__) + os.sep
+_PLAIN = {"max": max, "min": min, "pow": math.pow}
+_OPEN = {
+    (builtins, "max"): _extreme(max, tessera.sym_max, tessera.maximum),
+    (builtins, "min"): _extreme(min, tessera.sym_min, tessera.minimum), (math, "pow"): _pow,
+}  # fmt: skip
+
+
+@contextlib.contextmanager
+def open_functions():
+    """Context manager: the program's max(), min() and math.pow() of symbolic numbers give such."""
+    for (module, name), function in _OPEN.items():
+        setattr(module, name, function)
+    try:
+        yield
+    finally:
+        for module, name in _OPEN:
+            setattr(module, name, _PLAIN[name])
 
 
 @functools.cache

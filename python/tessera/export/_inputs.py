@@ -61,6 +61,7 @@ class Inputs:
         from tessera.fx.experimental.symbolic_shapes import ShapeEnv
 
         self.env = (make_env or ShapeEnv)(prefer_deferred_runtime_asserts_over_guards=defer)
+        self.env.checks_assertions = True
         self.mode = make_mode(allow_non_fake_inputs=True, shape_env=self.env, static_shapes=True)
         self.constraints = Constraints(self.env)
         self._symbols_of_dims()

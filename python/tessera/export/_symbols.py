@@ -6,6 +6,7 @@ import functools
 import operator
 
 import tessera
+from tessera._symbolic import OF_MATH
 from tessera.library import Library
 
 # The check of what a program says of numbers that it finds itself.
@@ -200,6 +201,7 @@ _CALLED = {
     "max": "max", "min": "min", "float": "float", "Max": "max", "Min": "min", "FloorDiv": "floordiv", "Mod": "mod",
     "PythonMod": "mod", "CleanDiv": "floordiv", "IntTrueDiv": "truediv", "ToFloat": "float", "trunc": "trunc",
     "round": "round", "sqrt": "sqrt", "ceil": "ceil", "floor": "floor",
+    **{name.removeprefix("_sym_"): name.removeprefix("_sym_") for name in OF_MATH},
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ import inspect
 
 import tessera
 from tessera.export import dynamic_shapes as _shapes
+from tessera.export._functions import open_functions
 from tessera.export._inputs import Inputs
 from tessera.export._symbols import is_symbolic
 from tessera.export._tracer import ExportTracer, export_mode
@@ -268,7 +269,8 @@ class Export:
         compiler = tessera.compiler
         compiler._exporting = compiler._exporting + 1
         try:
-            return self.mod(*args, **kwargs)
+            with open_functions():
+                return self.mod(*args, **kwargs)
         finally:
             compiler._exporting = compiler._exporting - 1
 
@@ -317,9 +319,9 @@ class Export:
         for condition, line in self.inputs.constraints.assertions():
             symbols, now = self.tracer.symbols, self.mode.shape_env.replace(condition)
             if isinstance(now, bool):  # what was assumed is used everywhere; the program still has to check it
-                if not symbols.gives(condition):
-                    continue
                 now = condition
+            if not symbols.gives(now):  # the bodies of operators check what they find themselves
+                continue
             with symbols.as_early_as_can_be(now):
                 node = symbols.of_expression(now)
                 text = f"Runtime assertion failed for expression {condition} on node '{node}' ({line})"

@@ -529,7 +529,8 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
     def _item(self):
         def item(tensor):
             """The number of a tensor of one element: as of Tensor, and recorded."""
-            if id(tensor) not in self._nodes or not _C._tls_keys()[0] & _BIT or not self._is_on():
+            known = id(tensor) in self._nodes or self.writer is not self and self.writer.found(tensor) is not None
+            if not known or not _C._tls_keys()[0] & _BIT or not self._is_on():
                 with _keys(0, _BIT):
                     return tessera.Tensor.item(tensor)
             with self._working():

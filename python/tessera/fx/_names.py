@@ -26,9 +26,11 @@ class Namespace:
 
     def create(self, wanted, obj=None):
         """A name like `wanted` that is an identifier, no builtin and not in use. An object keeps its first name."""
-        name = _ILLEGAL.sub("_", wanted) or "_unnamed"
-        if name[0].isdigit():
-            name = "_" + name
+        name = wanted
+        if not name.isidentifier():
+            name = _ILLEGAL.sub("_", wanted) or "_unnamed"
+            if name[0].isdigit():
+                name = "_" + name
         if name not in self._used and name not in _TAKEN and name not in _GLOBALS:
             self._used[name] = obj
             return name
@@ -57,6 +59,7 @@ class Namespace:
         return name not in self._used and name not in _TAKEN
 
 
+@functools.lru_cache(maxsize=4096)
 def snake_case(name):
     return _CAMEL.sub("_", name).lower()
 

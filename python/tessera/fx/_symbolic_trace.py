@@ -272,7 +272,7 @@ class Tracer(TracerBase):
         self.root_module_name = ""
         self.scope = Scope("", None)
         self.module_stack, self.num_calls, self.node_name_to_scope = {}, {}, {}
-        self._tensor_paths, self._constants = {}, {}
+        self._tensor_paths, self._constants = None, {}
 
     # --- what subclasses change ---
 
@@ -337,7 +337,9 @@ class Tracer(TracerBase):
 
     def create_arg(self, a):
         """As of TracerBase; tensors and modules of the root are get_attr nodes, other tensors become attributes."""
-        if type(a) in WRITTEN_AS_THEY_ARE or type(a) is Proxy:
+        if type(a) is Proxy:
+            return a.node
+        if type(a) in WRITTEN_AS_THEY_ARE:
             return super().create_arg(a)
         if isinstance(a, tessera.nn.Parameter):
             for name, p in self.root.named_parameters():
@@ -358,6 +360,8 @@ class Tracer(TracerBase):
         return super().create_arg(a)
 
     def _constant_path(self, tensor):
+        if self._tensor_paths is None:
+            self._collect_tensors()
         path = self._tensor_paths.get(tensor)
         if path is None:
             path = self.get_fresh_qualname("_tensor_constant")
@@ -415,7 +419,7 @@ class Tracer(TracerBase):
             self._submodules = {self.root: ""}
         cls = type(self)
         self.graph = Graph(tracer_cls=None if "<locals>" in cls.__qualname__ else cls)
-        self._collect_tensors()
+        self._tensor_paths = None
         with contextlib.ExitStack() as stack:
             written = inspect.unwrap(fn)
             fn, args = self.create_args_for_root(fn, isinstance(root, Module), concrete_args)
@@ -438,7 +442,7 @@ class Tracer(TracerBase):
 
     def _collect_tensors(self):
         """Tensors that are plain attributes somewhere in the root, by their path."""
-        self._tensor_paths = {}
+        self._tensor_paths = {}  # of the first that a node has among its arguments
         for module, path in self._submodules.items():
             for name, value in module.__dict__.items():
                 if type(value) not in _PLAIN and isinstance(value, tessera.Tensor):

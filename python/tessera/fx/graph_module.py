@@ -79,18 +79,33 @@ def _place(root, target, make=False):
     return at, last
 
 
+def _give_module(owner, name, module):
+    """owner.name = module; most of them need nothing of what Module.__setattr__ does."""
+    told = tessera.nn.modules.module._global_module_registration_hooks
+    if told or name in owner.__dict__ or name in owner._parameters or hasattr(type(owner), name):
+        setattr(owner, name, module)
+    else:
+        owner.__dict__["_modules"][name] = module
+
+
 def _copy_attr(source, to, target):
     """Puts source's attribute at a path to the same path of another module."""
     *path, last = target.split(".")
     at, new = source, to
     for part in path:
-        at = getattr(at, part)
-        if getattr(new, part, None) is at:
+        at, there = getattr(at, part), new.__dict__["_modules"].get(part)
+        if there is None:
+            there = getattr(new, part, None)
+        if there is at:
             return
-        if getattr(new, part, None) is None:
-            setattr(new, part, Module())
-        new = getattr(new, part)
+        if there is None:
+            there = Module()
+            _give_module(new, part, there)
+        new = there
     value = getattr(at, last)
+    if isinstance(value, Module):
+        _give_module(new, last, value)
+        return
     if isinstance(value, tessera.Tensor) and not isinstance(value, tessera.nn.Parameter):
         new.register_buffer(last, value)
     else:
@@ -207,6 +222,10 @@ class _Unwritten:
         return cls.forward if module is None else module.forward
 
 
+# By this name in their text accelerate knows classes of one instance, whose forward it has to leave on the class.
+_OF_ONE_INSTANCE = "GraphModule.__new__.<locals>.GraphModuleImpl"
+
+
 class GraphModule(Module):
     """A module whose forward is a graph. Assigning `graph`, or recompile(), makes forward anew.
 
@@ -223,9 +242,8 @@ class GraphModule(Module):
 
     def __new__(cls, *args, **kwargs):
         base = next(c for c in cls.__mro__ if not getattr(c, "_is_of_one_instance", False))
-        return super().__new__(
-            type(base.__name__, (base,), {"_is_of_one_instance": True, "__module__": base.__module__})
-        )
+        members = {"_is_of_one_instance": True, "__module__": base.__module__, "__qualname__": _OF_ONE_INSTANCE}
+        return super().__new__(type(base.__name__, (base,), members))
 
     def __init__(self, root, graph, class_name="GraphModule"):
         super().__init__()

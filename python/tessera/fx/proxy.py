@@ -91,7 +91,7 @@ class TracerBase:
         Args:
             proxy_factory_fn: function of the node that makes the proxy, instead of self.proxy.
         """
-        args, kwargs = self.create_arg(args), self.create_arg(kwargs)
+        args, kwargs = self.create_arg(args), self.create_arg(kwargs) if kwargs else {}
         if not isinstance(args, tuple) or not isinstance(kwargs, dict):
             raise AssertionError("create_arg must return a tuple for args and a dict for kwargs")
         node = self.create_node(kind, target, args, kwargs, name, type_expr)
@@ -216,14 +216,18 @@ _ASKING = ("TO_BOOL", "COPY", "COMPARE_OP", "CONTAINS_OP", "IS_OP", "UNARY_NOT")
 _ASSERTING = ("LOAD_ASSERTION_ERROR", "LOAD_COMMON_CONSTANT")
 
 
-def _is_assertion(frame):
-    """Whether the caller's `if` is that of an assert statement: a jump over the raising of AssertionError."""
+def asserted(frame):
+    """What an assert statement, which a frame stands at, wants to be so of what it asks: True, or False for a negation.
+    None at other places: it is a jump over the raising of AssertionError.
+    """
     at, after = _next_instruction(frame)
     # What asks for the truth may be an instruction of its own, and that of a comparison may ask itself.
     while after is not None and "JUMP" not in at.opname and at.opname in _ASKING:
         offsets, found = _instructions(frame.f_code)
         at, after = found[bisect.bisect_right(offsets, at.offset) :][:2]
-    return "JUMP" in at.opname and "TRUE" in at.opname and after is not None and after.opname in _ASSERTING
+    if "JUMP" not in at.opname or "NONE" in at.opname or after is None or after.opname not in _ASSERTING:
+        return None
+    return "TRUE" in at.opname
 
 
 class Proxy:
@@ -274,7 +278,7 @@ class Proxy:
         return self.tracer.create_proxy("call_function", operator.abs, (self,), {})
 
     def __bool__(self):
-        if self.tracer.trace_asserts and _is_assertion(inspect.currentframe().f_back):
+        if self.tracer.trace_asserts and asserted(inspect.currentframe().f_back):
             self.tracer.create_proxy("call_function", tessera._assert, (self, "a traced assertion failed"), {})
             return True
         return self.tracer.to_bool(self)

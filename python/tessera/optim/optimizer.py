@@ -41,6 +41,11 @@ def __getattr__(name):
         }
         globals().update(aliases)
         return aliases[name]
+    if name.startswith("_") and not name.startswith("__"):
+        from tessera.optim import _shared
+
+        if name in vars(_shared):
+            return getattr(_shared, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -272,6 +277,17 @@ class Optimizer:
         for group in param_groups:
             self.add_param_group(group)
         self._warned_capturable_if_run_uncaptured = True
+
+    @staticmethod
+    def _group_tensors_by_device_and_dtype(tensorlistlist, with_indices=False):
+        """Parallel lists sorted by device and dtype of the first one: {(device, dtype): (lists, indices)}. Where
+        torch.compile captures all are one group, of the key (None, None).
+        """
+        if tessera.compiler.is_compiling():
+            return {(None, None): (tensorlistlist, list(range(len(tensorlistlist[0]))))}
+        from tessera.utils._foreach_utils import _group_tensors_by_device_and_dtype as group
+
+        return group(tensorlistlist, with_indices)
 
     def __getstate__(self):
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}

@@ -10,6 +10,8 @@ from tessera.profiler._kinds import DeviceType
 
 _recorder = _C._profiler
 _HIDDEN = [__file__]  # files whose functions are the profiler's own
+_added: list = []  # groups of rows of other processes, for the recording that goes on
+_options: dict = {}  # of that
 _replaced = None  # the function of sys.setprofile() whose place the recording of stacks takes
 _SCOPES = {"node": 1, "annotation": 7}
 _PYTHON = ("frame", "module")
@@ -36,11 +38,13 @@ class Recording:
     Args:
         capture: what the extension gave.
         config: the options: with_flops, profile_memory, with_stack, with_modules, overloads, metadata, use_device.
+        added: groups of rows (`rows`) of what happened elsewhere.
     """
 
-    def __init__(self, capture, config):
+    def __init__(self, capture, config, added=()):
         self._capture = capture
         self._config = config
+        self._added = added
         self._raw = self._events = None
 
     @property
@@ -58,7 +62,33 @@ class Recording:
         """An `EventList` in the order of the beginnings."""
         if self._events is None:
             self._events = _events_of(self.raw, self._config)
+            for group in self._added:
+                self._events += _of_rows(group, self.raw["start_ns"])
         return self._events
+
+    def rows(self, prefix, node):
+        """The events as plain data, which another process may add to its own recording.
+
+        Args:
+            prefix: comes before their names.
+            node: the number of this process.
+        """
+        events, start = self.events(), self.raw["start_ns"]
+        places = {id(event): place for place, event in enumerate(events)}
+        return [
+            {
+                "name": prefix + event.name,
+                "begin": start + round(event.time_range.start * 1000),
+                "end": start + round(event.time_range.end * 1000),
+                "thread": event.thread,
+                "shapes": event.input_shapes,
+                "memory": event.cpu_memory_usage,
+                "node": event.node_id if event.is_remote else node,
+                "parent": places.get(id(event.cpu_parent)),
+                "kind": "remote",
+            }
+            for event in events
+        ]
 
 
 def _events_of(raw, config):
@@ -200,9 +230,43 @@ def _memory_outside(raw, start):
     return found
 
 
+def _of_rows(rows, start):
+    """Events of rows; one of the kind "call" is what another process does for this one."""
+    events = [
+        FunctionEvent(
+            id=0,
+            name=row["name"],
+            thread=row["thread"],
+            start_us=(row["begin"] - start) / 1000,
+            end_us=(row["end"] - start) / 1000,
+            overload_name="",
+            fwd_thread=0,
+            input_shapes=row["shapes"],
+            stack=[],
+            cpu_memory_usage=row["memory"],
+            is_async=row["kind"] == "call",
+            is_remote=row["kind"] == "remote",
+            node_id=row["node"],
+            flops=0,
+        )
+        for row in rows
+    ]
+    for event, row in zip(events, rows):
+        event.forward_id, event.module_hierarchy = 0, ""
+        if row["parent"] is not None:
+            events[row["parent"]].append_cpu_child(event)
+            event.set_cpu_parent(events[row["parent"]])
+    return events
+
+
+def additions():
+    """(options, list for groups of rows of other processes) of the recording that goes on."""
+    return _options, _added
+
+
 def start(config):
     """Recording begins on this thread. Raises: RuntimeError if it has begun already."""
-    global _replaced
+    global _added, _options, _replaced
     replaced = sys.getprofile()
     _recorder.start(
         bool(config.get("record_shapes") or config.get("with_flops")),
@@ -215,6 +279,7 @@ def start(config):
         tuple(_HIDDEN) if config.get("with_stack") else None,
     )
     _replaced = replaced if config.get("with_stack") else None
+    _added, _options = [], config
 
 
 def stop(config):
@@ -224,7 +289,12 @@ def stop(config):
     if _replaced is not None:
         sys.setprofile(_replaced)
         _replaced = None
-    return Recording(capture, config)
+    return Recording(capture, config, _added)
+
+
+def disable():
+    """Ends a recording that others left open, and returns it. Raises: RuntimeError if there is none."""
+    return stop({})
 
 
 begin, end, is_recording, set_enabled, set_emitter = (

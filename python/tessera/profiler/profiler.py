@@ -10,6 +10,7 @@ from tessera.profiler import _recording
 from tessera.profiler._execution_trace import ExecutionTraceObserver
 from tessera.profiler._kinds import ProfilerActivity, supported_activities
 from tessera.profiler._schedule import ProfilerAction, always, schedule
+from tessera.profiler._schedule import always as _default_schedule_fn  # noqa: F401 - by this name lightning takes it
 
 __all__ = [
     "ExecutionTraceObserver",

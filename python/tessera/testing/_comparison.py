@@ -44,13 +44,23 @@ def default_tolerances(*inputs, dtype_precisions=None):
     return max(p[0] for p in pairs), max(p[1] for p in pairs)
 
 
+def _check_tolerances(rtol, atol):
+    if (rtol is None) != (atol is None):
+        raise ValueError(
+            f"Both 'rtol' and 'atol' must be either specified or omitted, but got no "
+            f"{'rtol' if rtol is None else 'atol'}."
+        )
+
+
+def get_tolerances(*inputs, rtol, atol):
+    """(rtol, atol) as they are given, or `default_tolerances(*inputs)` if both are None. ValueError if only one is."""
+    _check_tolerances(rtol, atol)
+    return default_tolerances(*inputs) if rtol is None else (rtol, atol)
+
+
 class _Options:
     def __init__(self, rtol, atol, equal_nan, check_device, check_dtype, check_layout, check_stride, allow_subclasses):
-        if (rtol is None) != (atol is None):
-            raise ValueError(
-                f"Both 'rtol' and 'atol' must be either specified or omitted, but got no "
-                f"{'rtol' if rtol is None else 'atol'}."
-            )
+        _check_tolerances(rtol, atol)
         self.rtol, self.atol, self.equal_nan = rtol, atol, equal_nan
         self.check_device, self.check_dtype, self.check_layout, self.check_stride = (
             check_device,
@@ -173,6 +183,7 @@ def _is_close(actual, expected, rtol, atol, equal_nan):
 
 
 def _compare_numbers(actual, expected, options):
+    actual, expected = (value.item() if hasattr(value, "item") else value for value in (actual, expected))  # NumPy's
     rtol, atol = options.tolerances(_number_dtype(actual), _number_dtype(expected))
     if options.check_dtype and type(actual) is not type(expected):
         raise _Mismatch(AssertionError, f"The (d)types do not match: {type(actual)} != {type(expected)}.")

@@ -41,7 +41,7 @@ class ConfigModule(types.ModuleType):
         return sorted({*self._settings, *self._aliases})
 
     def patch(self, arg1=None, arg2=None, **kwargs):
-        """Context manager and decorator: other values for a while.
+        """Context manager and decorator, of functions and of classes of tests: other values for a while.
 
         Args:
             arg1: a name, with its value in arg2; or a dict of values. **kwargs: values by name.
@@ -78,6 +78,15 @@ class _Patch(contextlib.ContextDecorator):
 
     def _recreate_cm(self):
         return _Patch(self.module, self.changes)
+
+    def __call__(self, func):
+        """A function around which the values hold; of a class, its tests (methods whose names begin with "test")."""
+        if not isinstance(func, type):
+            return super().__call__(func)
+        for name in dir(func):
+            if name.startswith("test") and callable(getattr(func, name)):
+                setattr(func, name, super().__call__(getattr(func, name)))
+        return func
 
     def __enter__(self):
         self.before.append({name: getattr(self.module, name) for name in self.changes})

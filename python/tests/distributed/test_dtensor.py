@@ -308,3 +308,19 @@ def test_looking_up_goes_on_in_parts():
         )
 
     ranks.run(body)
+
+
+def test_parts_of_a_sum_have_its_gradient_each():
+    def body(rank, world):
+        mesh = dist.init_device_mesh("cpu", (world,))
+        found = []
+        for placements in (None, [Partial()]):
+            x = distribute_tensor(numbers(4).requires_grad_(), mesh, [Shard(0)])
+            x.sum().to_local(grad_placements=placements).backward()
+            found.append(x.grad.full_tensor().tolist())
+        x = distribute_tensor(numbers(4).requires_grad_(), mesh, [Shard(0)])
+        again = DTensor.from_local(x.sum().to_local(), mesh, [Partial()], run_check=False)
+        again.full_tensor().backward()
+        return [*found, x.grad.full_tensor().tolist()]
+
+    assert ranks.run(body) == [[[1.0] * 4, [2.0] * 4, [1.0] * 4]] * 2

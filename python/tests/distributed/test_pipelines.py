@@ -183,3 +183,22 @@ def test_arguments_go_to_all_parts_where_told_so():
 
     _, kwargs = split_args_kwargs_into_chunks((), {"scale": tessera.ones(1, 4)}, 3, None, {"scale": _Replicate()})
     assert [tuple(one["scale"].shape) for one in kwargs] == [(1, 4)] * 3
+
+
+class Shifted(nn.Module):
+    """A model with a tensor as default of an argument."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = layers(2)
+
+    def forward(self, x, y=tessera.zeros(3, 5)):
+        x = self.first(x + y)
+        pipe_split()
+        return self.second(x - y)
+
+
+def test_arguments_that_are_given_have_no_default():
+    model, (x, y) = Shifted(), batch()
+    pipe = pipeline(model, (x[:3],), {"y": y[:3]})
+    assert tessera.equal(pipe(x, y)[0], model(x, y))

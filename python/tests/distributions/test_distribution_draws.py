@@ -44,3 +44,5 @@ def test_wishart_draws_by_bartlett():
     factor[[1, 2, 2], [0, 0, 1]] = normal
     tessera.manual_seed(3)
     tessera.testing.assert_close(D.Wishart(5.0, tessera.eye(3)).sample(), factor @ factor.T)
+    tessera.manual_seed(3)
+    tessera.testing.assert_close(D.Wishart(5.0, tessera.eye(3))._bartlett_sampling(), factor @ factor.T)

@@ -523,3 +523,129 @@ def test_assertions_about_numbers():
             compiled(tessera.ones(2, 4))
     with pytest.raises(AssertionError, match="not three"):
         tessera.compile(f)(tessera.ones(2, 4))
+
+
+class Renamed:
+    """A configuration some of whose names are other ones."""
+
+    names: dict = {"width": "hidden"}  # noqa: RUF012
+
+    def __init__(self, hidden):
+        self.hidden = hidden
+
+    def __setattr__(self, key, value):
+        super().__setattr__(type(self).names.get(key, key), value)
+
+    def __getattribute__(self, key):
+        if key != "names" and key in super().__getattribute__("names"):
+            key = super().__getattribute__("names")[key]
+        return super().__getattribute__(key)
+
+    @property
+    def twice(self):
+        return 2 * self.width
+
+    def scaled(self, x):
+        return x * self.width
+
+
+def test_a_getattribute_of_their_own_is_looked_into():
+    config, x = Renamed(3), tessera.ones(2)
+
+    def read(x):
+        return config.scaled(x) + config.twice + getattr(config, "depth", 5) + hasattr(config, "width")
+
+    def write(x):
+        made, config.width = Renamed(2), 7
+        made.width += 3
+        return x * made.hidden + made.width + config.width
+
+    for function, wanted in ((read, 15), (write, 17)):
+        compiled = tessera.compile(function, backend="eager", fullgraph=True)
+        assert compiled(x).tolist() == [wanted] * 2
+    assert config.hidden == 7
+    assert tessera.compile(read, backend="eager", fullgraph=True)(x).tolist() == [27, 27]
+    config.width = 1
+    assert tessera.compile(read, backend="eager", fullgraph=True)(x).tolist() == read(x).tolist() == [9, 9]
+
+
+def test_where_values_stand_in_lists():
+    def f(x):
+        kinds = [getattr(one, "kind", None) for one in (x, 3, "full")] + ["window", "full"]
+        kinds.remove(None)
+        sizes = (*x.shape, x.size(0))
+        return x * kinds.index("window") + kinds.index("full", 3) + kinds.count(None) * 10 + sizes.count(2)
+
+    for dynamic in (False, True):
+        for n in (2, 5):
+            x = tessera.ones(n, 3)
+            assert tessera.equal(tessera.compile(f, backend="eager", fullgraph=True, dynamic=dynamic)(x), f(x))
+
+    def missing(x):
+        try:
+            return x + [1, 2].index(int(x.dim()))
+        except ValueError:
+            return x - 1
+
+    assert tessera.compile(missing, backend="eager")(tessera.ones(3, 1, 1)).sum() == 0
+
+
+def test_slices_of_module_lists():
+    layers = tessera.nn.ModuleList(tessera.nn.Linear(2, 2) for _ in range(3))
+
+    def f(x):
+        for layer in layers[:2]:
+            x = layer(x)
+        return x, layers[1:]
+
+    x = tessera.ones(1, 2)
+    found, rest = tessera.compile(f, backend="eager", fullgraph=True)(x)
+    assert tessera.equal(found, f(x)[0])
+    assert type(rest) is tessera.nn.ModuleList and [*rest] == [*layers][1:]
+
+
+class Record(collections.OrderedDict):
+    """A dict whose items are attributes, too."""
+
+    def __setattr__(self, name, value):
+        if name in {field.name for field in dataclasses.fields(self)} and value is not None:
+            super().__setitem__(name, value)
+        super().__setattr__(name, value)
+
+    def __getitem__(self, at):
+        return dict(self.items())[at] if isinstance(at, str) else tuple(self.values())[at]
+
+
+@dataclasses.dataclass
+class Found(Record):
+    hidden: object = None
+    cache: object = None
+    extra: object = None
+
+
+class Labelled(dict):
+    label = 3
+
+
+def test_dicts_of_classes_of_their_own_are_made():
+    def f(x):
+        found, more = Found(hidden=x * 2, extra=(x, 3)), Labelled(a=x + 1)
+        more["b"] = found[0] + found["hidden"] + found.hidden + len(found) + ("cache" in found) + more.label
+        found.cache = found.__dict__.get("extra")[1] + sum(1 for name in found if name in more) + more["a"]
+        return found, more
+
+    x = tessera.ones(2)
+    for fullgraph in (True, False):
+        for made, wanted in zip(tessera.compile(f, backend="eager", fullgraph=fullgraph)(x), f(x)):
+            assert type(made) is type(wanted) and [*made] == [*wanted]
+            tessera.testing.assert_close(dict(made.items()), dict(wanted.items()))
+            tessera.testing.assert_close(vars(made), vars(wanted))
+
+    def broken(x):
+        found = Found(hidden=x)
+        print(end="")
+        found.cache = x * 2
+        return found
+
+    made = tessera.compile(broken, backend="eager")(x)
+    assert [*made] == ["hidden", "cache"] and made["cache"].sum() == 4 == made.cache.sum()

@@ -449,3 +449,8 @@ def test_programs_of_torchscript_in_captured_functions():
     assert tessera.equal(tessera.compile(module, fullgraph=True)(x), plain(x))
     traced = tessera.jit.trace(lambda x: (x, x + 1), x)
     assert tessera.equal(tessera.compile(lambda x: traced(x)[1], fullgraph=True)(x), x + 1)
+
+
+def test_all_names_of_the_module_are_there():
+    assert all(hasattr(_dynamo, name) for name in _dynamo.__all__)
+    assert _dynamo.is_dynamo_supported() is True

@@ -1,10 +1,12 @@
 """Transforms of functions in what is compiled whole: one node each, with the values and gradients of plain calls."""
 
+import operator
+
 import pytest
 
 import tessera
-from tessera import func
-from tessera._dynamo.testing import CompileCounterWithBackend
+from tessera import func, nn
+from tessera._dynamo.testing import CompileCounterWithBackend, EagerAndRecordGraphs
 from tessera.export import Dim, export
 from tessera.testing import assert_close
 from tessera.utils._pytree import tree_leaves
@@ -172,3 +174,31 @@ def test_sizes_inside_of_a_transform_are_no_numbers_by_accident():
     with pytest.raises(tessera._dynamo.exc.UserError, match="rows"):
         export(Derivative(), (x,), dynamic_shapes=({0: Dim("rows")},))
     assert_close(export(Derivative(), (x,)).module()(x), 3 * x)
+
+
+def test_the_function_of_vjp_is_a_result():
+    x, w = tessera.randn(3), tessera.randn(3)
+    for options in ({"fullgraph": True}, {}):
+        compiled = tessera.compile(lambda x, w: func.vjp(lambda a: (a * w).sin(), x), backend="eager", **options)
+        value, back = compiled(x, w)
+        assert tessera.equal(value, (x * w).sin()) and tessera.equal(back(x)[0], x * (x * w).cos() * w)
+
+
+def test_nodes_know_their_modules_and_layers():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Sequential(nn.Linear(3, 3))
+
+        def forward(self, x):
+            return nn.functional.relu(self.inner(x)) + 1
+
+    backend = EagerAndRecordGraphs()
+    tessera.compile(Two(), backend=backend)(tessera.randn(2, 3))
+    nodes = {n.name: n.meta for n in backend.graphs[0].graph.find_nodes(op="call_function")}
+    sources = {name: meta["source_fn_stack"] for name, meta in nodes.items()}
+    assert sources == {
+        "linear": [("linear", nn.Linear)], "relu": [("relu", nn.functional.relu)], "add": [("add", operator.add)]
+    }  # fmt: skip
+    assert [kind for _, kind in nodes["linear"]["nn_module_stack"].values()] == [nn.Sequential, nn.Linear]
+    assert "nn_module_stack" not in nodes["add"]

@@ -96,3 +96,39 @@ def test_views_between_numbers_of_tensors(function, backend):
         at = tessera.tensor(indices)
         for got, want in zip(compiled(x, at), function(x, at), strict=True):
             assert tessera.equal(got, want)
+
+
+ASSERTIONS = """
+def of_tensors(x):
+    y = x + 1
+    assert (y > 0).all(), "not all of them"
+    assert not (y > 9).any()
+    return y * 2
+
+
+def of_numbers(x):
+    n = x.sum().item()
+    assert n > 0
+    return x * n
+"""
+
+
+def test_assertions_are_checked_where_the_graph_runs():
+    space = {}
+    exec(compile(ASSERTIONS, "program.py", "exec"), space)  # not as pytest writes them
+    for function, message in ((space["of_tensors"], "not all of them"), (space["of_numbers"], "Expected cond")):
+        compiled = tessera.compile(function, backend="eager", fullgraph=True)
+        assert tessera.equal(compiled(tessera.ones(3)), function(tessera.ones(3)))
+        with pytest.raises(RuntimeError, match=message):
+            compiled(tessera.full((3,), -5.0))
+    with pytest.raises(RuntimeError, match="assertion error"):
+        tessera.compile(space["of_tensors"], backend="eager", fullgraph=True)(tessera.full((3,), 10.0))
+
+
+def test_symbolic_numbers_as_tensors():
+    def program(x, y):
+        return x * tessera.tensor(y) + tessera.tensor(x.shape[0])
+
+    compiled = tessera.compile(program, backend="eager", fullgraph=True, dynamic=True)
+    for n in (3, 5):
+        assert tessera.equal(compiled(tessera.ones(n), n + 0.5), program(tessera.ones(n), n + 0.5))

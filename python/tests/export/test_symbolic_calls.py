@@ -1,6 +1,7 @@
 """Calls that kept sizes fixed, or were refused, while a program with dynamic sizes is traced."""
 
 import io
+import math
 
 import pytest
 
@@ -169,3 +170,78 @@ def test_what_a_module_remembers_is_taken_back():
     program = export(module, (tessera.ones(2),))
     assert module.cache == {} and module.seen == [1]
     assert program.module()(tessera.ones(2)).tolist() == [2, 2]
+
+
+class Program(nn.Module):
+    """A function of any arguments as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+space = {}
+TEXT = """
+def asserted(x):
+    assert x.max().item() > 0
+    assert (x < 9).all(), "too large"
+    assert not (x < -9).any()
+    return x + 1
+"""
+exec(compile(TEXT, "program.py", "exec"), space)  # not as pytest writes assertions
+asserted = space["asserted"]
+
+
+def best(scores, most):
+    kept = scores[scores > 0.15]
+    count = tessera.minimum(most, tessera.tensor(kept.shape[0])).item()
+    return kept.sort(descending=True).values[:count]
+
+
+NUMBERS = [tessera.tensor([n, n]) for n in (3, 5, 8)]
+UNKNOWN = {
+    "equal": (lambda n: tessera.ones(n[0].item()).expand(n[1].item()), [(n,) for n in NUMBERS]),
+    "a known one": (
+        lambda x, w: tessera.layer_norm(x.masked_select(x == x)[None], w.shape, w) * x.nonzero().shape[0],
+        [(tessera.ones(70), tessera.ones(70))],
+    ),
+    "multiples": (lambda x, m: x.masked_select(m).view(-1, 9) * 2, [
+        (tessera.randn(7, 9), tessera.arange(7)[:, None] % k == 0) for k in (2, 3)
+    ]),
+    "max": (lambda n: tessera.ones(max(n[0].item(), 4) + min(2, n[0].item())), [(n,) for n in NUMBERS]),
+    "tensors' max": (lambda x: max(x.max(), x.sum()), [(tessera.ones(3),), (-tessera.ones(3),)]),
+    "pow": (lambda n, x: x * math.pow(n[0].item(), 2), [(n, tessera.ones(2)) for n in NUMBERS]),
+    "assert": (asserted, [(tessera.ones(3),)]),
+    "tensor": (
+        lambda x: tessera.tensor(x.nonzero().shape[0]) * 2, [(tessera.ones(3),), (tessera.tensor([1.0, 0.0, 2.0]),)]
+    ),
+    "names of results": (best, [(tessera.rand(9), tessera.tensor(k)) for k in (3, 20)]),
+    "an item of a constant": (
+        lambda n: tessera.arange(8)[n[0].item() - 1] * 2, [(n,) for n in NUMBERS]
+    ),
+    "no 1": (
+        lambda n, x: x[:, None].expand(4, n[0].item() // 2, 3) @ x[0], [(n, tessera.randn(4, 3)) for n in NUMBERS]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_sizes_that_values_give(name, strict):
+    function, calls = UNKNOWN[name]
+    program = export(Program(function), calls[0], strict=strict).module()
+    for args in calls:
+        tessera.testing.assert_close(program(*args), function(*args), rtol=0, atol=0)
+    if name == "assert":
+        with pytest.raises(RuntimeError, match="assertion failed"):
+            program(-tessera.ones(3))
+
+
+def test_attention_with_shared_keys_is_taken_apart():
+    q, k, v = tessera.randn(1, 8, 5, 4), tessera.randn(1, 2, 5, 4), tessera.randn(1, 2, 5, 4)
+    attend = Program(lambda q, k, v: tessera.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True))
+    taken_apart = export(attend, (q, k, v)).run_decompositions().module()
+    tessera.testing.assert_close(taken_apart(q, k, v), attend(q, k, v))

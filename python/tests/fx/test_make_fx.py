@@ -178,6 +178,16 @@ def test_gradients_and_branches_above_autograd():
     assert traced(-tessera.ones(3)).tolist() == [-2.0] * 3
 
 
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+def test_what_the_program_makes_of_numbers_is_as_it_was_at_each_call(mode):
+    def program(x):
+        made = tessera.tensor([1.0, 2.0, 3.0])
+        return x + made.add_(1)
+
+    traced = make_fx(program, tracing_mode=mode)(tessera.zeros(3))
+    assert [traced(tessera.zeros(3)).tolist() for _ in range(2)] == [[2.0, 3.0, 4.0]] * 2
+
+
 def test_a_table_above_autograd():
     table = {aten.linear.default: lambda x, w, b=None: tessera.matmul(x, w.t())}
     traced = before_dispatch(

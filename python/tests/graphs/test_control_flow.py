@@ -277,6 +277,29 @@ def test_under_vmap():
     assert count(tessera.tensor([1.0, 3.5])).tolist() == [1, 4]
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_branches_read_numbers(strict):
+    def counted(x):
+        n = x[0].item()
+        tessera._check(n >= 0)
+        tessera._check(n < 10)
+        return x.new_ones(n).sum() + x * x.max().item()
+
+    class Chosen(tessera.nn.Module):
+        def forward(self, pred, x):
+            return tessera.cond(pred, counted, lambda x: x - x.sum().item(), (x,))
+
+    example, yes = (tessera.tensor(True), tessera.tensor([3, 4])), tessera.tensor(True)
+    exported = tessera.export.export(Chosen(), example, strict=strict)
+    for program in (exported.module(), make_fx(Chosen(), tracing_mode="fake")(*example)):
+        assert program(yes, tessera.tensor([5, 4])).tolist() == [30, 25]
+        assert program(~yes, tessera.tensor([5, 4])).tolist() == [-4, -5]
+        with pytest.raises(RuntimeError, match="u0 <= 9"):
+            program(yes, tessera.tensor([11, 4]))
+    body = exported.graph_module.true_graph_0
+    assert all("counted" in n.meta["stack_trace"] for n in body.graph.find_nodes(op="call_function")[:3])
+
+
 def test_functionalized_branches():
     def f(x):
         y = x.clone()

@@ -70,7 +70,8 @@ def test_lists_sorted_by_device_and_dtype():
     lists, indices = groups[tessera.device("cpu"), tessera.float32]
     assert indices == [0, 2] and lists[0][1] is c and lists[1][1] is a and len(groups) == 2
     with pytest.raises(ValueError, match="one length"):
-        _group_tensors_by_device_and_dtype([[a], []])
+        _group_tensors_by_device_and_dtype([[a], [a, b]])
+    assert _group_tensors_by_device_and_dtype([[a], []])[tessera.device("cpu"), tessera.float32] == ([[a], []], [])
 
 
 def test_where_downloads_are_kept(monkeypatch):
@@ -128,6 +129,12 @@ def test_questions_about_the_process(monkeypatch, capfd):
     inside = []
     tessera.func.vmap(lambda x: inside.append(_C._are_functorch_transforms_active()) or x)(tessera.ones(2))
     assert inside == [True] and not _C._are_functorch_transforms_active()
+    there = tessera.accelerator.current_accelerator(check_available=True)
+    assert _C._get_accelerator() == (there or tessera.device("cpu"))
+    assert _C._get_default_device() == "cpu"
+    x = tessera.ones(3)
+    assert _C._is_alias_of(x, x[1:]) and not _C._is_alias_of(x, x.clone())
+    assert _C._functorch.is_legacy_batchedtensor(x) is False
     with TorchFunctionMode():
         assert _C._is_torch_function_mode_enabled()
     assert not _C._is_torch_function_mode_enabled()
@@ -177,3 +184,99 @@ def test_policies_of_sharded_training():
     assert wrap.size_based_auto_wrap_policy(layer, False, 10, min_num_params=10)
     assert not wrap.size_based_auto_wrap_policy(tessera.nn.ModuleList(), False, 10, min_num_params=10)
     assert wrap._or_policy(layer, False, 0, [wrap.CustomPolicy(lambda m: False), wrap.always_wrap_policy])
+
+
+def test_names_that_optimizers_of_others_import():
+    from tessera.optim import optimizer as names
+
+    a, b, z = tessera.ones(1), tessera.ones(1, dtype=tessera.int64), tessera.ones(2, dtype=tessera.complex64)
+    group = tessera.optim.Optimizer._group_tensors_by_device_and_dtype
+    assert {key[1]: lists for key, (lists, _) in group([[a, b], []]).items()} == {
+        tessera.float32: [[a], []],
+        tessera.int64: [[b], []],
+    }
+    assert names._default_to_fused_or_foreach([a, None], False, use_fused=True) == (True, False)
+    assert names._default_to_fused_or_foreach([a], True, use_fused=True) == (False, False)
+    assert names._default_to_fused_or_foreach([b], False, use_fused=True) == (False, False)
+    assert "xla" in names._get_capturable_supported_devices()
+    assert "xla" not in names._get_capturable_supported_devices(supports_xla=False)
+    with pytest.raises(RuntimeError, match="int64"):
+        names._device_dtype_check_for_fused(b)
+    params, states = [a, z], [a, z * 2]
+    names._view_as_real(params, states)
+    assert params[0] is a and params[1].shape == states[1].shape == (2, 2)
+    assert names._dispatch_sqrt(4.0) == 2.0 == names._dispatch_sqrt(4 * a).item()
+    assert names._stack_if_compiling(params) is params
+    assert names._disable_dynamo_if_unsupported(single_tensor_fn=None)(group) is group
+    assert "params" in names._params_doc
+
+
+def test_gradients_of_samples():
+    from tessera.nn.utils._per_sample_grad import call_for_per_sample_grads as per_sample
+
+    module = tessera.nn.Sequential(tessera.nn.Linear(3, 2), tessera.nn.Tanh())
+    x, weight = tessera.randn(4, 3), module[0].weight
+    (per_sample(module, loss_reduction="mean")(x) ** 2).mean().backward()
+    assert weight.grad is None
+    for one, wanted in zip(x, weight.grad_sample):
+        module.zero_grad()
+        (module(one[None]) ** 2).mean().backward()
+        tessera.testing.assert_close(weight.grad, wanted)
+    with pytest.raises(RuntimeError, match="grad_sample already"):
+        per_sample(module)(x)
+    for bad in (lambda: per_sample(3), lambda: per_sample(module, loss_reduction="max")):
+        with pytest.raises(RuntimeError):
+            bad()
+    weight.grad_sample = module[0].bias.grad_sample = None
+    with pytest.raises(RuntimeError, match="batch size"):
+        per_sample(module)()
+    (per_sample(module, batch_first=False)(x[None])).sum().backward()
+    assert weight.grad_sample.shape == (4, 2, 3)
+
+
+def test_older_questions_and_checks():
+    from tessera.testing._comparison import get_tolerances
+
+    for name, asked in (("has_cuda", tessera.backends.cuda.is_built), ("has_mps", tessera.backends.mps.is_built)):
+        with pytest.warns(UserWarning, match=name):
+            assert getattr(tessera._api, name) == asked()
+    assert tessera._shape_as_tensor(tessera.ones(2, 0)).tolist() == [2, 0]
+    with pytest.raises(KeyError, match="no"):
+        tessera._check_tensor_all_with(KeyError, tessera.tensor([True, False]), lambda: "no")
+    assert get_tolerances(tessera.ones(1), rtol=None, atol=None) == (1.3e-6, 1e-5)
+    assert get_tolerances(rtol=1, atol=2) == (1, 2)
+    assert tessera.ByteStorage._from_buffer(b"ab").tolist() == [97, 98]
+    level = tessera.autograd.forward_ad
+    with level.dual_level():
+        assert level._current_level == 0
+    assert level._current_level == -1
+    profile = tessera.profiler.profile()
+    profile.start()
+    tessera.autograd._disable_profiler()
+    assert not tessera.autograd._profiler_enabled()
+
+
+def test_graph_modules_are_known_by_the_name_of_their_class():
+    module = tessera.fx.symbolic_trace(tessera.nn.Linear(1, 1))
+    assert "GraphModuleImpl" in str(type(module)) and type(module).__name__ == "Linear"
+
+
+def test_types_of_scripted_modules_can_be_taken_out():
+    class Plain(tessera.nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    from tessera.jit._recursive import concrete_type_store
+
+    tessera.jit.script(Plain())
+    assert len(concrete_type_store.type_store.pop(Plain)) == 1
+    assert Plain not in concrete_type_store.type_store
+
+
+def test_a_setattr_that_asks_for_a_lazy_property():
+    class Prior(tessera.distributions.LogNormal):
+        def __setattr__(self, name, value):
+            hasattr(self, name)
+            super().__setattr__(name, value)
+
+    assert Prior(0.0, 1.0).base_dist.mean == 0

@@ -63,9 +63,7 @@ def set_flags(
         "fp32_precision": _fp32_precision,
     }
     old = tuple(getattr(module, name) for name in given)
-    for name, value in given.items():
-        if value is not None:
-            setattr(module, name, value)
+    _flags.set_all(module, {name: value for name, value in given.items() if value is not None})
     return old
 
 

@@ -114,7 +114,7 @@ class Join:
 
     def _tell_all_to_stop(self):
         collectives.all_reduce(tessera.ones(1, device=self._device), group=self._group)
-        raise RuntimeError(f"rank {self._group.rank()} has no more inputs, and throw_on_early_termination is set")
+        raise RuntimeError(f"Rank {self._group.rank()} exhausted all inputs. throw_on_early_termination is set")
 
     @staticmethod
     def notify_join_context(joinable):

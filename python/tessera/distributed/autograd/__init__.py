@@ -294,7 +294,8 @@ def backward(context_id, roots, retain_graph=False):
         retain_graph: whether it may be called again; graphs live as long as the context.
 
     Raises: TypeError for what is no list of roots.
-    Raises: RuntimeError for roots that are no scalars or do not require gradients, and for a context that has ended.
+    Raises: RuntimeError for roots that are no scalars, leaves, or do not require gradients.
+    Raises: RuntimeError for a context that has ended.
     """
     if not isinstance(roots, (list, tuple)) or not isinstance(context_id, int):
         raise TypeError(
@@ -308,6 +309,8 @@ def backward(context_id, roots, retain_graph=False):
             raise RuntimeError("requires_grad not set on a root of a distributed backward")
         if root.numel() != 1:
             raise RuntimeError(f"a root of shape {tuple(root.shape)} is not a scalar, all roots need to be scalar")
+        if root.grad_fn is None:
+            raise RuntimeError("a root that nothing computed, a leaf, does not have a valid gradient function")
     if getattr(found, "_done", False):
         raise RuntimeError("backward was called in this context before; retain_graph=True would have allowed that")
     _run(found, list(roots), [tessera.ones_like(root) for root in roots])

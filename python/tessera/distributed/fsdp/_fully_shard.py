@@ -237,9 +237,14 @@ def _checked(modules):
             raise TypeError(f"fully_shard() takes a Module or a list of them, but got {type(module).__name__}")
         if isinstance(module, (ModuleList, ModuleDict, ParameterList, ParameterDict)):
             if type(module).forward is Module.forward:
-                raise ValueError(f"fully_shard() does not support containers that have no forward: {type(module)}")
+                raise ValueError(
+                    f"fully_shard does not support containers that do not implement forward: {type(module)}"
+                )
         if isinstance(module, FSDPModule):
-            raise AssertionError(f"fully_shard() has been applied to {type(module).__name__} already")
+            raise AssertionError(
+                "Each distinct composable distributed API can only be applied to a module once. fully_shard() has been "
+                f"applied to {type(module).__name__} already"
+            )
 
 
 def fully_shard(

@@ -183,6 +183,12 @@ def _traced(module, args, kwargs, spec, policy):
     }
     tracer = _Tracer(spec)
     graph = tracer.trace(module, concrete_args=constants or None)
+    for node in list(graph.nodes):
+        if node.op == "placeholder" and node.target in given:
+            node.args = ()  # a default that is a tensor would be a constant of the graph, before it has any
+    for node in list(graph.nodes):
+        if node.op == "get_attr" and not node.users and "_tensor_constant" in node.target:
+            graph.erase_node(node)
     traced = fx.GraphModule(tracer.root, graph)
     for node in list(graph.nodes):
         if node.op == "placeholder" and (node.target in constants or node.target.rpartition("_")[0] in constants):

@@ -4,6 +4,7 @@ import atexit
 import heapq
 import itertools
 import os
+import re
 import threading
 import time
 import weakref
@@ -19,9 +20,17 @@ _HELLO = b"tessera-rpc-1 "
 
 
 class WorkerInfo(namedtuple("WorkerInfo", ["name", "id"])):
-    """Which worker: its name and its rank."""
+    """Which worker: its name and its rank. Raises: RuntimeError for a name that is not allowed."""
 
     __slots__ = ()
+
+    def __new__(cls, name, id):
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_:-]{1,127}", name):
+            raise RuntimeError(
+                "Worker name must match ^[A-Za-z0-9-_:]*$, must be non-empty and must be shorter than 128 characters, "
+                f"but got {name!r}"
+            )
+        return super().__new__(cls, name, id)
 
     def __repr__(self):
         return f"WorkerInfo(id={self.id}, name={self.name})"
@@ -39,6 +48,21 @@ def current():
     if Present.agent is None:
         raise RuntimeError("RPC has not been initialized: remote calls need init_rpc() first")
     return Present.agent
+
+
+def is_async(function):
+    """Whether a function is under async_execution."""
+    return getattr(function, "_wrapped_async_rpc_function", None) is not None
+
+
+def check_future(value):
+    """Raises: RuntimeError for what a function under async_execution must not return."""
+    if not isinstance(value, Future):
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        raise RuntimeError(
+            "Functions decorated with @rpc.async_function must return a torch.futures.Future object, but got "
+            f"{kind}; without rpc.functions.async_execution they return what they like"
+        )
 
 
 class _Clock:
@@ -89,11 +113,14 @@ class Answer(Future):
         rank: of the worker that is asked.
         number: of the call.
         history: how gradients of it get back (rpc._history), or None.
+        watch: what a profiler sees of it (rpc._profiled), or None.
     """
 
-    def __init__(self, agent, rank, number, history=None):
+    def __init__(self, agent, rank, number, history=None, watch=None):
         super().__init__()
-        self._agent, self._rank, self._number, self._history = agent, rank, number, history
+        self._agent, self._rank, self._number, self._history, self._watch = agent, rank, number, history, watch
+        if watch is not None:
+            self._when_done(watch.ended)
 
     def wait(self):
         """Blocks until the answer is there. The thread that waits reads it itself, if no other one does."""
@@ -105,6 +132,10 @@ class Answer(Future):
                 self._agent.answered(message)
         return super().wait()
 
+    def is_watched(self):
+        """Whether a profiler sees it."""
+        return self._watch is not None
+
     def take(self, good, data, rows, trail):
         """Completes itself with an answer."""
         try:
@@ -115,13 +146,35 @@ class Answer(Future):
         except Exception as error:
             return complete(self, error=error)
         if good:
-            return complete(self, value)
+            return complete(self, value if self._watch is None else self._watch.value_of(value))
         return complete(self, error=value.as_error())
 
 
 # Kinds of messages, as in distributed/calls.h.
-_CALL, _GOOD, _BAD, _LOST, _POSTED = range(5)
+_CALL, _GOOD, _BAD, _READ, _LOST, _POSTED = range(6)
 _SLICE, _FOREVER = 1.0, 1e12
+_MOST = 1024  # workers of a group without world_size
+
+
+def _place_of(told):
+    """A worker as the connections take it, of what it told."""
+    name, host, port, process, address, shown = told[:6]
+    return name, host, int(port), int(process), int(address), bytes.fromhex(shown)
+
+
+class _Found(dict):
+    """WorkerInfos by rank: those that were asked for, or that asked.
+
+    Args:
+        agent: of this process.
+    """
+
+    def __init__(self, agent):
+        super().__init__()
+        self._agent = agent
+
+    def __missing__(self, rank):
+        return self._agent.look_up(rank)
 
 
 class Agent:
@@ -129,7 +182,7 @@ class Agent:
 
     Args:
         info: this worker.
-        size: number of workers.
+        size: number of workers; -1: any, which come and go.
         store: over which they find each other.
         options: TensorPipeRpcBackendOptions.
         hooks: what RRefs and gradients make of messages (rpc.api).
@@ -140,17 +193,25 @@ class Agent:
         self.timeout = options.rpc_timeout
         self._numbers, self._lock, self._answers, self._posted = itertools.count(1), threading.Lock(), {}, {}
         self._clock, self._pending, self._finished = _Clock(), 0, threading.Condition()
+        # Memory that others may still read: of calls by their number, of answers by their connection and number.
+        self._kept: dict = {}
         self._threads, self._idle, self._busy, self._later = [], 0, 0, deque()
         self._native = _native.load()
-        self._meet()
+        self._meet() if size > 0 else self._join()
 
-    def _meet(self):
+    def _listen(self):
+        """(listening descriptor, what the others are told of this worker)."""
         interface = os.environ.get("TP_SOCKET_IFNAME", "").split(",")[0]
         host = _address_of(interface) if interface else own_address()
         listener, port = self._native.listen(host, 0)
+        process, address, shown = self._native.calls_place()
+        return listener, f"{self.info.name}|{host}|{port}|{process}|{address}|{shown.hex()}"
+
+    def _meet(self):
+        listener, told = self._listen()
         secret = os.urandom(16).hex() if self.info.id == 0 else ""
         try:
-            self.store.set(f"worker/{self.info.id}", f"{self.info.name}|{host}|{port}|{secret}")
+            self.store.set(f"worker/{self.info.id}", f"{told}|{secret}")
             values = _collect(self.store, self.info.id, self.size, "worker", self.store.timeout)
             found = [value.decode().split("|") for value in values]
             names = [one[0] for one in found]
@@ -159,10 +220,45 @@ class Agent:
         except BaseException:
             os.close(listener)
             raise
-        self.workers = [WorkerInfo(name, rank) for rank, name in enumerate(names)]
-        self._places = [(name, host, int(port)) for name, host, port, _ in found]
-        self._secret = _HELLO + found[0][3].encode()
+        self.workers = {rank: WorkerInfo(name, rank) for rank, name in enumerate(names)}
+        self._places = [_place_of(one) for one in found]
+        self._secret = _HELLO + found[0][-1].encode()
         self._calls = self._native.calls_make(self.info.id, self._places, self._secret, listener)
+
+    def _join(self):
+        """Joins a group of any size. Who asks for another worker finds it in the store."""
+        if self.info.id >= _MOST:
+            raise RuntimeError(f"ranks of groups without world_size are below {_MOST}, but got {self.info.id}")
+        listener, told = self._listen()
+        rank, store = str(self.info.id), self.store
+        try:
+            for key, value in ((f"name/{self.info.name}", rank), (f"worker/{rank}", told)):
+                if store.compare_set(key, "", value).decode() != value:
+                    raise RuntimeError(f"the name and the rank of {self.info} are not unique: another worker has {key}")
+            secret = store.compare_set("secret", "", os.urandom(16).hex())
+        except BaseException:
+            os.close(listener)
+            raise
+        self.workers, self._secret = _Found(self), _HELLO + secret
+        self.workers[self.info.id] = self.info
+        self._places = [("", "", 0, 0, 0, b"")] * _MOST
+        self._places[self.info.id] = _place_of(told.split("|"))
+        self._calls = self._native.calls_make(self.info.id, self._places, self._secret, listener)
+        store.set(f"member/{store.add('members', 1)}", rank)
+
+    def look_up(self, rank):
+        """The WorkerInfo of one that joined. Raises: RuntimeError if there is none, or if it has left."""
+        key = f"worker/{rank}"
+        told = self.store.get(key).decode().split("|") if self.store.check([key]) else []
+        if len(told) < 2:
+            raise RuntimeError(f"could not find destination: there is no worker {rank}, or it has left")
+        self._native.calls_introduce(self._calls, rank, _place_of(told))
+        self.workers[rank] = WorkerInfo(told[0], rank)
+        return self.workers[rank]
+
+    def leave(self):
+        """Tells those who look for this worker that it is gone."""
+        self.store.set(f"worker/{self.info.id}", "left")
 
     def admit(self):
         """Begins to answer the others, who may be ready earlier: what they ask needs this agent in its place."""
@@ -218,8 +314,11 @@ class Agent:
             time.sleep(0.001)
 
     def get_worker_infos(self):
-        """The WorkerInfos of all workers."""
-        return list(self.workers)
+        """The WorkerInfos of all workers; of those that come and go, who is there now."""
+        if self.size > 0:
+            return list(self.workers.values())
+        ranks = [int(self.store.get(f"member/{i}")) for i in range(1, self.store.add("members", 0) + 1)]
+        return [self.workers[rank] for rank in ranks if self.store.get(f"worker/{rank}") != b"left"]
 
     def find(self, to):
         """The WorkerInfo of a name, a rank or a WorkerInfo.
@@ -227,26 +326,30 @@ class Agent:
         Raises: RuntimeError for one that there is not, ValueError for what is no such."""
         if isinstance(to, WorkerInfo):
             return to
-        for one in self.workers:
-            if to == (one.name if isinstance(to, str) else one.id):
-                return one
         if not isinstance(to, (str, int)):
             raise ValueError(f"a worker is a name, a rank or a WorkerInfo, but got {to!r}")
+        for one in list(self.workers.values()):
+            if to == (one.name if isinstance(to, str) else one.id):
+                return one
+        if self.size < 0 and isinstance(to, int):
+            return self.look_up(to)
+        if self.size < 0 and self.store.check([f"name/{to}"]):
+            return self.look_up(int(self.store.get(f"name/{to}")))
         raise RuntimeError(
             f"could not find destination: there is no worker {to!r}; the workers are "
-            f"{[one.name for one in self.workers]}"
+            f"{[one.name for one in self.workers.values()]}"
         )
 
     # ---- asking
 
-    def call(self, to, function, args, kwargs, timeout, history=None):
+    def call(self, to, function, args, kwargs, timeout, history=None, watch=None):
         """Starts a call. Returns: its future."""
         if not callable(function):
             raise TypeError(f"a remote call takes a function, but got {type(function).__name__}")
         if isinstance(timeout, str):
             raise TypeError(f"the timeout of a remote call is a number of seconds, but got {timeout!r}")
         number = next(self._numbers)
-        answer = Answer(self, to.id, number, history)
+        answer = Answer(self, to.id, number, history, watch)
         device_map = self.options.device_maps.get(to.name, {})
         data, tensors = _wire.pack((function, args, kwargs), lambda obj: self.hooks.refer(obj, to))
         trail = None
@@ -257,7 +360,7 @@ class Agent:
         if seconds > 0:
             name = getattr(function, "__qualname__", function)
             self._clock.limit(
-                answer, seconds, f"RPC ran for more than the timeout of {seconds:g} s: {name} at {to.name}"
+                answer, seconds, f"RPC ran for more than set timeout ({seconds * 1000:g} ms): {name} at {to.name}"
             )
         self._count(1)
         self._answers[number] = answer
@@ -267,11 +370,12 @@ class Agent:
             self._native.calls_post(self._calls, number)
             return answer
         pieces, kept = _wire.encode(data, rows, trail)
+        self._kept[number] = pieces, kept
         try:
             self._native.calls_ask(self._calls, to.id, number, pieces, seconds or _FOREVER)
         except RuntimeError as error:
+            self._kept.pop(number, None)
             complete(answer, error=RuntimeError(str(error)))
-        del kept
         return answer
 
     def await_answer(self, rank, number):
@@ -280,7 +384,10 @@ class Agent:
 
     def answered(self, message):
         """Completes what waits for an answer."""
-        kind, number, _, _, pieces = message
+        kind, number, link, _, pieces = message
+        if self._kept.pop((link, number), None) is not None:
+            return  # one of this worker's has been read, or nobody is left who could
+        self._kept.pop(number, None)
         answer = self._answers.get(number)
         if answer is None:
             return
@@ -316,7 +423,10 @@ class Agent:
         return self.hooks.resolve(pid)
 
     def _serve_call(self, connection, number, rank, pieces):
-        link = _There(self, connection, self.workers[rank], number)
+        try:
+            link = _There(self, connection, self.workers[rank], number)
+        except RuntimeError:
+            return  # who asked has left meanwhile
         try:
             parts = _wire.decode(pieces)
         except Exception as error:
@@ -340,9 +450,9 @@ class Agent:
         try:
             with self.hooks.within(history):
                 value = function(*args, **kwargs)
-            waits = getattr(function, "_wrapped_async_rpc_function", None) is not None
-            if waits and not isinstance(value, Future):
-                raise RuntimeError(f"functions under async_execution return a Future, but got {type(value).__name__}")
+            waits = is_async(function)
+            if waits:
+                check_future(value)
         except Exception as error:
             return self._reply(link, False, _wire.RemoteFailure(error, self.info.name), None)
         if not waits:
@@ -392,12 +502,15 @@ class _There:
 
     def send(self, good, data, rows, trail):
         """Sends an answer; if the connection is lost, who asked knows it."""
-        pieces, _kept = _wire.encode(data, rows, trail)
+        pieces, kept = _wire.encode(data, rows, trail)
+        agent, key = self._agent, (self._connection, self._number)
+        agent._kept[key] = pieces, kept
         try:
-            native = self._agent._native
-            native.calls_answer(self._agent._calls, self._connection, self._number, good, pieces, _FOREVER)
+            stay = agent._native.calls_answer(agent._calls, *key, good, pieces, _FOREVER)
         except RuntimeError:
-            pass
+            stay = False
+        if not stay:
+            agent._kept.pop(key, None)
 
 
 class _Here:

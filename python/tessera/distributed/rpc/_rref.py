@@ -8,10 +8,14 @@ import weakref
 import tessera
 from tessera.distributed import autograd as dist_autograd
 from tessera.distributed._work import complete
-from tessera.distributed.rpc._agent import Present, current
+from tessera.distributed.rpc._agent import Present, check_future, current, is_async
 from tessera.futures import Future
 
-_numbers = itertools.count(1)
+_numbers = itertools.count()
+
+
+def _unique(key):
+    return f"GloballyUniqueId(created_on={key[0]}, local_id={key[1]})"
 
 
 class _Owned:
@@ -62,14 +66,17 @@ class RRef:
     """
 
     def __init__(self, value, type_hint=None):
-        agent = current()
-        owned = _Owned()
+        if Present.agent is None:
+            raise RuntimeError(
+                "Current RPC agent is not set! Did you initialize the RPC framework? An RRef needs init_rpc()"
+            )
+        agent, owned = Present.agent, _Owned()
         complete(owned.value, value)
         self._bind(agent, agent.info, (agent.info.id, next(_numbers)), owned, None)
         self._hint = type_hint
         with agent.hooks.table._lock:
             agent.hooks.table._owned[self._key] = owned
-        self._hold()
+        self._hold(self._key)
 
     def _bind(self, agent, owner, key, owned, created):
         self._agent, self._owner, self._key, self._owned = agent, owner, key, owned
@@ -109,7 +116,10 @@ class RRef:
     def local_value(self):
         """The value, at the owner; waits until it is there. Raises: RuntimeError elsewhere."""
         if self._owned is None:
-            raise RuntimeError(f"local_value() is for the owner, {self._owner.name}; to_here() brings the value")
+            raise RuntimeError(
+                f"For UserRRef(rref_id={_unique(self._key)}, fork_id={_unique(self._fork)}), can't call localValue() "
+                f"on user {self._agent.info}. Call it on owner {self._owner}; to_here() brings the value"
+            )
         return self._owned.value.wait()
 
     def to_here(self, timeout=-1.0):
@@ -118,7 +128,7 @@ class RRef:
             return self.local_value()
         if self._agent.hooks.closed:
             raise RuntimeError("Cannot call to_here() on it after deletion: remote calls have ended")
-        if self._created is not None and self._created.done():
+        if self._created is not None and (self._created.done() or self._created.is_watched()):
             self._created.wait()
         return self._call(_fetch, (self._key,), timeout).wait()
 
@@ -152,17 +162,25 @@ class RRef:
         owner's own graph.
 
         Args:
-            dist_autograd_ctx_id: of the context; -1: none.
+            dist_autograd_ctx_id: of the context; -1: none, for the owner alone.
             retain_graph: whether it may be called again.
+
+        Raises: RuntimeError elsewhere without a context, and for a value that is no tensor.
         """
+        if self._owned is None and dist_autograd_ctx_id == -1:
+            raise RuntimeError(
+                "User RRefs require 'dist_autograd_ctx_id' to be specified: without a context, backward() is for the "
+                f"owner, {self._owner.name}"
+            )
         if self._owned is None:
             self._call(_backward_at_owner, (self, dist_autograd_ctx_id, retain_graph)).wait()
         else:
             _backward_at_owner(self, dist_autograd_ctx_id, retain_graph)
 
     def __repr__(self):
-        kind = "OwnerRRef" if self._owned is not None else f"UserRRef of {self._owner.name}"
-        return f"{kind}(GloballyUniqueId(created_on={self._key[0]}, local_id={self._key[1]}))"
+        if self._owned is not None:
+            return f"OwnerRRef({_unique(self._key)})"
+        return f"UserRRef(RRefId = {_unique(self._key)}, ForkId = {_unique(self._fork)})"
 
     def __reduce_ex__(self, protocol):
         raise RuntimeError("Can not pickle rref in python pickler: RRefs can be pickled in remote calls only")
@@ -210,7 +228,8 @@ def _create(key, fork, function, args, kwargs):
     owned.forks.add(fork)
     try:
         value = function(*args, **kwargs)
-        if getattr(function, "_wrapped_async_rpc_function", None) is not None:
+        if is_async(function):
+            check_future(value)
             value = value.wait()
     except Exception as error:
         complete(owned.value, error=error)
@@ -275,7 +294,9 @@ class Proxy:
 
         def called(*args, **kwargs):
             kind = rref.local_value().__class__ if rref.is_owner() else rref._get_type(self._timeout)
-            waits = getattr(getattr(kind, name, None), "_wrapped_async_rpc_function", None) is not None
+            if not hasattr(kind, "__getattr__"):
+                getattr(kind, name)  # raises at once, not only at the owner
+            waits = is_async(getattr(kind, name, None))
             function = call_async_method if waits else call_method
             return self._call(rref.owner(), function, (rref, name, args, kwargs), timeout=self._timeout)
 

@@ -2,7 +2,7 @@
 its secret, are listened to.
 
 A message is pieces of bytes: the pickle of an object; if there are tensors in it the pickle of their table, and the
-memory of each, which is written from where it lies and stays where it was read to.
+memory of each, which is sent or read from where it lies and stays where it was read to.
 """
 
 import copyreg
@@ -57,7 +57,10 @@ def _place(tensor, kept):
 
 def _at(place, pieces):
     name, shape, strides, data = place
-    flat = tessera.frombuffer(next(pieces) if data is None else bytearray(data), dtype=getattr(tessera, name))
+    memory = next(pieces) if data is None else bytearray(data)
+    if type(memory) is bytes:  # large ones come in memory that may be written to
+        raise ValueError("what came is no message: the table of its tensors does not fit the pieces")
+    flat = tessera.frombuffer(memory, dtype=getattr(tessera, name))
     return flat if flat.shape == shape else flat.as_strided(shape, strides)
 
 
@@ -185,7 +188,9 @@ def table(tensors, to, device_map):
                     f"a tensor on {tensor.device} cannot go to {to}: TensorPipeRpcBackendOptions.set_device_map() says "
                     "where to"
                 )
-        rows.append((tensor.detach().cpu(), str(target) if target else None, tensor.requires_grad))
+            rows.append((tensor.detach().cpu(), str(target), tensor.requires_grad))
+        else:
+            rows.append((tensor.detach() if tensor.requires_grad else tensor, None, tensor.requires_grad))
     return rows
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,8 @@ from tessera.distributed.rpc import _rref
 from tessera.distributed.rpc._agent import Agent, Present, WorkerInfo, current
 from tessera.distributed.rpc._rref import RRef
 from tessera.distributed.rpc.constants import DEFAULT_SHUTDOWN_TIMEOUT, UNSET_RPC_TIMEOUT
-from tessera.distributed.rpc.options import TensorPipeRpcBackendOptions
+from tessera.distributed.rpc.options import RpcBackendOptions, TensorPipeRpcBackendOptions
+from tessera.profiler._recording import is_recording
 
 __all__ = [
     "get_worker_info",
@@ -99,13 +99,6 @@ def is_available():
     return found()
 
 
-def _check_name(name):
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_:-]{1,127}", name):
-        raise RuntimeError(
-            f"the name of a worker has 1 to 127 letters, digits, underscores, colons and hyphens, but got {name!r}"
-        )
-
-
 def init_rpc(name, backend=None, rank=-1, world_size=None, rpc_backend_options=None):
     """Makes this process a worker, and waits until all are.
 
@@ -115,7 +108,8 @@ def init_rpc(name, backend=None, rank=-1, world_size=None, rpc_backend_options=N
         name: of this worker, different from all others.
         backend: BackendType.TENSORPIPE (there is no other).
         rank: of this worker.
-        world_size: number of workers; None: as many as the environment says.
+        world_size: number of workers; None: as many as the environment says, else any: workers come when they like,
+            and go without waiting for others. Ranks and names are used once.
         rpc_backend_options: TensorPipeRpcBackendOptions.
 
     Raises: RuntimeError for a second call, for a name that is not allowed or taken, and if the others do not come.
@@ -127,19 +121,28 @@ def init_rpc(name, backend=None, rank=-1, world_size=None, rpc_backend_options=N
     if backend is not None and not isinstance(backend, BackendType):
         raise TypeError(f"Argument backend must be a member of BackendType, but got {type(backend).__name__}")
     options = TensorPipeRpcBackendOptions() if rpc_backend_options is None else rpc_backend_options
+    if not isinstance(options, RpcBackendOptions):
+        kind = type(options).__name__
+        raise TypeError(f"Argument rpc_backend_options must be an instance of RpcBackendOptions, but got {kind}")
     if not isinstance(options, TensorPipeRpcBackendOptions):
         raise TypeError(
-            "Argument rpc_backend_options must be an instance of TensorPipeRpcBackendOptions, but got "
-            f"{type(options).__name__}"
+            f"Could not infer backend for options {options!r}: they are an instance of TensorPipeRpcBackendOptions"
         )
-    _check_name(name)
-    size = -1 if world_size is None else world_size
+    WorkerInfo(name, rank)
     timeout = timedelta(minutes=30)
-    store, rank, size = next(iter(rendezvous(options.init_method, rank, size, timeout=timeout)))
+    store, rank, size = next(iter(rendezvous(options.init_method, rank, world_size, timeout=timeout)))
     store.set_timeout(timeout)
+    own = PrefixStore(f"rpc/{Present.ended}", store)
+    kind = b"static" if size > 0 else b"dynamic"
+    if (first := own.compare_set("kind", "", kind.decode())) != kind:
+        raise RuntimeError(
+            "RPC group mixes statically and dynamically initialized members which is not supported: the group is "
+            f"{first.decode()}, and this worker {'has' if size > 0 else 'lacks'} a world_size"
+        )
     hooks = _Hooks()
     dist_autograd._init(rank)
-    hooks.agent = Agent(WorkerInfo(name, rank), size, PrefixStore(f"rpc/{Present.ended}", store), options, hooks)
+    own = own if size > 0 else PrefixStore("rpc/any", store)
+    hooks.agent = Agent(WorkerInfo(name, rank), size, own, options, hooks)
     dist_autograd._call = lambda peer, function, args: hooks.agent.call(
         hooks.agent.workers[peer], function, args, {}, UNSET_RPC_TIMEOUT
     )
@@ -173,10 +176,23 @@ def rpc_async(to, func, args=None, kwargs=None, timeout=UNSET_RPC_TIMEOUT):
 
     Returns: a Future of what it returns. Waiting raises what it raised, or RuntimeError after the timeout.
     """
-    agent = _agent()
-    worker = agent.find(to)
-    history = dist_autograd.outgoing(worker.id)
-    answer = agent.call(worker, func, tuple(args or ()), dict(kwargs or {}), timeout, history)
+    return _ask("async", to, func, args, kwargs, timeout)
+
+
+def _start(kind, worker, func, args, kwargs, timeout, recorded=None):
+    """Starts a call, which profilers see as one of `recorded`."""
+    agent, history = _agent(), dist_autograd.outgoing(worker.id)
+    watch = None
+    if is_recording():
+        from tessera.distributed.rpc._profiled import Watch
+
+        watch = Watch(kind, func if recorded is None else recorded, agent.info, worker)
+        func, args, kwargs = watch.wrapped(func, args, kwargs)
+    return agent.call(worker, func, args, kwargs, timeout, history, watch)
+
+
+def _ask(kind, to, func, args, kwargs, timeout):
+    answer = _start(kind, _agent().find(to), func, tuple(args or ()), dict(kwargs or {}), timeout)
     batch = getattr(_batch, "futures", None)
     if batch is not None:
         batch.append(answer)
@@ -185,7 +201,7 @@ def rpc_async(to, func, args=None, kwargs=None, timeout=UNSET_RPC_TIMEOUT):
 
 def rpc_sync(to, func, args=None, kwargs=None, timeout=UNSET_RPC_TIMEOUT):
     """Calls a function at a worker, and waits for what it returns. Arguments as rpc_async."""
-    return rpc_async(to, func, args, kwargs, timeout).wait()
+    return _ask("sync", to, func, args, kwargs, timeout).wait()
 
 
 def remote(to, func, args=None, kwargs=None, timeout=UNSET_RPC_TIMEOUT):
@@ -201,13 +217,12 @@ def remote(to, func, args=None, kwargs=None, timeout=UNSET_RPC_TIMEOUT):
     Returns: an RRef of the value, at once.
     """
     agent = _agent()
-    worker, fork = agent.find(to), _rref.new_fork(agent)
-    key = _rref.new_fork(agent)
+    worker = agent.find(to)
+    key, fork = _rref.new_fork(agent), _rref.new_fork(agent)
     arguments = (key, fork, func, tuple(args or ()), dict(kwargs or {}))
-    history = dist_autograd.outgoing(worker.id)
     here = worker.id == agent.info.id
     owned = agent.hooks.table.entry(key) if here else None
-    created = agent.call(worker, _rref._create, arguments, {}, timeout, history)
+    created = _start("remote", worker, _rref._create, arguments, {}, timeout, func)
     made = RRef._made(agent, worker, key, owned, created)
     made._hold(fork)
     return made
@@ -282,16 +297,20 @@ def _all_gather(obj, worker_names=None, timeout=UNSET_RPC_TIMEOUT):
         timeout: seconds.
     """
     agent = _agent()
-    names = sorted(one.name for one in agent.workers) if worker_names is None else sorted(worker_names)
+    names = sorted(one.name for one in agent.get_worker_infos()) if worker_names is None else sorted(worker_names)
     with _gathered_lock:
         number = _rounds[tuple(names)] = _rounds.get(tuple(names), -1) + 1
     key, seconds = (tuple(names), number), agent.timeout if timeout < 0 else timeout
-    for future in [rpc_async(name, _collect_one, (agent.info.name, key, obj), timeout=timeout) for name in names]:
-        future.wait()
+    text = f"timed out in _all_gather after {seconds:.2f} seconds: not all of {names} came"
+    try:
+        for future in [rpc_async(name, _collect_one, (agent.info.name, key, obj), timeout=timeout) for name in names]:
+            future.wait()
+    except RuntimeError as error:
+        raise RuntimeError(f"{text}: {error}") from error
     with _gathered_lock:
         entry = _gathered.setdefault(key, AllGatherStates())
     if not entry.proceed_signal.wait(seconds or None):
-        raise RuntimeError(f"not all of {names} came within {seconds:g} s")
+        raise RuntimeError(text)
     with _gathered_lock:
         return _gathered.pop(key).gathered_objects
 
@@ -320,14 +339,19 @@ def shutdown(graceful=True, timeout=DEFAULT_SHUTDOWN_TIMEOUT):
     """Ends this worker.
 
     Args:
-        graceful: whether to wait until all workers have called this and all calls have ended.
+        graceful: whether to wait until all workers have called this and all calls have ended; in a group without
+            world_size until this one's have.
         timeout: seconds to wait; 0: long.
 
     Raises: RuntimeError before init_rpc, and if others do not come.
     """
     agent = _agent()
     try:
-        if graceful:
+        if graceful and agent.size < 0:
+            agent.wait_until_idle(timeout or 1800.0)
+            agent.hooks.closed = True
+            agent.leave()
+        elif graceful:
             _wait_all_workers(timeout)
             agent.hooks.closed = True
             # the one that serves the store goes last

@@ -60,7 +60,9 @@ class _ToLocal(Function):
 
     @staticmethod
     def backward(ctx, grad):
-        placements = ctx.spec.placements if ctx.grad_placements is None else ctx.grad_placements
+        # Parts of a sum have its gradient each.
+        own = _without_partial(ctx.spec.placements)
+        placements = own if ctx.grad_placements is None else ctx.grad_placements
         return _wrap(grad, ctx.spec.placed(normalized(placements, len(ctx.spec.shape)))), None
 
 
@@ -175,7 +177,7 @@ class DTensor(tessera.Tensor):
 
     def to_local(self, *, grad_placements=None):
         """This process's part, of the same memory; differentiable. `grad_placements`: how its gradient lies; None: as
-        this tensor does.
+        this tensor does, but as copies where this one is Partial.
         """
         if not tessera.is_grad_enabled():
             return self._local_tensor

@@ -6,6 +6,7 @@ system, and nothing is imported before the first symbol exists.
 """
 
 import math
+import operator
 from fractions import Fraction
 from functools import lru_cache
 
@@ -100,7 +101,8 @@ class _SymbolAtom(_Atom):
         return self.name
 
 
-_REAL = frozenset(("truediv", "float", "sqrt", "fpow"))
+_MATH = tuple("acos asin atan cos cosh log2 sin sinh tan tanh".split())  # of floats; sqrt is there, too
+_REAL = frozenset(("truediv", "float", "sqrt", "fpow", "fadd", "fsub", "fmul", *_MATH))
 _FUNCTIONS = {
     "floordiv": lambda a, b: a // b,
     "mod": lambda a, b: a % b,
@@ -116,12 +118,16 @@ _FUNCTIONS = {
     "fpow": lambda a, b: float(a) ** float(b),
     "pow": lambda a, b: a**b,
     "ite": lambda c, a, b: a if c else b,
+    "fadd": operator.add, "fsub": operator.sub, "fmul": operator.mul,  # in the program's order
+    **{name: getattr(math, name) for name in _MATH},
 }  # fmt: skip
 _SHOWN = {
     "mod": "Mod({}, {})", "max": "Max({}, {})", "min": "Min({}, {})", "truediv": "IntTrueDiv({}, {})",
     "float": "ToFloat({})", "sqrt": "OpaqueUnaryFn_sqrt({})", "trunc": "TruncToInt({})", "floor": "FloorToInt({})",
     "ceil": "CeilToInt({})", "round": "RoundToInt({})", "fpow": "FloatPow({}, {})", "pow": "PowByNatural({}, {})",
     "floordiv": "({}//{})", "ite": "Piecewise(({1}, {0}), ({2}, True))",
+    "fadd": "({} + {})", "fsub": "({} - {})", "fmul": "{}*{}",
+    **{name: f"OpaqueUnaryFn_{name}({{}})" for name in _MATH},
 }  # fmt: skip
 
 
@@ -235,7 +241,7 @@ class Expr:
         return any(isinstance(c, float) for c in self.terms.values()) or any(
             (a.name in _REAL or (a.name in ("max", "min", "ite", "pow") and a.args[-1].is_real))
             if isinstance(a, _FunctionAtom)
-            else a.name.startswith("z")  # zuf0: a number of a tensor
+            else a.name.startswith("z")  # zf0: a float among the inputs; zuf0: a number of a tensor
             for m in self.terms for a, _ in m
         )  # fmt: skip
 
@@ -471,7 +477,8 @@ def _divided(a, b):
 @lru_cache(maxsize=65536)
 def function(name, *args):
     """The function of the name of expressions, simplified: "floordiv", "mod", "max", "min", "truediv", "float", "sqrt",
-    "trunc", "floor", "ceil", "round", "fpow", "pow", or "ite" of a condition and two expressions.
+    "trunc", "floor", "ceil", "round", "fpow", "pow", "fadd", "fsub", "fmul", a name of _MATH, or "ite" of a condition
+    and two expressions.
     """
     if all(getattr(a, "is_number", False) for a in args):
         return constant(_FUNCTIONS[name](*[a.value() for a in args]))

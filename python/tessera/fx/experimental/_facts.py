@@ -149,8 +149,9 @@ class Facts:
     def _narrow(self, symbol, values):
         known = self.ranges.get(symbol, ValueRanges.unknown_int())
         low, high = values.lower, values.upper
-        low = low if math.isinf(low) else math.ceil(low)
-        high = high if math.isinf(high) else math.floor(high)
+        if not symbol.is_real:
+            low = low if math.isinf(low) else math.ceil(low)
+            high = high if math.isinf(high) else math.floor(high)
         self.ranges[symbol] = known & ValueRanges(low, high)
 
     def _bound(self, expr, strict):

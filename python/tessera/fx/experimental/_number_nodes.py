@@ -5,6 +5,7 @@ import operator
 from fractions import Fraction
 
 import tessera
+from tessera._symbolic import OF_MATH
 from tessera.fx.experimental._expressions import Condition, Expr, Symbol
 
 __all__ = ["NumberNodes"]
@@ -17,7 +18,8 @@ def _functions():
         "floordiv": operator.floordiv, "mod": operator.mod, "max": tessera.sym_max, "min": tessera.sym_min,
         "truediv": operator.truediv, "float": tessera.sym_float, "sqrt": tessera.sym_sqrt, "trunc": tessera.sym_int,
         "fpow": operator.pow, "pow": operator.pow, "ite": tessera.sym_ite, "floor": math.floor, "ceil": math.ceil,
-        "round": round,
+        "round": round, "fadd": operator.add, "fsub": operator.sub, "fmul": operator.mul,
+        **{name.removeprefix("_sym_"): getattr(tessera, name) for name in OF_MATH},
     }  # fmt: skip
 
 

@@ -306,6 +306,9 @@ def _most_restless(problem, base, bad):
 def _assume(problem, c):
     env = problem.env
     if any(map(is_unbacked, c.free_symbols)):
+        if c.op == "!=" and abs(c.expr.terms.get((), 0)) == 1:
+            env._facts.learn(c)  # sizes that are not known are taken for no 1: strides alone differ then
+            return
         # The operator raises itself at run time where it does not hold.
         if env._static(c) is None and not env._expect(c):
             env._refuse(c)

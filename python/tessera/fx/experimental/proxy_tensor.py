@@ -74,6 +74,7 @@ class PythonKeyTracer(Tracer):
         self._sizes = {}  # symbol -> (proxy of a tensor, the dimension whose size it is), or of a number and None
         self._number_nodes = None
         self._program_made = []  # nodes of tensors that the program makes of numbers
+        self.lifted = {}  # id of such a tensor that is real -> it
         self._objects = {}  # id of an object that operators take -> (the object, where the root has it)
         self.recompute = None  # function of a tensor that the trace has not seen: (it, its proxy), or None
         self._made = {}  # id of a tensor -> (the tensor, which stays alive, its proxy)
@@ -120,6 +121,8 @@ class PythonKeyTracer(Tracer):
         prefix = "_param_constant" if isinstance(a, tessera.nn.Parameter) else "_tensor_constant"
         path = self.get_fresh_qualname(prefix)
         known = _C._fake_constant(a)  # what torch.tensor() made while fake tensors were on
+        if known is None and id(a) in self.lifted:
+            known = a
         node = self.create_node("get_attr", path, (), {})
         if known is not None:
             with _disable_current_modes():
@@ -196,6 +199,10 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         self._documented, self._form = {}, None
         self.refuses_values = True
         self._before = []
+
+    def _lifted(self, tensor):
+        """Notes a tensor that the program makes of numbers."""
+        self.tracer.lifted[id(tensor)] = tensor
 
     def nested(self, tracer):
         """A mode like this one for another tracer: the functions that are arguments of operators have their own."""
@@ -423,8 +430,8 @@ class _Trace:
         name = self.function.__class__.__name__ if isinstance(self.function, Module) else "GraphModule"
         made = GraphModule(tracer.root, tracer.graph, getattr(self.function, "__name__", name))
         made.shape_env = None if fake_mode is None else fake_mode.shape_env
-        tracer._made.clear()
-        tracer._places.clear()
+        for table in (tracer._made, tracer._places, tracer.lifted):
+            table.clear()
         return made
 
     def _placeholders(self, args):

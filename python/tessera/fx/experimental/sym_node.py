@@ -197,6 +197,8 @@ def arithmetic(name, a, b):
         return function(name, x, y), float if real else int
     if name == "pow":
         return x ** y.value(), int
+    if real and any(s.name[0] == "z" for s in x.free_symbols | y.free_symbols):
+        return function("f" + name, x, y), float
     return {"add": x.__add__, "sub": x.__sub__, "mul": x.__mul__}[name](y), float if real else int
 
 

@@ -12,6 +12,7 @@ import sys
 import tessera
 from tessera import SymBool, SymFloat, SymInt
 from tessera.fx.experimental._expressions import (
+    _MATH,
     Condition,
     Expr,
     Symbol,
@@ -25,6 +26,7 @@ from tessera.fx.experimental._expressions import (
 )
 from tessera.fx.experimental._facts import Facts
 from tessera.fx.experimental.sym_node import SymNode
+from tessera.fx.proxy import asserted
 
 __all__ = [
     "ConstraintViolationError", "DimDynamic", "GuardOnDataDependentSymNode", "PendingUnbackedSymbolNotFound",
@@ -151,11 +153,22 @@ class StatefulSymbolicContext(StatelessSymbolicContext):
 _PACKAGE = os.path.dirname(os.path.abspath(tessera.__file__)) + os.sep
 
 
-def _user_line():
-    """ "file.py:12" of the innermost line that is not the package's."""
-    frame = sys._getframe(1)
+def _user_frame():
+    frame = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename.startswith((_PACKAGE, "<")):
         frame = frame.f_back
+    return frame
+
+
+def _asserted():
+    """What an assert statement wants, if the program stands at one, else None."""
+    frame = _user_frame()
+    return None if frame is None else asserted(frame)
+
+
+def _user_line():
+    """ "file.py:12" of the innermost line that is not the package's."""
+    frame = _user_frame()
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "<unknown>"
 
 
@@ -211,6 +224,7 @@ class ShapeEnv:
 
     allow_scalar_outputs = allow_dynamic_output_shape_ops = specialize_zero_one = duck_shape = True
     assume_static_by_default = prefer_deferred_runtime_asserts_over_guards = False
+    checks_assertions = False  # `assert` of what is not known while tracing is checked at run time
 
     def __init__(
         self, *, should_record_events=None, tracked_fakes=None, allow_scalar_outputs=True,
@@ -240,9 +254,9 @@ class ShapeEnv:
         self._by_shape_id = {}
         self.frozen = False
         self._facts = Facts()
-        self._stand_ins = {}
+        self._stand_ins, self._stand_ins_changed = {}, False
         self._by_value = {}
-        self._counts = {"s": 0, "u": 0, "zuf": 0}
+        self._counts = {"s": 0, "u": 0, "zf": 0, "zuf": 0}
         self._suppressed = 0
         self._calls = {}
 
@@ -312,7 +326,12 @@ class ShapeEnv:
     def create_unspecified_symbol(
         self, val, source, dynamic_dim=DimDynamic.DUCK, constraint_dim=None, symbolic_context=None
     ):
-        """As create_symbol for a number that is no size: it may be negative, 0 and 1."""
+        """As create_symbol for a number that is no size: it may be negative, 0 and 1, and a float."""
+        if isinstance(val, float) and dynamic_dim is not DimDynamic.STATIC:
+            symbol = self._fresh("zf", False)
+            self.var_to_val[symbol], self._facts.ranges[symbol] = val, ValueRanges(-math.inf, math.inf)
+            self.var_to_sources[symbol], self.source_to_var[_name_of(source)] = [source], symbol
+            return symbol
         return self.create_symbol(
             val, source, dynamic_dim, constraint_dim, positive=None, do_not_specialize_zero_one=True,
             symbolic_context=symbolic_context,
@@ -325,8 +344,8 @@ class ShapeEnv:
         return int(sym.value()) if sym.is_number else SymInt(SymNode(sym, self, int, hint))
 
     def create_symfloatnode(self, sym, *, hint, source=None):
-        """A SymFloat of an expression."""
-        return SymFloat(SymNode(sym, self, float, hint))
+        """A SymFloat of an expression; a plain float of a number."""
+        return float(sym.value()) if sym.is_number else SymFloat(SymNode(sym, self, float, hint))
 
     def create_symboolnode(self, sym):
         """A SymBool of a condition."""
@@ -472,6 +491,9 @@ class ShapeEnv:
         if known is not None:
             return known
         value = self.size_hint(expr, allow_none=True)
+        wanted = _asserted() if value is None and fallback_value is None and self.checks_assertions else None
+        if wanted is not None:
+            return self._expect(expr if wanted else ~expr) is wanted
         if value is None:
             return fallback_value if fallback_value is not None else self._refuse(expr)
         self._assume(expr if value else ~expr)
@@ -686,8 +708,13 @@ _CODE = {
     "floordiv": "({} // {})", "mod": "({} % {})", "max": "max({}, {})", "min": "min({}, {})", "truediv": "({} / {})",
     "float": "float({})", "sqrt": "math.sqrt({})", "trunc": "math.trunc({})", "floor": "math.floor({})",
     "ceil": "math.ceil({})", "round": "round({})", "fpow": "({} ** {})", "pow": "({} ** {})",
-    "ite": "({1} if {0} else {2})",
+    "ite": "({1} if {0} else {2})", "fadd": "({} + {})", "fsub": "({} - {})", "fmul": "({} * {})",
+    **{name: f"math.{name}({{}})" for name in _MATH},
 }  # fmt: skip
+
+
+def _number_text(number):
+    return f"math.{number}".replace("math.-", "-math.") if number - number != 0 else str(number)
 
 
 def _code(e, where):
@@ -700,7 +727,7 @@ def _code(e, where):
         return f"{_code(left, where)} {e.op} {_code(right, where)}"
     parts = []
     for monomial, coefficient in e.terms.items():
-        factors = [] if coefficient == 1 and monomial else [str(coefficient)]
+        factors = [] if coefficient == 1 and monomial else [_number_text(coefficient)]
         for atom, power in monomial:
             if hasattr(atom, "args"):
                 text = _CODE[atom.name].format(*[_code(a, where) for a in atom.args])

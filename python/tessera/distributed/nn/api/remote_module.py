@@ -37,7 +37,7 @@ def _train(reference, mode):
 def _refused(name):
     def method(self, *args, **kwargs):
         """Raises ValueError: the module is elsewhere, and can be called only."""
-        raise ValueError(f"{name}() is not supported by RemoteModule: the module lives at {self.on}")
+        raise ValueError(f"Method ``{name}`` not supported for RemoteModule: the module lives at {self.on}")
 
     method.__name__ = name
     method.__signature__ = inspect.signature(getattr(Module, name))
@@ -120,7 +120,9 @@ class RemoteModule(Module):
         return _arrived, (self.on, str(self.device), self.module_rref, self.training)
 
     def __getstate__(self):
-        raise RuntimeError("a RemoteModule can be pickled in remote calls only")
+        raise RuntimeError(
+            "Cannot pickle RemoteModule in python pickler. RemoteModule can only be pickled when using RPC"
+        )
 
     def train(self, mode=True):
         """Sets the module's mode."""
