@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <memory>
 #include <span>
+#include <thread>
 
 #include "autograd/accumulate_grad.h"
 #include "autograd/observer.h"
@@ -133,6 +135,8 @@ class TaskLease {
 };
 thread_local constinit Task* t_task = nullptr;
 thread_local constinit Node* t_node = nullptr;
+thread_local constinit int t_depth = 0;  // passes under way on this stack
+constexpr int kMaxDepth = 60;
 
 bool runs_later(NodeState* a, NodeState* b) { return a->node->sequence_nr() < b->node->sequence_nr(); }
 
@@ -411,10 +415,34 @@ struct Scope {
   explicit Scope(Task& t) : task(t_task, &t), grad_mode(t.options.create_graph) {}
 };
 
+// Nodes that call backward may do so thousands of times inside of each other, which no stack holds: the pass runs on
+// that of another thread, for which this one waits.
+variable_list run_on_new_stack(const std::vector<Edge>& roots, variable_list&& gradients,
+                               const std::vector<Edge>& inputs, const BackwardOptions& options) {
+  const ThreadState state = thread_state;
+  variable_list result;
+  std::exception_ptr error;
+  WithoutHostLock waiting;
+  std::thread([&, task = t_task, node = t_node] {
+    thread_state = state;
+    t_task = task;
+    t_node = node;
+    try {
+      result = run_backward(roots, std::move(gradients), inputs, options);
+    } catch (...) { error = std::current_exception(); }
+  }).join();
+  if (error) std::rethrow_exception(error);
+  return result;
+}
+
 }  // namespace
 
 variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradients, const std::vector<Edge>& inputs,
                            const BackwardOptions& options) {
+  // Keys that a thread includes mean states of its own (of transforms, the profiler ...), which another one lacks.
+  if (t_depth >= kMaxDepth && !thread_state.included)
+    return run_on_new_stack(roots, std::move(gradients), inputs, options);
+  ScopedValue<int> depth(t_depth, t_depth + 1);
   TaskLease lease;
   Task& task = *lease;
   const ExcludeKeys nameless{DispatchKeySet(DispatchKey::kNamed)};  // gradients have no names

@@ -117,6 +117,89 @@ const auto g_registered =
         .op(torch::RegisterOperators::options()
                 .schema("core_test_old::static_kernel(Tensor t, float b, int? n) -> Tensor")
                 .catchAllKernel<decltype(shifted), &shifted>());
+TEST(Overloads, ZeroIsADimension) {
+  const auto x = torch::randn({4, 3});
+  EXPECT_EQ(x.var(0).numel(), 3);
+  EXPECT_EQ(x.std(int64_t{1}).numel(), 4);
+  EXPECT_EQ(torch::std(x, 0).numel(), 3);
+  EXPECT_EQ(torch::var(x, false).numel(), 1);
+}
+
+TEST(Makers, OfOneNumber) {
+  EXPECT_EQ(at::tensor(3).sizes(), at::IntArrayRef({1}));
+  EXPECT_EQ(torch::tensor(3).dim(), 0);
+  const c10::complex<float> z(1, 2);
+  EXPECT_THROW(torch::tensor(z, torch::kFloat), c10::Error);
+  EXPECT_THROW(torch::tensor({z, z}, torch::kInt), c10::Error);
+  EXPECT_THROW(torch::tensor(std::vector<c10::complex<float>>{z}, torch::kDouble), c10::Error);
+  EXPECT_THROW(torch::ones({1}).to(torch::TensorOptions().requires_grad(true)), c10::Error);
+  EXPECT_THROW(torch::ones({1}, torch::kInt).requires_grad_(), c10::Error);
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const std::exception& e) { return e.what(); }
+  return "";
+}
+
+TEST(Indices, AreCheckedByTheTensorsOwnDimensions) {
+  using torch::indexing::Slice;
+  const auto x = torch::arange(100).view({2, 5, 10});
+  const auto error = [&](std::initializer_list<at::indexing::TensorIndex> i) { return error_of([&] { x.index(i); }); };
+  EXPECT_NE(error({0, 5}).find("index 5 is out of bounds for dimension 1 with size 5"), std::string::npos);
+  EXPECT_NE(error({"...", 12}).find("index 12 is out of bounds for dimension 2 with size 10"), std::string::npos);
+  EXPECT_NE(error({torch::tensor({0, 1}), torch::indexing::None, Slice(), -11}).find("for dimension 2 with size 10"),
+            std::string::npos);
+  EXPECT_NE(error({}).find("empty index list"), std::string::npos);
+  EXPECT_NE(error_of([] { torch::tensor(1).index({0}); }).find("invalid index"), std::string::npos);
+  EXPECT_NE(error_of([&] { x.index_put_({}, 1); }).find("empty index list"), std::string::npos);
+}
+
+TEST(Warnings, OfOperatorsGoToTheHandler) {
+  struct Kept : c10::WarningHandler {
+    void process(const c10::Warning& w) override {
+      all.push_back(w.msg());
+      c10::WarningHandler::process(w);
+    }
+    std::vector<std::string> all;
+  } kept;
+  const auto mask = torch::ones({3}, torch::kByte);
+  {
+    const c10::WarningUtils::WarningHandlerGuard guard(&kept);
+    torch::arange(3).index({mask});
+    TORCH_WARN("mine");
+  }
+  torch::arange(3).index({mask});
+  ASSERT_EQ(kept.all.size(), 2u);
+  EXPECT_NE(kept.all[0].find("uint8"), std::string::npos);
+}
+
+TEST(Names, OfDimensions) {
+  const at::Dimname a = at::Dimname::fromSymbol(at::Symbol::dimname("A")), b(at::Dimname("B"));
+  const auto x = torch::ones({2, 4}).refine_names({a, b});
+  EXPECT_EQ(x.names(), (std::vector<at::Dimname>{a, b}));
+  EXPECT_EQ(x.sum(1).names(), std::vector<at::Dimname>{a});
+  EXPECT_FALSE(x.rename(std::nullopt).has_names());
+  EXPECT_TRUE(x.rename(std::vector<at::Dimname>{a, at::Dimname::wildcard()}).names()[1].isWildcard());
+  EXPECT_THROW(x.refine_names({b, a}), c10::Error);
+  EXPECT_THROW(x.refine_names({a}), c10::Error);
+  const auto parts = torch::nn::Unflatten(torch::nn::UnflattenOptions("B", {{"C", 2}, {"D", 2}}))(x);
+  EXPECT_EQ(parts.sizes(), at::IntArrayRef({2, 2, 2}));
+  EXPECT_EQ(parts.names()[2], at::Dimname("D"));
+  EXPECT_STREQ(at::Symbol::fromQualString("aten::add").toUnqualString(), "add");
+  EXPECT_TRUE(at::Symbol::attr("x").is_attr());
+  EXPECT_THROW(at::Symbol::fromQualString("add"), c10::Error);
+}
+
+TEST(Backends, AreDeviceAndLayout) {
+  const auto t = at::getDeprecatedTypeProperties(at::Backend::SparseCPU, at::kByte);
+  EXPECT_EQ(torch::empty({5}, t).layout(), at::kSparse);
+  EXPECT_EQ(t.backend(), at::Backend::SparseCPU);
+  EXPECT_EQ(torch::zeros({2}, at::CPU(at::kInt)).scalar_type(), at::kInt);
+  EXPECT_EQ(torch::zeros({2}, torch::kMeta).type().backend(), at::Backend::Meta);
+}
+
 }  // namespace
 
 TEST(Frontend, RegisterOperatorsDefinesAsLibraryBlocksDo) {

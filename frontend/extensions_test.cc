@@ -1,10 +1,14 @@
 // What extensions use beside operators: loops over elements, weak pointers, allocators, checks, libraries that end.
+#include <ATen/TensorGeometry.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/TensorIterator.h>
 #include <ATen/native/cpu/Loops.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Logging.h>
 #include <c10/util/accumulate.h>
+#include <c10/util/tempfile.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/utils/tensor_flatten.h>
 #include <torch/library.h>
 #include <torch/torch.h>
 
@@ -109,6 +113,78 @@ TEST(Functions, ByTheirFlatWeights) {
   EXPECT_EQ(c10::numelements_from_dim(1, sizes), 12);
   EXPECT_EQ(c10::numelements_between_dim(2, 0, sizes), 6);
   EXPECT_EQ(torch::ones({2, 2}).nonzero_numpy().size(), 2u);
+}
+
+TEST(Options, OfADeviceAndItsNumber) {
+  EXPECT_EQ(torch::TensorOptions(torch::kCUDA, int64_t{1}).device(), torch::Device("cuda:1"));
+  EXPECT_TRUE(torch::ones({2}).to({torch::kMeta, 0}).is_meta());
+  EXPECT_THROW(torch::TensorOptions(torch::kCPU, 2), c10::Error);
+}
+
+TEST(Limits, OfReducedTypes) {
+  using H = std::numeric_limits<c10::Half>;
+  using B = std::numeric_limits<c10::BFloat16>;
+  EXPECT_EQ(std::ldexp(1.f, H::min_exponent - 1), static_cast<float>(H::min()));
+  EXPECT_EQ(std::ldexp(2.f - static_cast<float>(B::epsilon()), B::max_exponent - 1), static_cast<float>(B::max()));
+  EXPECT_EQ(H::max_exponent10, 4);
+  EXPECT_EQ(H::min_exponent10, -4);
+  EXPECT_EQ(B::max_exponent10, 38);
+  EXPECT_EQ(B::min_exponent10, -37);
+  const auto x = torch::tensor({H::signaling_NaN(), H::max()}, torch::kHalf);
+  EXPECT_TRUE(x.isfinite().equal(torch::tensor({false, true})));
+}
+
+TEST(TemporaryFiles, AreGoneWithTheirObjects) {
+  std::string name, folder;
+  {
+    c10::TempFile file = c10::make_tempfile();
+    name = file.name;
+    torch::save(torch::arange(3), name);
+    torch::Tensor read;
+    torch::load(read, c10::TempFile(std::move(file)).name);
+    EXPECT_TRUE(read.equal(torch::arange(3)));
+    const c10::TempDir made = c10::make_tempdir("tessera-");
+    folder = made.name;
+    EXPECT_EQ(::access(folder.c_str(), F_OK), 0);
+  }
+  EXPECT_NE(::access(name.c_str(), F_OK), 0);
+  EXPECT_NE(::access(folder.c_str(), F_OK), 0);
+  EXPECT_FALSE(c10::try_make_tempfile("no such folder/"));
+}
+
+TEST(Flattened, ManyAndBack) {
+  const std::vector<at::Tensor> all{torch::arange(4.).view({2, 2}).t(), torch::empty({0, 3}), torch::ones({})};
+  const at::Tensor flat = torch::utils::flatten_dense_tensors(all);
+  EXPECT_TRUE(flat.equal(torch::tensor({0., 2., 1., 3., 1.})));
+  const auto back = torch::utils::unflatten_dense_tensors(flat, all);
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_TRUE(back[i].equal(all[i]));
+  back[2].fill_(7);
+  EXPECT_EQ(flat[4].item<float>(), 7);
+  EXPECT_THROW(torch::utils::flatten_dense_tensors({}), c10::Error);
+}
+
+TEST(Geometry, OfATensorWithoutItsMemory) {
+  const at::TensorGeometry plain({2, 3}), turned = plain.transpose(0, -1);
+  EXPECT_EQ(turned.sizes(), at::IntArrayRef({3, 2}));
+  EXPECT_EQ(turned.strides(), at::IntArrayRef({1, 3}));
+  EXPECT_TRUE(plain.is_contiguous() && !turned.is_contiguous());
+  const at::TensorGeometry part(torch::arange(12).view({3, 4}).slice(1, 1, 3));
+  EXPECT_EQ(part.storage_offset(), 1);
+  EXPECT_EQ(part.stride(-2), 4);
+  EXPECT_EQ(part.numel(), 6);
+  EXPECT_THROW(plain.size(2), c10::IndexError);
+}
+
+TEST(Nodes, ThatArePlain) {
+  using namespace torch::autograd;
+  const auto x = torch::ones({2}, torch::requires_grad());
+  const auto kept = DelayedError("not twice", 1).apply({x})[0];
+  EXPECT_TRUE(kept.equal(x));
+  EXPECT_THROW(kept.sum().backward(), std::runtime_error);
+  UndefinedGrad().apply({x})[0].sum().backward();
+  EXPECT_FALSE(x.grad().defined());
+  const variable_list plain = DelayedError("never", 1).apply({x.detach(), {}});
+  EXPECT_FALSE(plain[0].requires_grad());
 }
 
 }  // namespace

@@ -139,4 +139,33 @@ TEST(Kernels, NodesOfOnesOwn) {
   EXPECT_EQ(alive, 0);
 }
 
+TEST(Kernels, AnomaliesTellOfTheForwardCall) {
+  struct Kept : c10::WarningHandler {
+    void process(const c10::Warning& warning) override { text += warning.msg(); }
+    std::string text;
+  } kept;
+  const auto x = torch::tensor({5.0}, torch::requires_grad());
+  const auto before = x * x;
+  const torch::autograd::DetectAnomalyGuard guard;
+  const c10::WarningUtils::WarningHandlerGuard warnings(&kept);
+  const auto y = x * x, z = y * y;
+  y.add_(1);
+  EXPECT_THROW(z.backward(), c10::Error);
+  EXPECT_NE(kept.text.find("MulBackward0. Traceback of forward call that caused the error:\n  "), std::string::npos);
+  kept.text.clear();
+  const auto w = before * before;
+  before.add_(1);
+  EXPECT_THROW(w.backward(), c10::Error);
+  EXPECT_NE(kept.text.find("Traceback of forward"), std::string::npos);
+  const auto p = torch::zeros({1}, torch::requires_grad());
+  const auto power = p.pow(1.5);
+  const auto slope_of = power.grad_fn();
+  const auto slope = torch::autograd::grad({power}, {p}, {}, true, true)[0];
+  kept.text.clear();
+  EXPECT_THROW(torch::autograd::grad({slope}, {p}, {torch::zeros({1})}), c10::Error);
+  EXPECT_NE(kept.text.find("induced by " + slope_of->name() + ". Traceback"), std::string::npos) << kept.text;
+  EXPECT_EQ(kept.text.find("Error detected"), kept.text.rfind("Error detected"));
+  EXPECT_THROW(w.backward({}, true, false, std::vector<at::Tensor>{}), c10::Error);
+}
+
 }  // namespace

@@ -2,6 +2,7 @@
 // Python's.
 #include <gtest/gtest.h>
 #include <torch/nn.h>
+#include <torch/optim.h>
 
 #include <sstream>
 
@@ -223,6 +224,73 @@ TEST(NnModules, Containers) {
   named->insert("w", torch::ones({2}));
   EXPECT_TRUE(std::dynamic_pointer_cast<nn::ParameterDictImpl>(named->clone())->contains("w"));
   check("Functional", nn::Functional([](Tensor x) { return x * 2; }), {2}, torch::ones({2}));
+}
+
+TEST(Lists, OfParameters) {
+  const auto a = torch::ones({2}), b = torch::zeros({3});
+  nn::ParameterList list(a), other(b, a);
+  list->extend(*other);
+  *list += *other;
+  EXPECT_EQ(list->size(), 5u);
+  EXPECT_TRUE(list[3].equal(b));
+  EXPECT_THROW(list->at(5), c10::Error);
+  nn::ParameterDict dict, more;
+  dict->insert("a", a);
+  more->insert("a", b);
+  dict->update(*more);
+  EXPECT_TRUE(dict["a"].equal(b));
+  more->insert("b", b);
+  EXPECT_THROW(dict->update(*more), c10::Error);
+}
+
+TEST(Recurrent, OptionsOfTheBase) {
+  const auto base = nn::LSTM(nn::LSTMOptions(3, 4).num_layers(2).proj_size(2))->options_base;
+  EXPECT_EQ(base.mode().index(), nn::LSTM(1, 2)->options_base.mode().index());
+  EXPECT_NE(base.mode().index(), nn::GRU(1, 2)->options_base.mode().index());
+  EXPECT_EQ(base.num_layers(), 2);
+  EXPECT_EQ(base.proj_size(), 2);
+  const auto packed = nn::utils::rnn::pack_sequence({torch::ones({3, 2}), torch::ones({1, 2})});
+  const auto moved = packed.to(torch::device(torch::kCPU).dtype(torch::kDouble));
+  EXPECT_EQ(moved.data().scalar_type(), torch::kDouble);
+  EXPECT_EQ(packed.to(torch::kCPU).data().scalar_type(), torch::kFloat);
+  EXPECT_EQ(std::get<0>(nn::utils::rnn::pad_packed_sequence(packed, false, 0, 5)).size(0), 5);
+  EXPECT_THROW(nn::utils::rnn::pad_packed_sequence(packed, false, 0, -1), c10::Error);
+}
+
+TEST(Options, AreChecked) {
+  EXPECT_THROW(nn::Hardtanh(nn::HardtanhOptions().min_val(1).max_val(1)), c10::Error);
+  std::vector<torch::Tensor> params{torch::ones({1})};
+  torch::optim::SGD optimizer(params, 0.1);
+  EXPECT_THROW(optimizer.add_param_group(torch::optim::OptimizerParamGroup(params)), c10::Error);
+  EXPECT_THROW((torch::OrderedDict<std::string, int>().front()), c10::Error);
+}
+
+TEST(States, OfParametersAreCompared) {
+  torch::optim::AdamParamState a, b;
+  EXPECT_TRUE(a == b);
+  b.exp_avg(torch::ones({2}));
+  EXPECT_FALSE(a == b);
+  a.exp_avg(torch::ones({2}));
+  EXPECT_TRUE(a == b);
+  torch::optim::LBFGSParamState c, d;
+  c.old_dirs().push_back(torch::ones({1}));
+  EXPECT_FALSE(c == d);
+}
+
+TEST(AnyModules, SayHowManyArgumentsTheyTake) {
+  struct Sum : nn::Module {
+    int forward(int a, int b = 2, int c = 3) { return a + b + c; }
+    FORWARD_HAS_DEFAULT_ARGS({1, nn::AnyValue(2)}, {2, nn::AnyValue(3)})
+  };
+  nn::AnyModule any(std::make_shared<Sum>());
+  EXPECT_EQ(any.forward<int>(1), 6);
+  try {
+    any.forward<int>();
+    FAIL();
+  } catch (const c10::Error& e) {
+    EXPECT_NE(std::string(e.what()).find("at least 1 argument(s) and at most 3"), std::string::npos) << e.what();
+  }
+  EXPECT_THROW(any.forward<int>(1, 2, 3, 4), c10::Error);
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // Losses by elements, binary cross entropy, and those made of other operators. Losses by classes are in
 // loss_classes.cc.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <ranges>
 
 #include "nn/loss_extra.h"
 #include "nn/loss_kernels.h"
@@ -22,6 +24,13 @@ Tensor reduced(const Tensor& loss, int64_t reduction) {
 Tensor spread(const Tensor& grad, const Tensor& self, const Tensor& target, int64_t reduction) {
   if (reduction != 1) return grad;
   return div(grad, Scalar(static_cast<double>(checked_numel(infer_broadcast(self.sizes(), target.sizes())))));
+}
+Tensor target_as(const Tensor& target, const Tensor& self) {
+  if (std::ranges::equal(target.sizes(), self.sizes())) return target;
+  const auto is_long = [](int64_t n) { return n != 1; };
+  return std::ranges::equal(target.sizes() | std::views::filter(is_long), self.sizes() | std::views::filter(is_long))
+             ? target.reshape(self.sizes())
+             : target;
 }
 Tensor weighted(const Tensor& t, const Tensor& weight) { return weight.defined() ? mul(t, weight) : t; }
 
@@ -67,7 +76,7 @@ void check_probabilities(const Tensor& self) {
 Tensor binary_cross_entropy_composite(const Tensor& self, const Tensor& target, const Tensor& weight,
                                       int64_t reduction) {
   check_probabilities(self);
-  return reduced(weighted(_bce_elements(self, target), weight), reduction);
+  return reduced(weighted(_bce_elements(self, target_as(target, self)), weight), reduction);
 }
 Tensor bce_with_logits_composite(const Tensor& self, const Tensor& target, const Tensor& weight,
                                  const Tensor& pos_weight, int64_t reduction) {

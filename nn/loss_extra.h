@@ -9,6 +9,8 @@ namespace tessera::kernels {
 Tensor reduced(const Tensor& loss, int64_t reduction);
 // The gradient of each element from that of the reduced loss of self and target.
 Tensor spread(const Tensor& grad, const Tensor& self, const Tensor& target, int64_t reduction);
+// The target in the form of self where they differ by dimensions of size 1 alone; else as it is, to be broadcast.
+Tensor target_as(const Tensor& target, const Tensor& self);
 // t * weight, if there is a weight.
 Tensor weighted(const Tensor& t, const Tensor& weight);
 

@@ -34,6 +34,7 @@ OBJECT = re.compile(rb"^extern constinit (Op<.*>) ?(\w+);\n", re.M)
 # What makes of it an object of a shared library. A program must not hold a copy, which linkers make of data that code
 # refers to directly: a kernel that is registered later would not be seen. To what is weak, code refers by its address.
 SHARED = b"extern __attribute__((weak)) constinit "
+DATA = re.compile(rb"^extern constinit (?!Op<)", re.M)  # the same goes for what switches modes
 # Where headers that are no part of the front end lie in include/: users never name them.
 INTERNAL = "tessera/internal/"
 # The names under which the library is linked: its own, and those that build files for PyTorch's have.
@@ -56,8 +57,8 @@ PACKED = ("ATen/ops.h", "ATen/ops_methods.inc", "ATen/ops_objects.h")
 
 
 def shared_objects(text):
-    """Declarations of operators' objects for programs that link with a shared library: those of one type together,
-    which is shorter, too.
+    """Declarations of operators' objects, and of other data, for programs that link with a shared library. Operators
+    of one type stand together, which is shorter, too.
     """
 
     def together(match):
@@ -66,7 +67,7 @@ def shared_objects(text):
             names.setdefault(kind, []).append(name)
         return b"".join(b"%s %s %s;\n" % (SHARED.rstrip(), kind, b", ".join(all_of)) for kind, all_of in names.items())
 
-    return OBJECTS.sub(together, text)
+    return DATA.sub(SHARED, OBJECTS.sub(together, text))
 
 
 CALLED = {b"_unique2", b"_convolution", b"_cdist_forward"}

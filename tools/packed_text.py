@@ -23,6 +23,8 @@ def _blank(left, right):
     a, b = left[-1], right[0]
     if a.isalnum() or a == "_":
         return b.isalnum() or b in "_\"'"
+    if a in "\"'":  # a name behind a literal would be its suffix
+        return b.isalnum() or b == "_"
     return a in "&*<>=-+|:" and b in "&*<>=-+|:"
 
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "autograd/autograd.h"
+#include "autograd/engine.h"
 #include "autograd/tests/testing.h"
 #include "autograd/variable.h"
 #include "gtest/gtest.h"
@@ -144,6 +145,36 @@ TEST(Function, AnInputThatIsReturnedIsAView) {
   y.backward();
   EXPECT_EQ(values(x.grad()), (Numbers{10}));
   expect_error([&] { mul_(Same::apply(x), 2.0); }, "custom Function");
+}
+
+// Its backward is a backward of the next one, down to zero.
+struct Inward : Function<Inward> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, int64_t left, std::vector<int64_t>* seen) {
+    ctx->saved_data["left"] = Value::of(left);
+    ctx->saved_data["seen"] = Value::of(reinterpret_cast<int64_t>(seen));
+    return x * 1.0;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const int64_t left = ctx->saved_data["left"].integer(), seen = ctx->saved_data["seen"].integer();
+    reinterpret_cast<std::vector<int64_t>*>(seen)->push_back(left);
+    TESSERA_CHECK(left != -1, "the innermost one fails");
+    if (left == 0) return {grads[0], Tensor(), Tensor()};
+    const NoGradGuard on(true);
+    const Tensor x = leaf({1});
+    Inward::apply(x, left > 0 ? left - 1 : left + 1, reinterpret_cast<std::vector<int64_t>*>(seen)).backward();
+    return {grads[0] + x.grad(), Tensor(), Tensor()};
+  }
+};
+
+TEST(Function, PassesInsideOfPassesAreNotLimitedByTheStack) {
+  constexpr int64_t kDeep = 10000;
+  std::vector<int64_t> seen;
+  const Tensor x = leaf({1});
+  Inward::apply(x, kDeep, &seen).backward();
+  EXPECT_EQ(values(x.grad()), (Numbers{kDeep + 1}));
+  EXPECT_EQ(seen.size(), static_cast<size_t>(kDeep + 1));
+  expect_error([&] { Inward::apply(x, -200, &seen).backward(); }, "the innermost one fails");
+  EXPECT_FALSE(backward_is_running());
 }
 
 }  // namespace

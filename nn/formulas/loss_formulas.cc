@@ -17,7 +17,9 @@ Tensor bce_second(const Tensor& both, const Tensor& self, const Tensor& target) 
 Tensor binary_cross_entropy_target_backward(const Tensor& grad, const Tensor& self, const Tensor& target,
                                             const Tensor& weight, int64_t reduction) {
   const Tensor slope = sub(clamp_min(log1p(neg(self)), -100), clamp_min(log(self), -100));
-  return mul(weighted(kernels::spread(grad, self, target, reduction), weight), slope);
+  const Tensor laid = kernels::target_as(target, self);
+  const Tensor g = mul(weighted(kernels::spread(grad, self, laid, reduction), weight), slope);
+  return laid.is_same(target) ? g : g.reshape(target.sizes());
 }
 
 namespace {

@@ -26,6 +26,8 @@ void warn_once(const std::string& message, WarningKind kind) {
   if (g_always || is_new(message)) warn(message, kind);
 }
 void set_warn_always(bool always) { g_always = always; }
-void set_warning_handler(WarningHandler handler) { g_handler = handler ? handler : &print_once; }
+WarningHandler set_warning_handler(WarningHandler handler) {
+  return g_handler.exchange(handler ? handler : &print_once);
+}
 
 }  // namespace tessera

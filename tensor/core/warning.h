@@ -13,6 +13,6 @@ void warn(const std::string& message, WarningKind kind = WarningKind::kUser);
 void warn_once(const std::string& message, WarningKind kind = WarningKind::kUser);
 void set_warn_always(bool always);
 using WarningHandler = void (*)(const std::string& message, WarningKind kind);
-void set_warning_handler(WarningHandler handler);
+WarningHandler set_warning_handler(WarningHandler handler);  // returns the one before
 
 }  // namespace tessera

@@ -202,6 +202,95 @@ def sru():
             yield from zip(net(x), plain, strict=True)
 
 
+def apex():
+    import apex_C
+
+    parts = [torch.randn(2, 3).t(), torch.randn(()), torch.randn(4)]
+    flat = apex_C.flatten(parts)
+    yield flat, torch.cat([t.reshape(-1) for t in parts])
+    yield from zip(apex_C.unflatten(flat, parts), parts, strict=True)
+
+
+def torchdrug():
+    import embedding
+    import spmm
+
+    dense = torch.randn(5, 6) * (torch.rand(5, 6) > 0.5)
+    sparse, x = dense.to_sparse().coalesce(), torch.randn(6, 3)
+    yield spmm.spmm_add_mul_forward_cpu(sparse, x), dense @ x
+    sums = torch.where(dense[:, :, None] != 0, dense[:, :, None] + x, float("-inf")).amax(1)
+    rows = (dense != 0).any(1)
+    yield spmm.spmm_max_add_forward_cpu(sparse, x)[rows], sums[rows]
+    value, weights = sparse.values().clone().requires_grad_(), torch.randn(5, 3)
+    own = x.clone().requires_grad_()
+    plain = torch.zeros(5, 6).index_put(tuple(sparse.indices()), value) @ own
+    expected = torch.autograd.grad(plain, (value, own), weights)
+    of_sparse, of_x = spmm.spmm_add_mul_backward_cpu(sparse, x, plain.detach(), weights)
+    yield of_sparse.coalesce().values(), expected[0]
+    yield of_x, expected[1]
+    entity, relation = torch.randn(7, 4), torch.randn(3, 4)
+    h, t, r = torch.randint(7, (2, 5)), torch.randint(7, (2, 5)), torch.randint(3, (2, 5))
+    plain = (entity[h] * relation[r] * entity[t]).sum(-1)
+    yield embedding.distmult_forward_cpu(entity, relation, h, t, r), plain
+    plain = (entity[h] + relation[r] - entity[t]).abs().sum(-1)
+    yield embedding.transe_forward_cpu(entity, relation, h, t, r), plain
+
+
+def signatory():
+    import signatory
+
+    path = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
+    ours = signatory.signature(path, 2)
+    steps = path[:, 1:] - path[:, :-1]
+    before = torch.cat([torch.zeros_like(steps[:, :1]), steps.cumsum(1)[:, :-1]], 1) + steps / 2
+    plain = torch.cat([steps.sum(1), torch.einsum("nti,ntj->nij", before, steps).flatten(1)], 1)
+    yield ours, plain
+    yield gradients(ours, path)[0], gradients(plain, path)[0]
+    # A logarithm of depth 2: the same first level, and the antisymmetric part of the second.
+    second = plain[:, 3:].view(2, 3, 3)
+    areas = torch.stack([(second[:, i, j] - second[:, j, i]) / 2 for i, j in ((0, 1), (0, 2), (1, 2))], 1)
+    yield signatory.logsignature(path, 2, mode="brackets"), torch.cat([plain[:, :3], areas], 1)
+
+
+def warp_transducer():
+    import warp_rnnt
+
+    steps, labels, classes = 5, 3, 4
+    scores = torch.randn(2, steps, labels + 1, classes, requires_grad=True)
+    acts = scores.log_softmax(-1)
+    target = torch.randint(1, classes, (2, labels), dtype=torch.int32)
+    full = [torch.full((2,), n, dtype=torch.int32) for n in (steps, labels)]
+    costs, grads = torch.zeros(2), torch.zeros_like(acts)
+    warp_rnnt.cpu_rnnt(acts.detach(), target, *full, costs, grads, 0, 1)
+    total = []
+    for a, words in zip(acts, target.tolist(), strict=True):
+        alpha = {(0, 0): a.new_zeros(())}
+        for t in range(steps):
+            for u in range(labels + 1):
+                ways = [alpha[t - 1, u] + a[t - 1, u, 0]] if t else []
+                ways += [alpha[t, u - 1] + a[t, u - 1, words[u - 1]]] if u else []
+                if ways:
+                    alpha[t, u] = torch.stack(ways).logsumexp(0)
+        total.append(-(alpha[steps - 1, labels] + a[-1, -1, 0]))
+    yield costs, torch.stack(total)
+    yield grads, torch.autograd.grad(sum(total), acts)[0]
+
+
+def torch_harmonics():
+    from torch_harmonics import DiscreteContinuousConvS2
+
+    for kind, shape in (("piecewise linear", (3, 3)), ("morlet", (2, 2))):
+        nets = []
+        for optimized in (True, False):
+            torch.manual_seed(1)
+            options = {"basis_type": kind, "optimized_kernel": optimized}
+            nets.append(DiscreteContinuousConvS2(2, 4, (12, 24), (6, 12), shape, **options))
+        x = torch.randn(2, 2, 12, 24, requires_grad=True)
+        ours, plain = (net(x) for net in nets)
+        yield ours, plain
+        yield gradients(ours, x)[0], gradients(plain, x)[0]
+
+
 def main():
     torch.manual_seed(0)
     compared = 0

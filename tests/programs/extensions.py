@@ -37,15 +37,17 @@ class Extension:
     flags: str = "-O3"
     is_module: bool = False  # Python modules, not libraries of operators
     sources: tuple = ()  # glob patterns of the main sources
-    wholes: dict = dataclasses.field(default_factory=dict)  # module in the root -> glob patterns of its sources
+    wholes: dict = dataclasses.field(default_factory=dict)  # path of a module -> glob patterns of its sources
     include: tuple = ()
+    path: str = ""  # the folder that the package lies in
     tests: tuple = ("test",)
     needs: dict = dataclasses.field(default_factory=dict)  # folder in the checkout -> repository that belongs there
 
     def libraries(self, root):
         """[(name, folder, sources)]."""
-        for name, patterns in self.wholes.items():
-            yield name, root, sorted(p for pattern in patterns for p in root.glob(pattern))
+        for path, patterns in self.wholes.items():
+            module = root / self.path / path
+            yield module.name, module.parent, sorted(p for pattern in patterns for p in root.glob(pattern))
         for path in sorted(p for pattern in self.sources for p in root.glob(pattern)):
             if self.is_module:
                 name = "_C" if path.stem == "muladd" else path.stem
@@ -121,6 +123,66 @@ EXTENSIONS = {
         include=("pytorch3d/csrc",),
         tests=(),
     ),
+    "apex": Extension(
+        "NVIDIA/apex",
+        "6424da3b4faa6c8f062da4a48c424fff3f02d42d",
+        "apex",
+        is_module=True,
+        wholes={"apex_C": ("csrc/flatten_unflatten.cpp",)},
+        tests=(),
+    ),
+    "torchdrug": Extension(
+        "DeepGraphLearning/torchdrug",
+        "6066fbd82360abb5f270cba1eca560af01b8cc90",
+        "torchdrug",
+        is_module=True,
+        flags="-O3 -DAT_PARALLEL_OPENMP -fopenmp",
+        wholes={
+            "spmm": ("torchdrug/layers/functional/extension/*spmm.cpp",),
+            "embedding": ("torchdrug/layers/functional/extension/embedding.cpp",),
+        },
+        tests=(),
+    ),
+    "signatory": Extension(
+        "patrick-kidger/signatory",
+        "2ce3b4af491dde96707b949528cdb648086dbce7",
+        "signatory",
+        is_module=True,
+        flags="-fvisibility=hidden -fopenmp",
+        wholes={"signatory/_impl": ("src/*.cpp",)},
+        path="src",
+        tests=(),
+    ),
+    "warp-transducer": Extension(
+        "HawkAaron/warp-transducer",
+        "f546575109111c455354861a0567c8aa794208a2",
+        "warprnnt_pytorch",
+        is_module=True,
+        flags="-O2 -fopenmp",
+        wholes={"warp_rnnt": ("pytorch_binding/src/binding.cpp", "src/rnnt_entrypoint.cpp")},
+        include=("include",),
+        tests=(),
+    ),
+    "torch-harmonics": Extension(
+        "NVIDIA/torch-harmonics",
+        "9e9fa5373bc66add241638ef7a481da2e5c80d32",
+        "torch_harmonics",
+        is_module=True,
+        flags="-O3 -ffast-math -funroll-loops -DNDEBUG -fopenmp",
+        wholes={
+            "disco_helpers": ("torch_harmonics/disco/optimized/disco_helpers.cpp",),
+            "attention_helpers": ("torch_harmonics/attention/optimized/attention_helpers.cpp",),
+            "torch_harmonics/disco/_C": (
+                "torch_harmonics/disco/optimized/disco_interface.cpp",
+                "torch_harmonics/disco/optimized/kernels_cpu/*.cpp",
+            ),
+            "torch_harmonics/attention/_C": (
+                "torch_harmonics/attention/optimized/attention_interface.cpp",
+                "torch_harmonics/attention/optimized/kernels_cpu/*.cpp",
+            ),
+        },
+        tests=("tests/test_convolution.py", "tests/test_attention.py"),
+    ),
     # Its package builds its libraries itself when it is imported.
     "sru": Extension("asappresearch/sru", "9ddc8da12f067125c2cfdd4f3b28a87c02889681", "sru", tests=()),
 }
@@ -153,7 +215,8 @@ def build(extension, root):
 
 def by_tessera(root, *words):
     """A finished `python -m tessera` in a folder, with the folders of all packages on the path."""
-    path = [str(folder) for folder in sorted(root.parent.iterdir()) if folder.is_dir()]
+    folders = [folder for folder in sorted(root.parent.iterdir()) if folder.is_dir()]
+    path = [str(folder / EXTENSIONS[folder.name].path) for folder in folders]
     path += [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "CUDA_VISIBLE_DEVICES": ""}
     environment["TORCH_EXTENSIONS_DIR"] = str(root / "extensions")

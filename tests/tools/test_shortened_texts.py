@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
@@ -30,6 +31,13 @@ def test_a_packed_header_has_the_same_tokens():
     defined = [line.split()[1] for line in lines if line.startswith("#define ")]
     assert defined and "Za" not in defined
     assert sorted(defined) == sorted(line.split()[1] for line in lines if line.startswith("#undef "))
+
+
+def test_no_macro_becomes_the_suffix_of_a_literal():
+    # "x"Za is one token to a compiler, and an error in Clang.
+    lines = (b'int f%d(S mode = "x%d", const Tensor& other);\n' % (i, i) for i in range(50))
+    packed = packed_text.packed(b"#pragma once\n" + b"".join(lines))
+    assert re.search(rb'"x7" [ZQ]', packed) and not re.search(rb'"x\d+"\w', packed)
 
 
 def test_calls_of_macros_stay_as_they_are():
@@ -61,6 +69,15 @@ def test_blanks_that_part_tokens_stay_in_headers(tmp_path):
     )
     assert cpp_files.shortened(header).decode() == (
         "int a=x+ +y,b=0xe +1,c=x & &y;\nvoid f(T& ={},T* =nullptr);\nA<B> =x? ::c: ::d;\n"
+    )
+
+
+def test_programs_hold_no_copies_of_the_librarys_data():
+    text = b"extern constinit Op<int(int)> a;\nextern constinit Op<int(int)> b;\nextern constinit Mode g_mode;\n"
+    text += b"extern thread_local constinit State state;\n"
+    assert cpp_files.shared_objects(text).decode() == (
+        "extern __attribute__((weak)) constinit Op<int(int)> a, b;\n"
+        "extern __attribute__((weak)) constinit Mode g_mode;\nextern thread_local constinit State state;\n"
     )
 
 

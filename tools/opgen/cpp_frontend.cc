@@ -192,12 +192,15 @@ class Writer {
   std::string body(bool method, bool together, size_t given) const {
     std::vector<std::string> args;
     const bool expand = takes_options() && together;
+    const auto options = static_cast<size_t>(std::max(options_, 0));
+    const bool is_conversion = method && f_.schema.name == "to";  // takes no options with requires_grad
     for (const SchemaArgument& a : f_.schema.arguments) {
       const std::string name = cpp_identifier(a.name);
       if (method && &a == self_)
         args.push_back("*this");
       else if (expand && is_option(a))
-        args.push_back(absl::StrCat("fe::", a.name, "(options)"));
+        args.push_back(absl::StrCat("fe::", a.name,
+                                    is_conversion && &a == order_[options] ? "(fe::plain(options))" : "(options)"));
       else if (expand && left_out(a, given))
         args.push_back(passes(a.type) ? default_of(a.type, *a.default_value) : "{}");
       else

@@ -86,9 +86,17 @@ inline Tensor take_views(Tensor t, ArrayRef<TensorIndex> indices, std::vector<te
     else
       named += i.is_integer() || i.is_slice();
   }
+  TORCH_CHECK_INDEX(t.dim() > 0 || indices.empty() || !indices[0].is_integer(),
+                    "invalid index of a 0-dim tensor. Use `tensor.item<T>()` to convert a 0-dim tensor to a number");
   const int64_t left = t.dim() - named;
   TORCH_CHECK_INDEX(left >= 0, "too many indices for tensor of dimension ", t.dim());
-  int64_t d = 0;
+  int64_t d = 0, of_self = 0;  // the next dimension of the view, and of the tensor that is indexed
+  auto select = [&](int64_t i) {
+    const int64_t n = t.size(d);
+    TORCH_CHECK_INDEX(i >= -n && i < n, "index ", i, " is out of bounds for dimension ", of_self, " with size ", n);
+    t = t.select(d, i);
+    ++of_self;
+  };
   auto gather = [&](const Tensor& i) {
     gathered->resize(static_cast<size_t>(d));
     gathered->push_back(i);
@@ -103,21 +111,24 @@ inline Tensor take_views(Tensor t, ArrayRef<TensorIndex> indices, std::vector<te
       t = t.unsqueeze(d++);
     } else if (i.is_ellipsis()) {
       d += left;
+      of_self += left;
     } else if (i.is_integer()) {
-      t = t.select(d, i.integer());
+      select(i.integer());
     } else if (i.is_boolean()) {
       by_truth(i.boolean());
     } else if (i.is_slice()) {
       TORCH_CHECK_VALUE(i.slice().step() > 0, "step must be greater than zero");
       t = t.slice(d++, i.slice().start(), i.slice().stop(), i.slice().step());
+      ++of_self;
     } else if (i.tensor().dim() == 0 && isIntegralType(i.tensor().scalar_type(), true)) {
       if (i.tensor().scalar_type() == kBool || i.tensor().scalar_type() == kByte)
         by_truth(i.tensor().item<bool>());
       else
-        t = t.select(d, i.tensor().item<int64_t>());
+        select(i.tensor().item<int64_t>());
     } else {
       const bool mask = i.tensor().scalar_type() == kBool || i.tensor().scalar_type() == kByte;
       gather(i.tensor());
+      of_self += mask ? i.tensor().dim() : 1;
       if (mask) d += i.tensor().dim() - 1;
     }
   }
@@ -126,12 +137,14 @@ inline Tensor take_views(Tensor t, ArrayRef<TensorIndex> indices, std::vector<te
 }  // namespace impl
 
 inline Tensor get_item(const Tensor& self, ArrayRef<TensorIndex> indices) {
+  TORCH_CHECK_INDEX(!indices.empty(), "Passing an empty index list to Tensor::index() is not valid syntax");
   std::vector<tessera::Tensor> gathered;
   const Tensor view = impl::take_views(self, indices, &gathered);
   if (!gathered.empty()) return tessera::op::index_Tensor.call(view, gathered);
   return view.is_same(self) ? view.alias() : view;
 }
 inline void set_item(const Tensor& self, ArrayRef<TensorIndex> indices, const Tensor& values) {
+  TORCH_CHECK_INDEX(!indices.empty(), "Passing an empty index list to Tensor::index_put_() is not valid syntax");
   std::vector<tessera::Tensor> gathered;
   const Tensor view = impl::take_views(self, indices, &gathered);
   Tensor from = values;

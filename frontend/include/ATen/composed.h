@@ -3,6 +3,25 @@
 
 #include "ATen/core/Tensor.h"
 
+// Over one dimension: 0 is no bool here, as it would be by conversion.
+namespace at {
+#define TESSERA_OVER_ONE(name) \
+  template <std::integral I>   \
+  requires(!std::is_same_v<I, bool>) Tensor name(const Tensor& t, I dim) { return t.name(dim); }
+TESSERA_OVER_ONE(var)
+TESSERA_OVER_ONE(std)
+#undef TESSERA_OVER_ONE
+#define TESSERA_OVER_ONE(name)                                                                 \
+  template <std::integral I>                                                                   \
+  requires(!std::is_same_v<I, bool>) std::tuple<Tensor, Tensor> name(const Tensor& t, I dim) { \
+    const int64_t d = static_cast<int64_t>(dim);                                               \
+    return name(t, OptionalIntArrayRef(IntArrayRef(d)));                                       \
+  }
+TESSERA_OVER_ONE(var_mean)
+TESSERA_OVER_ONE(std_mean)
+#undef TESSERA_OVER_ONE
+}  // namespace at
+
 // torch::special::erf and at::special_erf are at::erf.
 #define TESSERA_SPECIAL(name, function)                                                                            \
   namespace torch::special {                                                                                       \

@@ -2,6 +2,7 @@
 
 #include "ATen/Dispatch_v2.h"
 #include "ATen/OpMathType.h"
+#include "ATen/TensorUtils.h"
 #include "c10/util/Logging.h"
 #include "c10/util/SmallVector.h"
 #include "c10/util/accumulate.h"

@@ -30,8 +30,8 @@ class TensorData {
     type_ = first.type_;
     sizes_.insert(sizes_.end(), first.sizes_.begin(), first.sizes_.end());
     for (const TensorData& item : items) {
-      TORCH_CHECK(item.sizes_ == first.sizes_, "Expected all sub-lists to have sizes: ", IntArrayRef(first.sizes_),
-                  " (e.g. ", first, "), but got sub-list ", item, " with sizes: ", IntArrayRef(item.sizes_));
+      TORCH_CHECK(item.sizes_ == first.sizes_, "Expected all sub-lists to have sizes: ", c10::Join(", ", first.sizes_),
+                  " (e.g. ", first, "), but got sub-list ", item, " with sizes: ", c10::Join(", ", item.sizes_));
       TORCH_CHECK(item.type_ == type_, "Expected all elements of the tensor to have the same scalar type: ", type_,
                   ", but got element of scalar type: ", item.type_);
       values_.insert(values_.end(), item.values_.begin(), item.values_.end());
@@ -56,6 +56,13 @@ class TensorData {
                               : type_ == at::kFloat || type_ == at::kDouble ? c10::get_default_dtype_as_scalartype()
                                                                             : type_);
     const c10::ScalarType type = options.dtype().toScalarType();
+    if (isComplexType(type_) && !isComplexType(type)) {
+      TORCH_CHECK(scalar_ || list_, "can not do torch::tensor(complex, dtype=non-complex) because complex can not be ",
+                  "casted to real number without loss of information");
+      std::string name = c10::toString(type);
+      for (char& c : name) c = static_cast<char>(std::tolower(c));
+      TORCH_CHECK(false, "value cannot be converted to type ", name, " without overflow");
+    }
     const at::Tensor host = tessera::empty_kernel(sizes_, c10::to_dtype(type));
     char* to = static_cast<char*>(host.mutable_data_ptr());
     for (const at::Scalar& v : values_) {
@@ -68,14 +75,19 @@ class TensorData {
     return options.requires_grad() ? placed.requires_grad_(true) : placed;
   }
   friend std::ostream& operator<<(std::ostream& out, const TensorData& d) {
-    if (d.scalar_) return out << d.values_[0];
-    out << '{';
-    const size_t n = d.sizes_.empty() || !d.sizes_[0] ? 0 : d.values_.size();
-    for (size_t i = 0; i < n; ++i) out << (i ? ", " : "") << d.values_[i];
-    return out << '}';
+    size_t at = 0;
+    return d.print(out, 0, at);
   }
 
  private:
+  // Dimension i of a list, whose numbers begin at `at`.
+  std::ostream& print(std::ostream& out, size_t i, size_t& at) const {
+    if (i == sizes_.size()) return out << values_[at++];
+    out << '{';
+    for (int64_t k = 0; k < sizes_[i]; ++k) print(out << (k ? ", " : ""), i + 1, at);
+    return out << '}';
+  }
+
   c10::ScalarType type_;
   std::vector<int64_t> sizes_;
   std::vector<at::Scalar> values_;
@@ -129,7 +141,7 @@ requires requires(T v) {
   c10::CppTypeToScalarType<T>::value;
 }
 Tensor tensor(T value, const TensorOptions& options = {}) {
-  return torch::detail::TensorData(value).make(options, true);
+  return torch::detail::TensorData(ArrayRef<T>(value)).make(options, true);  // of one dimension
 }
 template <class T>
 Tensor tensor(ArrayRef<T> values, const TensorOptions& options = {}) {

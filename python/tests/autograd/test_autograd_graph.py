@@ -336,6 +336,32 @@ def test_passes_inside_passes():
     assert x.grad.tolist() == [2, 2, 2]
 
 
+def test_thousands_of_passes_inside_of_each_other():
+    class Inward(Function):
+        @staticmethod
+        def forward(ctx, x, left):
+            ctx.left = left
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            if ctx.left == -1:
+                raise KeyError("innermost")
+            if ctx.left:
+                with tessera.enable_grad():
+                    inner = tessera.ones(1, requires_grad=True)
+                    Inward.apply(inner, ctx.left - 1 if ctx.left > 0 else ctx.left + 1).backward()
+                    g = g + inner.grad
+            return g, None
+
+    x = tessera.ones(1, requires_grad=True)
+    Inward.apply(x, 3000).backward()
+    assert x.grad.item() == 3001
+    with pytest.raises(KeyError, match="innermost"):
+        Inward.apply(x, -200).backward()
+    assert tessera._C._current_graph_task_id() == -1
+
+
 def test_multithreading_switch():
     assert tessera._C._is_multithreading_enabled()
     with tessera.autograd.set_multithreading_enabled(False):

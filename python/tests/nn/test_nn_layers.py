@@ -178,6 +178,20 @@ def test_losses():
         F.triplet_margin_loss(a, b, b, margin=-1.0)
 
 
+def test_binary_cross_entropy_of_a_target_without_dimensions_of_size_one():
+    # The operator itself; functional.binary_cross_entropy refuses it.
+    x, t = (tessera.rand(4, 1, dtype=tessera.float64, requires_grad=True) for _ in range(2))
+    flat = t.detach().flatten().requires_grad_()
+    for reduction, name in enumerate(("none", "mean", "sum")):
+        ours = tessera.ops.aten.binary_cross_entropy(x, flat, None, reduction)
+        plain = F.binary_cross_entropy(x, t, reduction=name)
+        assert tessera.equal(ours, plain)
+        found, expected = (tessera.autograd.grad(y.sum(), z) for y, z in ((ours, (x, flat)), (plain, (x, t))))
+        assert tessera.equal(found[0], expected[0]) and tessera.equal(found[1], expected[1].flatten())
+    with pytest.raises(ValueError):
+        F.binary_cross_entropy(x, flat)
+
+
 def test_ctc_loss_counts_alignments():
     # two steps, uniform over blank and two labels: the label 1 has the alignments (1,1), (1,0), (0,1)
     lp = tessera.full((2, 1, 3), 1 / 3).log()

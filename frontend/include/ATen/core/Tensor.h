@@ -7,10 +7,12 @@
 #include "ATen/core/Generator.h"
 #include "ATen/core/List.h"
 #include "ATen/core/TensorAccessor.h"
+#include "ATen/core/interned_strings.h"
 #include "ATen/ops_objects.h"
 #include "autograd/autograd.h"
 #include "autograd/hooks.h"
 #include "autograd/variable.h"
+#include "c10/core/Backend.h"
 #include "c10/core/Scalar.h"
 #include "c10/core/Storage.h"
 #include "c10/core/TensorOptions.h"
@@ -41,14 +43,20 @@ class Dimname {
   Dimname() = default;
   explicit Dimname(std::string name) : name_(std::move(name)) {}
   static Dimname wildcard() { return Dimname("*"); }
+  static Dimname fromSymbol(const c10::Symbol& name) { return Dimname(name.toUnqualString()); }
+  bool isBasic() const { return !isWildcard(); }
   const std::string& symbol() const { return name_; }
   bool isWildcard() const { return name_ == "*"; }
   operator std::string_view() const { return name_; }
   friend bool operator==(const Dimname& a, const Dimname& b) { return a.name_ == b.name_; }
+  friend std::ostream& operator<<(std::ostream& out, const Dimname& d) {
+    return d.isWildcard() ? out << "None" : out << '\'' << d.name_ << '\'';
+  }
 
  private:
   std::string name_ = "*";
 };
+using DimnameList = c10::ArrayRef<Dimname>;
 
 // What Tensor::type() gives: the older name of dtype, layout and device together.
 class DeprecatedTypeProperties {
@@ -70,6 +78,7 @@ class DeprecatedTypeProperties {
     const char* kind = is_sparse() ? "Sparse" : is_sparse_csr() ? "SparseCsr" : "";
     return c10::str(kind, DeviceTypeName(device_), c10::toString(type_), "Type");
   }
+  Backend backend() const { return c10::backend_of(device_, layout_); }
   friend bool operator==(const DeprecatedTypeProperties&, const DeprecatedTypeProperties&) = default;
   friend std::ostream& operator<<(std::ostream& out, const DeprecatedTypeProperties& t) { return out << t.toString(); }
 
@@ -78,6 +87,12 @@ class DeprecatedTypeProperties {
   Layout layout_;
   DeviceType device_;
 };
+
+inline DeprecatedTypeProperties getDeprecatedTypeProperties(Backend b, ScalarType t) {
+  return {t, c10::layout_from_backend(b), c10::backendToDeviceType(b)};
+}
+inline DeprecatedTypeProperties CPU(ScalarType t) { return getDeprecatedTypeProperties(Backend::CPU, t); }
+inline DeprecatedTypeProperties CUDA(ScalarType t) { return getDeprecatedTypeProperties(Backend::CUDA, t); }
 
 // How arguments get to the operators, and results back.
 namespace fe {
@@ -124,6 +139,12 @@ inline std::optional<std::string_view> in(const std::optional<Dimname>& d) {
   return d ? std::optional<std::string_view>(*d) : std::nullopt;
 }
 
+// What a tensor may be converted to.
+inline const TensorOptions& plain(const TensorOptions& o) {
+  TORCH_CHECK(!o.requires_grad(),
+              "to() takes no options with requires_grad(true): call requires_grad_() of its result");
+  return o;
+}
 inline std::optional<tessera::DType> dtype(const TensorOptions& o) {
   return o.has_dtype() ? std::optional<tessera::DType>(to_dtype(*o.scalar_type_opt())) : std::nullopt;
 }
@@ -207,6 +228,11 @@ class Tensor : public tessera::Tensor {
   bool is_quantized() const { return isQIntType(scalar_type()); }
   bool is_nested() const { return layout() == kJagged; }
   bool has_names() const { return impl()->extra() && !impl()->extra()->names.empty(); }
+  // Of dimensions; wildcards where there is none. They are set and read by ATen/NamedTensorUtils.h.
+  std::vector<Dimname> names() const;
+  Tensor refine_names(DimnameList names) const;
+  Tensor rename(std::optional<DimnameList> names) const;
+  Tensor& rename_(std::optional<DimnameList> names) const;
   bool has_storage() const { return static_cast<bool>(tessera::Tensor::storage()); }
   Storage storage() const { return tessera::Tensor::storage(); }
   bool is_alias_of(const tessera::Tensor& o) const { return tessera::Tensor::storage() == o.storage(); }
@@ -324,6 +350,21 @@ class Tensor : public tessera::Tensor {
   Tensor _is_all_true() const { return all(); }
   Tensor _is_any_true() const { return any(); }
   Tensor alias() const { return op::alias.call(*this); }
+  Tensor to(Device d, caffe2::TypeMeta t, bool non_blocking = false, bool copy = false,
+            std::optional<MemoryFormat> f = std::nullopt) const {
+    return to(d, t.toScalarType(), non_blocking, copy, f);
+  }
+  // Over one dimension: 0 is no bool here.
+#define TESSERA_OVER_ONE(name)                              \
+  template <std::integral I>                                \
+  requires(!std::is_same_v<I, bool>) Tensor name(I dim)     \
+  const {                                                   \
+    const int64_t d = static_cast<int64_t>(dim);            \
+    return this->name(OptionalIntArrayRef(IntArrayRef(d))); \
+  }
+  TESSERA_OVER_ONE(var)
+  TESSERA_OVER_ONE(std)
+#undef TESSERA_OVER_ONE
   Tensor cpu() const { return to(TensorOptions(kCPU)); }
   Tensor cuda() const { return to(TensorOptions(kCUDA)); }
   Tensor toType(ScalarType t) const { return to(t); }
@@ -334,6 +375,8 @@ class Tensor : public tessera::Tensor {
   }
 
   const Tensor& requires_grad_(bool on = true) const {
+    TORCH_CHECK(!on || isFloatingType(scalar_type()) || isComplexType(scalar_type()),
+                "Only Tensors of floating point and complex dtype can require gradients");
     tessera::Tensor::requires_grad_(on);
     return *this;
   }
@@ -352,6 +395,7 @@ class Tensor : public tessera::Tensor {
   Tensor& mutable_grad() const { return reinterpret_cast<Tensor&>(impl_or_raise().materialize_autograd_meta().grad); }
   void backward(const Tensor& gradient = {}, std::optional<bool> retain_graph = std::nullopt, bool create_graph = false,
                 std::optional<TensorList> inputs = std::nullopt) const {
+    TORCH_CHECK(!inputs || !inputs->empty(), "'inputs' argument to backward cannot be empty");
     tessera::autograd::backward({static_cast<const tessera::Tensor*>(this), 1},
                                 gradient.defined()
                                     ? tessera::TensorList(static_cast<const tessera::Tensor*>(&gradient), 1)

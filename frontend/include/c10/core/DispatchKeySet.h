@@ -131,6 +131,13 @@ inline bool tls_is_dispatch_key_excluded(DispatchKey k) {
 inline bool tls_is_dispatch_key_included(DispatchKey k) {
   return tessera::thread_state.included & DispatchKeySet(k).raw_repr();
 }
+// All of some keys.
+inline bool tls_is_dispatch_keyset_excluded(DispatchKeySet k) {
+  return (tessera::thread_state.excluded & k.raw_repr()) == k.raw_repr();
+}
+inline bool tls_is_dispatch_keyset_included(DispatchKeySet k) {
+  return (tessera::thread_state.included & k.raw_repr()) == k.raw_repr();
+}
 }  // namespace impl
 
 // Whether operators record what they do, for this thread.

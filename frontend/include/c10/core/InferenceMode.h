@@ -29,4 +29,7 @@ class InferenceMode {
 }  // namespace c10
 namespace torch {
 using c10::InferenceMode;
+namespace autograd {
+using c10::InferenceMode;
 }
+}  // namespace torch

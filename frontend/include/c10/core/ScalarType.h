@@ -348,28 +348,34 @@ TESSERA_REDUCED(BFloat16)
 }  // namespace tessera
 
 namespace std {
-#define TESSERA_LIMITS(T, lowest_bits, min_bits, max_bits, eps_bits, inf_bits, nan_bits, sub_bits, mantissa, \
-                       digits_10, max_10)                                                                    \
-  template <>                                                                                                \
-  class numeric_limits<tessera::T> {                                                                         \
-    static constexpr tessera::T of(uint16_t bits) {                                                          \
-      tessera::T t;                                                                                          \
-      t.bits = bits;                                                                                         \
-      return t;                                                                                              \
-    }                                                                                                        \
-                                                                                                             \
-   public:                                                                                                   \
-    static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false,     \
-                          has_infinity = true, has_quiet_NaN = true, has_signaling_NaN = true;               \
-    static constexpr int digits = mantissa, digits10 = digits_10, max_digits10 = max_10, radix = 2;          \
-    static constexpr tessera::T min() { return of(min_bits); }                                               \
-    static constexpr tessera::T lowest() { return of(lowest_bits); }                                         \
-    static constexpr tessera::T max() { return of(max_bits); }                                               \
-    static constexpr tessera::T epsilon() { return of(eps_bits); }                                           \
-    static constexpr tessera::T infinity() { return of(inf_bits); }                                          \
-    static constexpr tessera::T quiet_NaN() { return of(nan_bits); }                                         \
-    static constexpr tessera::T denorm_min() { return of(sub_bits); }                                        \
-    static constexpr tessera::T round_error() { return tessera::T(0.5f); }                                   \
+#define TESSERA_LIMITS(T, lowest_bits, min_bits, max_bits, eps_bits, inf_bits, nan_bits, sub_bits, mantissa,     \
+                       digits_10, max_10)                                                                        \
+  template <>                                                                                                    \
+  class numeric_limits<tessera::T> {                                                                             \
+    static constexpr tessera::T of(uint16_t bits) {                                                              \
+      tessera::T t;                                                                                              \
+      t.bits = bits;                                                                                             \
+      return t;                                                                                                  \
+    }                                                                                                            \
+                                                                                                                 \
+   public:                                                                                                       \
+    static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false,         \
+                          has_infinity = true, has_quiet_NaN = true, has_signaling_NaN = true, is_iec559 = true, \
+                          is_bounded = true, is_modulo = false, traps = false;                                   \
+    static constexpr float_round_style round_style = round_to_nearest;                                           \
+    static constexpr int digits = mantissa, digits10 = digits_10, max_digits10 = max_10, radix = 2;              \
+    static constexpr int max_exponent = 1 << (15 - mantissa), min_exponent = 3 - max_exponent;                   \
+    static constexpr int max_exponent10 = max_exponent * 30103 / 100000;                                         \
+    static constexpr int min_exponent10 = (min_exponent - 1) * 30103 / 100000;                                   \
+    static constexpr tessera::T min() { return of(min_bits); }                                                   \
+    static constexpr tessera::T lowest() { return of(lowest_bits); }                                             \
+    static constexpr tessera::T max() { return of(max_bits); }                                                   \
+    static constexpr tessera::T epsilon() { return of(eps_bits); }                                               \
+    static constexpr tessera::T infinity() { return of(inf_bits); }                                              \
+    static constexpr tessera::T quiet_NaN() { return of(nan_bits); }                                             \
+    static constexpr tessera::T signaling_NaN() { return of(inf_bits + 1); }                                     \
+    static constexpr tessera::T denorm_min() { return of(sub_bits); }                                            \
+    static constexpr tessera::T round_error() { return tessera::T(0.5f); }                                       \
   };
 TESSERA_LIMITS(Half, 0xFBFF, 0x0400, 0x7BFF, 0x1400, 0x7C00, 0x7E00, 0x0001, 11, 3, 5)
 TESSERA_LIMITS(BFloat16, 0xFF7F, 0x0080, 0x7F7F, 0x3C00, 0x7F80, 0x7FC0, 0x0001, 8, 2, 4)

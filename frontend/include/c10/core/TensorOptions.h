@@ -1,6 +1,7 @@
 // How a tensor is to be made: element type, device, layout ..., what is not given being the default.
 #pragma once
 
+#include <concepts>
 #include <optional>
 
 #include "c10/core/Device.h"
@@ -14,8 +15,12 @@ class TensorOptions {
   TensorOptions() = default;
   TensorOptions(ScalarType t) : dtype_(t) {}
   TensorOptions(TypeMeta t) : dtype_(t.toScalarType()) {}
-  TensorOptions(Device d) : device_(d) {}
+  template <class D>
+  requires std::is_base_of_v<tessera::Device, D> TensorOptions(const D& d)
+      : device_(Device(d)) {}  // no braces are a device here: {kCUDA, 1} are options
   TensorOptions(DeviceType d) : device_(Device(d)) {}
+  template <std::integral I>
+  TensorOptions(DeviceType d, I index) : device_(Device(d, static_cast<DeviceIndex>(index))) {}
   TensorOptions(const char* d) : device_(Device(d)) {}
   TensorOptions(const std::string& d) : device_(Device(d)) {}
   TensorOptions(Layout l) : layout_(l) {}

@@ -84,24 +84,51 @@ class Warning {
   std::string message_;
   bool verbatim_;
 };
-// Where the warnings of this front end's macros go in a thread. The base gives them to Python's warnings module or, in
-// a program without Python, to stderr; those of operators always go there.
+class WarningHandler;
+namespace detail {
+inline WarningHandler*& warning_handler();
+inline void warn_by_handler(const std::string& message, tessera::WarningKind kind);
+// The library's own handler, in whose place that of threads is from the first call on.
+inline tessera::WarningHandler library_handler() {
+  static const tessera::WarningHandler before = tessera::set_warning_handler(&warn_by_handler);
+  return before;
+}
+}  // namespace detail
+// Where the warnings of a thread go, those of macros and of operators. The base gives them to Python's warnings module
+// or, in a program without Python, to stderr.
 class WarningHandler {
  public:
   virtual ~WarningHandler() = default;
   virtual void process(const Warning& w) {
-    tessera::warn(w.msg(), std::holds_alternative<Warning::UserWarning>(w.type()) ? tessera::WarningKind::kUser
-                                                                                  : tessera::WarningKind::kDeprecation);
+    detail::library_handler()(w.msg(), std::holds_alternative<Warning::UserWarning>(w.type())
+                                           ? tessera::WarningKind::kUser
+                                           : tessera::WarningKind::kDeprecation);
   }
 };
-namespace WarningUtils {
-inline WarningHandler*& current_handler() {
+namespace detail {
+inline WarningHandler* base_warning_handler() {
   static WarningHandler base;
-  thread_local WarningHandler* current = &base;
+  return &base;
+}
+inline WarningHandler*& warning_handler() {
+  thread_local WarningHandler* current = base_warning_handler();
   return current;
 }
-inline WarningHandler* get_warning_handler() noexcept { return current_handler(); }
-inline void set_warning_handler(WarningHandler* handler) noexcept { current_handler() = handler; }
+inline void warn_by_handler(const std::string& message, tessera::WarningKind kind) {
+  if (warning_handler() == base_warning_handler())
+    library_handler()(message, kind);
+  else if (kind == tessera::WarningKind::kUser)
+    warning_handler()->process(Warning(Warning::UserWarning(), {}, message));
+  else
+    warning_handler()->process(Warning(Warning::DeprecationWarning(), {}, message));
+}
+}  // namespace detail
+namespace WarningUtils {
+inline WarningHandler* get_warning_handler() noexcept { return detail::warning_handler(); }
+inline void set_warning_handler(WarningHandler* handler) noexcept {
+  detail::library_handler();
+  detail::warning_handler() = handler;
+}
 inline void set_warnAlways(bool always) { tessera::set_warn_always(always); }
 class WarningHandlerGuard {
  public:

@@ -34,12 +34,21 @@ class OrderedDict {
     for (const Item& i : items) insert(i.key(), i.value());
   }
   const std::string& key_description() const noexcept { return subject_; }
-  Item& front() { return items_.front(); }
-  const Item& front() const { return items_.front(); }
-  Item& back() { return items_.back(); }
-  const Item& back() const { return items_.back(); }
-  Item& operator[](size_t i) { return items_[i]; }
-  const Item& operator[](size_t i) const { return items_[i]; }
+  Item& front() {
+    TORCH_CHECK(!is_empty(), "Called front() on an empty OrderedDict");
+    return items_.front();
+  }
+  const Item& front() const { return const_cast<OrderedDict&>(*this).front(); }
+  Item& back() {
+    TORCH_CHECK(!is_empty(), "Called back() on an empty OrderedDict");
+    return items_.back();
+  }
+  const Item& back() const { return const_cast<OrderedDict&>(*this).back(); }
+  Item& operator[](size_t i) {
+    TORCH_CHECK(i < size(), "Index ", i, " is out of bounds");
+    return items_[i];
+  }
+  const Item& operator[](size_t i) const { return const_cast<OrderedDict&>(*this)[i]; }
   // KeyError's place: c10::Error for a key that is not there.
   Value& operator[](const Key& key) {
     if (Value* v = find(key)) return *v;

@@ -74,6 +74,30 @@ bool read_field(serialize::InputArchive& archive, const char* name, T& value) {
   return true;
 }
 
+template <class T>
+bool same_field(const T& a, const T& b) {
+  if constexpr (std::is_same_v<T, Tensor>)
+    return a.defined() == b.defined() && (!a.defined() || a.equal(b));
+  else if constexpr (requires { a.begin()->defined(); })
+    return std::ranges::equal(a, b, same_field<Tensor>);
+  else if constexpr (requires { a->begin()->defined(); })
+    return a.has_value() == b.has_value() && (!a || same_field(*a, *b));
+  else
+    return a == b;
+}
+template <class D>
+bool same_fields(const D& a, const D& b) {
+  std::vector<const void*> of_a;
+  const_cast<D&>(a).fields([&](const char*, const auto& value, bool) { of_a.push_back(&value); });
+  bool same = true;
+  size_t i = 0;
+  const_cast<D&>(b).fields([&](const char*, const auto& value, bool) {
+    using T = std::remove_cvref_t<decltype(value)>;
+    same = same && same_field(*static_cast<const T*>(of_a[i++]), value);
+  });
+  return same;
+}
+
 // Documented fields must be in an archive; what else there is may be missing, and so may tensors (not all of them).
 struct FieldReader {
   serialize::InputArchive& archive;
@@ -129,7 +153,9 @@ class OptimizerParamState {
   virtual void serialize(serialize::OutputArchive&) const { detail::not_overridden("OptimizerParamState::serialize"); }
 };
 template <class D>
-class OptimizerCloneableParamState : public detail::Cloneable<D, OptimizerParamState> {};
+class OptimizerCloneableParamState : public detail::Cloneable<D, OptimizerParamState> {
+  friend bool operator==(const D& a, const D& b) requires detail::HasFields<D> { return detail::same_fields(a, b); }
+};
 
 class OptimizerOptions {
  public:
@@ -229,7 +255,7 @@ class Optimizer {
       : Optimizer(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(parameters))}, std::move(defaults)) {}
   virtual ~Optimizer() = default;
 
-  // Error for parameters that are no leaves.
+  // Error for parameters that are no leaves, or in another group.
   void add_param_group(const OptimizerParamGroup& added) {
     OptimizerParamGroup group(added);
     if (!group.has_options()) {
@@ -240,6 +266,9 @@ class Optimizer {
     for (const Tensor& p : group.params()) {
       TORCH_CHECK(p.defined(), "can't optimize an undefined Tensor");
       TORCH_CHECK(p.is_leaf(), "can't optimize a non-leaf Tensor");
+      for (const OptimizerParamGroup& other : param_groups_)
+        for (const Tensor& q : other.params())
+          TORCH_CHECK(!p.is_same(q), "some parameters appear in more than one parameter group");
     }
     param_groups_.push_back(std::move(group));
   }

@@ -146,7 +146,10 @@ class InputArchive final {
     tessera::serialization::FileSource source(filename);
     load(source, device);
   }
+  // The whole stream, wherever it stands.
   void load_from(std::istream& stream, std::optional<Device> device = std::nullopt) {
+    stream.clear();
+    if (!stream.seekg(0)) stream.clear();  // a pipe
     const std::string bytes((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
     load_from(bytes.data(), bytes.size(), device);
   }

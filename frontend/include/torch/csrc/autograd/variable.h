@@ -1,7 +1,11 @@
 // Differentiation: variables, what made them, backward and grad.
 #pragma once
 
+#include <execinfo.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
 
 #include "ATen/ATen.h"
 #include "autograd/engine.h"
@@ -236,18 +240,63 @@ inline variable_list grad(const variable_list& outputs, const variable_list& inp
 }
 
 inline bool any_variable_requires_grad(const variable_list& variables) {
-  return std::any_of(variables.begin(), variables.end(), [](const Variable& v) { return v.requires_grad(); });
+  return std::any_of(variables.begin(), variables.end(),
+                     [](const Variable& v) { return v.defined() && v.requires_grad(); });
 }
 inline Variable make_variable(const at::Tensor& data, bool requires_grad = false) {
   return data.detach().requires_grad_(requires_grad);
 }
 
+namespace detail {
+// Where the forward call of a node was made, and during which node's backward, for programs without Python.
+struct Trace : tessera::RefCounted {
+  std::string text() const {
+    const std::unique_ptr<char*, decltype(&std::free)> names(::backtrace_symbols(frames, count), &std::free);
+    std::string lines;
+    for (int i = 0; names && i < count; ++i) lines += std::string("  ") + names.get()[i] + '\n';
+    return lines;
+  }
+  void* frames[48];
+  int count = ::backtrace(frames, 48);
+  tessera::IntrusivePtr<tessera::autograd::Node> parent;
+};
+inline void record_trace(tessera::autograd::Node& node) {
+  auto trace = tessera::make_intrusive<Trace>();
+  if (tessera::autograd::Node* n = tessera::autograd::current_node())
+    trace->parent = tessera::IntrusivePtr<tessera::autograd::Node>::share(n);
+  node.metadata = std::move(trace);
+}
+inline void explain_error(const tessera::autograd::Node& node) {
+  thread_local int64_t explained = -1;  // the pass that failed last: what is around it fails, too
+  if (std::exchange(explained, tessera::autograd::current_task_id()) == tessera::autograd::current_task_id()) return;
+  const auto trace_of = [](const tessera::autograd::Node& n) { return dynamic_cast<const Trace*>(n.metadata.get()); };
+  const Trace* trace = trace_of(node);
+  if (!trace) {
+    TORCH_WARN("Error detected in ", node.name(), ". No forward pass information available. Enable detect anomaly ",
+               "during forward pass for more information.");
+    return;
+  }
+  TORCH_WARN("Error detected in ", node.name(), ". Traceback of forward call that caused the error:\n", trace->text());
+  while (trace && trace->parent) {
+    const tessera::autograd::Node& parent = *trace->parent;
+    if ((trace = trace_of(parent)))
+      TORCH_WARN("\n\nPrevious calculation was induced by ", parent.name(),
+                 ". Traceback of forward call that induced the previous calculation:\n", trace->text());
+  }
+}
+}  // namespace detail
+
 struct AnomalyMode {
   static bool is_enabled() { return tessera::autograd::anomaly_mode().enabled; }
   static bool should_check_nan() { return tessera::autograd::anomaly_mode().check_nan; }
   static void set_enabled(bool on, bool check_nan = true) {
-    tessera::autograd::anomaly_mode().enabled = on;
-    tessera::autograd::anomaly_mode().check_nan = check_nan;
+    auto& mode = tessera::autograd::anomaly_mode();
+    if (!mode.on_record) {
+      mode.on_record = detail::record_trace;
+      mode.on_error = detail::explain_error;
+    }
+    mode.enabled = on;
+    mode.check_nan = check_nan;
   }
 };
 class DetectAnomalyGuard {

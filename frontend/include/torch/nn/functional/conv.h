@@ -118,7 +118,7 @@ inline Tensor affine_grid(const Tensor& theta, at::IntArrayRef size, bool align_
   TORCH_CHECK(n == 2 || n == 3, "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms");
   TORCH_CHECK(theta.dim() == 3 && theta.size(-2) == n && theta.size(-1) == n + 1, "Expected a batch of ", n,
               "D affine matrices of shape Nx", n, "x", n + 1, " for size of ", n + 2, " dimensions");
-  for (int64_t s : size) TORCH_CHECK(s > 0, "Expected non-zero, positive output size");
+  for (int64_t s : size) TORCH_CHECK(s > 0, "Expected non-zero, positive output size. Got ", size);
   detail::Sizes space(size.begin() + 2, size.end()), rows = space;
   std::vector<detail::Raw> columns;
   for (int64_t d = n - 1; d >= 0; --d) {  // x before y before z

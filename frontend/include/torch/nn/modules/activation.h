@@ -10,8 +10,6 @@ TESSERA_LAYER(CELU, celu, << "alpha=" << options.alpha() << detail::inplace(opti
 TESSERA_LAYER(SELU, selu, << detail::inplace(options, ""));
 TESSERA_LAYER(ReLU, relu, << detail::inplace(options, ""));
 TESSERA_LAYER(ReLU6, relu6, << detail::inplace(options, ""));
-TESSERA_LAYER(Hardtanh, hardtanh, << std::boolalpha << "min_val=" << options.min_val()
-                                  << ", max_val=" << options.max_val() << detail::inplace(options));
 TESSERA_LAYER(LeakyReLU, leaky_relu, << std::boolalpha << "negative_slope=" << options.negative_slope()
                                      << detail::inplace(options));
 TESSERA_LAYER(Threshold, threshold, << "threshold=" << options.threshold() << ", value=" << options.value()
@@ -33,6 +31,19 @@ TESSERA_PLAIN_LAYER(Tanh, at::tanh(input), "()");
 TESSERA_PLAIN_LAYER(LogSigmoid, functional::logsigmoid(input), "()");
 TESSERA_PLAIN_LAYER(Softsign, functional::softsign(input), "()");
 TESSERA_PLAIN_LAYER(Tanhshrink, functional::tanhshrink(input), "()");
+
+class HardtanhImpl : public detail::WithOptions<HardtanhImpl, HardtanhOptions> {
+ public:
+  TESSERA_MADE(HardtanhImpl, HardtanhOptions)
+  void reset() override {
+    TORCH_CHECK(options.max_val() > options.min_val(), "max_val must be greater than min_val, got ", options.max_val(),
+                " and ", options.min_val());
+  }
+  Tensor forward(Tensor input) { return functional::hardtanh(input, options); }
+  TESSERA_PRINTS(Hardtanh, << std::boolalpha << "min_val=" << options.min_val() << ", max_val=" << options.max_val()
+                           << detail::inplace(options))
+};
+TORCH_MODULE(Hardtanh);
 
 class Softmax2dImpl : public Cloneable<Softmax2dImpl> {
  public:

@@ -69,6 +69,7 @@ class AnyModule {
   }
   template <class M>
   std::shared_ptr<M> ptr() const {
+    TORCH_CHECK(held_, "Cannot call ptr() on an empty AnyModule");
     get<M>();
     return std::static_pointer_cast<M>(held_->ptr());
   }
@@ -96,9 +97,12 @@ struct AnyModuleHolder : AnyModuleBase {
   explicit AnyModuleHolder(std::shared_ptr<M> m) : module(std::move(m)) {}
   AnyValue forward(std::vector<AnyValue>&& arguments) override {
     constexpr size_t n = sizeof...(A);
-    if (arguments.size() < n)
-      for (auto& [place, value] : static_cast<Module&>(*module)._forward_defaults())
-        if (place == arguments.size()) arguments.push_back(value);
+    const auto defaults = static_cast<Module&>(*module)._forward_defaults();
+    const size_t given = arguments.size();
+    for (const auto& [place, value] : defaults)
+      if (place == arguments.size()) arguments.push_back(value);
+    TORCH_CHECK(defaults.empty() || arguments.size() == n, module->name(), "'s forward() method expects at least ",
+                n - defaults.size(), " argument(s) and at most ", n, " argument(s), but received ", given, ".");
     TORCH_CHECK(arguments.size() == n, module->name(), "'s forward() method expects ", n, " argument(s), but received ",
                 arguments.size(), ". If ", module->name(),
                 "'s forward() method has default arguments, please make "

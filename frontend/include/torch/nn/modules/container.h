@@ -294,16 +294,27 @@ class ParameterListImpl : public Cloneable<ParameterListImpl> {
   void append(const OrderedDict<std::string, Tensor>::Item& pair) {
     register_parameter(pair.key(), pair.value(), pair->requires_grad());
   }
+  // Adds parameters, or those of another list, under the numbers that follow.
   template <class Container>
   void extend(const Container& container) {
-    for (const auto& p : container) append(p);
+    if constexpr (requires { container.begin()->value(); })
+      for (const auto& p : container) append(p.value());
+    else
+      for (const auto& p : container) append(p);
+  }
+  ParameterListImpl& operator+=(const ParameterListImpl& other) {
+    extend(other);
+    return *this;
   }
   auto begin() { return parameters_.begin(); }
   auto begin() const { return parameters_.begin(); }
   auto end() { return parameters_.end(); }
   auto end() const { return parameters_.end(); }
-  Tensor& at(size_t i) { return parameters_[i].value(); }
-  const Tensor& at(size_t i) const { return parameters_[i].value(); }
+  Tensor& at(size_t i) {
+    TORCH_CHECK(i < size(), "Index out of range: ", i, " of ", size(), " parameters");
+    return parameters_[i].value();
+  }
+  const Tensor& at(size_t i) const { return const_cast<ParameterListImpl*>(this)->at(i); }
   Tensor& operator[](size_t i) { return at(i); }
   const Tensor& operator[](size_t i) const { return at(i); }
   size_t size() const noexcept { return parameters_.size(); }
@@ -316,7 +327,9 @@ class ParameterDictImpl : public Cloneable<ParameterDictImpl> {
   using Item = OrderedDict<std::string, Tensor>::Item;
 
   ParameterDictImpl() = default;
-  explicit ParameterDictImpl(const OrderedDict<std::string, Tensor>& parameters) { update(parameters); }
+  explicit ParameterDictImpl(const OrderedDict<std::string, Tensor>& parameters) {
+    for (const auto& p : parameters) insert(p.key(), p.value());
+  }
   void reset() override {}
   void pretty_print(std::ostream& stream) const override {
     detail::print_parameters(stream, "ParameterDict", parameters_);
@@ -343,11 +356,10 @@ class ParameterDictImpl : public Cloneable<ParameterDictImpl> {
   bool empty() const noexcept { return parameters_.is_empty(); }
   bool contains(const std::string& key) const noexcept { return parameters_.contains(key); }
   void clear() { parameters_.clear(); }
-  // The new value takes the place of one of the same name.
+  // New values in the places of those of the same names; Error for a name that is not there.
   template <class Container>
   void update(const Container& container) {
-    for (const auto& p : container)
-      contains(p.key()) ? void(parameters_[p.key()] = p.value()) : void(insert(p.key(), p.value()));
+    for (const auto& p : container) parameters_[p.key()] = p.value();
   }
   const Tensor& get(const std::string& key) const { return parameters_[key]; }
   Tensor& get(const std::string& key) { return parameters_[key]; }

@@ -72,9 +72,8 @@ class UnflattenImpl : public detail::WithOptions<UnflattenImpl, UnflattenOptions
  public:
   using detail::WithOptions<UnflattenImpl, UnflattenOptions>::WithOptions;
   Tensor forward(const Tensor& input) {
-    TORCH_CHECK_NOT_IMPLEMENTED(options.namedshape().empty(),
-                                "Unflatten by the name of a dimension is not supported: "
-                                "give its number and the sizes");
+    if (!options.namedshape().empty())
+      return at::unflatten_by_name(input, at::Dimname(options.dimname()), options.namedshape());
     return at::unflatten(input, options.dim(), detail_ints(options.sizes()));
   }
   void pretty_print(std::ostream& s) const override {

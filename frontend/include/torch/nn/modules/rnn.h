@@ -17,7 +17,13 @@ class RNNImplBase : public WithOptions<Derived, O> {
  public:
   template <class... A>
   requires std::is_constructible_v<O, A...>
-  explicit RNNImplBase(A&&... a) : WithOptions<Derived, O>(std::forward<A>(a)...) { make(); }
+  explicit RNNImplBase(A&&... a)
+      : WithOptions<Derived, O>(std::forward<A>(a)...),
+        options_base(mode(), this->options.input_size(), this->options.hidden_size(), this->options.num_layers(),
+                     this->options.bias(), this->options.batch_first(), this->options.dropout(),
+                     this->options.bidirectional(), projection()) {
+    make();
+  }
   void reset() override { make(); }
   // Uniform in +-1 / sqrt(hidden_size).
   void reset_parameters() {
@@ -34,6 +40,7 @@ class RNNImplBase : public WithOptions<Derived, O> {
     if (projection()) s << ", proj_size=" << projection();
     s << ")";
   }
+  RNNOptionsBase options_base;  // the options as all of them have them
 
  protected:
   using PackedSequence = utils::rnn::PackedSequence;
@@ -51,6 +58,18 @@ class RNNImplBase : public WithOptions<Derived, O> {
       return this->options.nonlinearity().index() == 0 ? RecurrentKind::kTanh : RecurrentKind::kRelu;
     else
       return Derived::kKind;
+  }
+  RNNOptionsBase::rnn_options_base_mode_t mode() const {
+    switch (kind()) {
+      case RecurrentKind::kLstm:
+        return kLSTM;
+      case RecurrentKind::kGru:
+        return kGRU;
+      case RecurrentKind::kRelu:
+        return kRNN_RELU;
+      default:
+        return kRNN_TANH;
+    }
   }
 
   // Outputs and last states; hx may be empty.

@@ -37,8 +37,10 @@ class PackedSequence {
     const auto moved = [&](const Tensor& t) { return t.defined() ? t.to(device, t.scalar_type()) : t; };
     return PackedSequence(data_.to(device, dtype), batch_sizes_, moved(sorted_indices_), moved(unsorted_indices_));
   }
-  PackedSequence to(at::Device device) const { return to(device, data_.scalar_type()); }
-  PackedSequence to(at::ScalarType dtype) const { return to(data_.device(), dtype); }
+  PackedSequence to(at::TensorOptions o) const {
+    return to(o.has_device() ? o.device() : at::Device(data_.device()),
+              o.scalar_type_opt().value_or(data_.scalar_type()));
+  }
   PackedSequence cpu() const { return to(at::Device(at::kCPU)); }
   PackedSequence cuda() const { return to(at::Device(at::kCUDA)); }
 
@@ -88,7 +90,8 @@ inline PackedSequence pack_padded_sequence(Tensor input, const Tensor& lengths, 
               length.size(), " (batch_size=", n, ")");
   TORCH_CHECK(n > 0 && length.back() > 0, "Length of all samples has to be greater than 0");
   TORCH_CHECK(std::is_sorted(length.rbegin(), length.rend()),
-              "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True.");
+              "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
+              "`enforce_sorted=False` to have it sorted.");
   TORCH_CHECK(length[0] <= x.size(0), "Expected lengths of at most ", x.size(0), ", but got ", length[0]);
   std::vector<int64_t> sizes;
   for (int64_t t = 0; t < length[0]; ++t)
@@ -99,15 +102,15 @@ inline PackedSequence pack_padded_sequence(Tensor input, const Tensor& lengths, 
 
 // (T, N, *) and the lengths; total_length: a T of at least the longest.
 inline std::tuple<Tensor, Tensor> pad_packed_sequence(const PackedSequence& sequence, bool batch_first = false,
-                                                      double padding_value = 0.0, int64_t total_length = -1) {
+                                                      double padding_value = 0.0,
+                                                      std::optional<int64_t> total_length = std::nullopt) {
   const auto sizes = detail::numbers(sequence.batch_sizes());
   int64_t steps = static_cast<int64_t>(sizes.size());
   const int64_t n = sizes.at(0);
-  TORCH_CHECK(total_length < 0 || total_length >= steps,
-              "Expected total_length to be at least the length of the "
-              "longest sequence in input, but got total_length=",
-              total_length, " and max sequence length being ", steps);
-  if (total_length >= 0) steps = total_length;
+  TORCH_CHECK(!total_length || *total_length >= steps,
+              "Expected total_length to be at least the length of the longest sequence in input, but got total_length=",
+              total_length.value_or(0), " and max sequence length being ", steps);
+  steps = total_length.value_or(steps);
   const detail::Raw data = sequence.data();
   std::vector<int64_t> shape(data.sizes().begin(), data.sizes().end()), lengths;
   shape[0] = steps * n;
