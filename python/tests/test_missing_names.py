@@ -129,7 +129,7 @@ ONLY_RAISE = {
     "tessera.ao.quantization.observer.RecordingObserver.calculate_qparams": "documented: it watches nothing",
     "tessera.ao.quantization.observer.ReuseInputObserver.calculate_qparams": "documented: it watches nothing",
     "tessera.ao.quantization.observer.UniformQuantizationObserverBase.reset_min_max_vals": ABSTRACT,
-    "tessera._dynamo._builtins.forbidden.run": ENDS,
+    "tessera._dynamo._library.forbidden.run": ENDS,
     "tessera._dynamo._calls._refuse": ENDS,
     "tessera._dynamo._frames._build_class": ENDS,
     "tessera._dynamo._objects._refuse_equal": ENDS,

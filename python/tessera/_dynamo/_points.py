@@ -8,7 +8,7 @@ import weakref
 import tessera
 from tessera.compiler import _stance
 
-from . import _breaks, _builtins, _calls, _code, _emit, _logs, _resume, _transforms, config, exc, utils
+from . import _breaks, _builtins, _calls, _code, _emit, _library, _logs, _resume, _transforms, config, exc, utils
 from ._frames import Frame
 from ._raising import Observed
 from ._sources import Source
@@ -534,5 +534,5 @@ def reset():
     utils.counters.clear()
 
 
-_builtins.install()
+_library.install()
 _transforms.install()

@@ -5,7 +5,7 @@ import functools
 import tessera
 from tessera.compiler import allow_in_graph, assume_constant_result, is_compiling, substitute_in_graph
 
-from . import _builtins, _registry
+from . import _builtins, _library, _registry
 from ._running import disable
 from .eval_frame import innermost_fn
 
@@ -39,7 +39,7 @@ def disallow_in_graph(fn):
 
     def mark(function):
         _registry.ALLOWED.discard(function)
-        _builtins.SPECIAL[function] = _builtins.refused(f"a call of {getattr(function, '__name__', function)}")
+        _builtins.SPECIAL[function] = _library.refused(f"a call of {getattr(function, '__name__', function)}")
         return function
 
     return _many(fn, mark)
@@ -49,7 +49,7 @@ def forbid_in_graph(fn):
     """Capturing a call of the function (or each of a list) is an error. Returns: the function."""
 
     def mark(function):
-        _builtins.SPECIAL[function] = _builtins.forbidden(
+        _builtins.SPECIAL[function] = _library.forbidden(
             f"{getattr(function, '__name__', function)} in a compiled function"
         )
         return function
@@ -177,5 +177,5 @@ def mark_static_address(t, guard=True):
 
 
 for _function in (graph_break, skip_frame):
-    _builtins.SPECIAL[_function] = _builtins.asked_for(f"torch._dynamo.{_function.__name__}")
+    _builtins.SPECIAL[_function] = _library.asked_for(f"torch._dynamo.{_function.__name__}")
 del _function
