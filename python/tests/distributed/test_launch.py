@@ -142,7 +142,13 @@ def test_texts_of_the_command_line():
     assert parse_rendezvous_endpoint("host:1", 9) == ("host", 1) and parse_rendezvous_endpoint("[::1]", 9) == ("::1", 9)
     with pytest.raises(ValueError, match="port"):
         parse_rendezvous_endpoint("host:99999", 9)
-    assert _parse_rendezvous_config("a=1, b=x") == {"a": "1", "b": "x"}
+    for wrong in ("[::1", "~:1", ":29400", "a b:1", "host:-1", "host:"):
+        with pytest.raises(ValueError, match="rendezvous|port"):
+            parse_rendezvous_endpoint(wrong, 9)
+    assert _parse_rendezvous_config("a=1, b=x") == {"a": "1", "b": "x"} and _parse_rendezvous_config(" ") == {}
+    for wrong in ("a", "a=", "=1", "a=1,,b=2"):
+        with pytest.raises(ValueError, match="key=value"):
+            _parse_rendezvous_config(wrong)
     assert Std.from_str("0:1,1:3") == {0: Std.OUT, 1: Std.ALL} and Std.from_str("2") == Std.ERR
     assert _filters("a,,b,c") == ["a,b", "c"]
 

@@ -1,9 +1,12 @@
 """What kinds of rendezvous share."""
 
 import ipaddress
+import re
 import socket
 
 __all__ = ["parse_rendezvous_endpoint"]
+
+_HOST = re.compile(r"[\w.-]+|[\da-fA-F:.]+(%\w+)?")  # labels with dots between them or an address
 
 
 def parse_rendezvous_endpoint(endpoint, default_port):
@@ -14,8 +17,9 @@ def parse_rendezvous_endpoint(endpoint, default_port):
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, ""
-    host = host.strip("[]")
-    if not host or any(one in host for one in " /"):
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    if not _HOST.fullmatch(host):
         raise ValueError(f"'{endpoint}' is not the host and port of a rendezvous")
     if not port:
         if colon and not text.endswith("]"):
@@ -50,9 +54,7 @@ def _matches_machine_hostname(host):
 def _parse_rendezvous_config(config_str):
     """A dictionary of "key=value,key=value". Raises: ValueError for another text."""
     found = {}
-    for pair in (config_str or "").split(","):
-        if not pair.strip():
-            continue
+    for pair in (config_str or "").split(",") if (config_str or "").strip() else ():
         key, equals, value = pair.partition("=")
         if not equals or not key.strip() or not value.strip():
             raise ValueError(f"settings of a rendezvous are key=value,key=value, but got '{config_str}'")

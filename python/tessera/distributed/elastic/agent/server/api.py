@@ -191,8 +191,8 @@ class SimpleElasticAgent(ElasticAgent):
         """Starts processes. Returns: local rank to their ids."""
 
     @abstractmethod
-    def _stop_workers(self, worker_group, is_restart=False):
-        """Ends processes."""
+    def _stop_workers(self, worker_group):
+        """Ends processes, which may be started again."""
 
     @abstractmethod
     def _monitor_workers(self, worker_group):
@@ -236,7 +236,7 @@ class SimpleElasticAgent(ElasticAgent):
         group.state = WorkerState.HEALTHY
 
     def _restart_workers(self, group):
-        self._stop_workers(group, is_restart=True)
+        self._stop_workers(group)
         group.state = WorkerState.STOPPED
         self._initialize_workers(group)
 
@@ -279,6 +279,10 @@ class SimpleElasticAgent(ElasticAgent):
                     return RunResult(WorkerState.FAILED, failures=result.failures)
                 self._remaining_restarts -= 1
                 self._restart_workers(group)
+            elif result.state != WorkerState.HEALTHY:
+                raise RuntimeError(
+                    f"workers of the role '{spec.role}' are in no state to go on from: {result.state.name}"
+                )
             elif spec.rdzv_handler.num_nodes_waiting() > 0:
                 self._restart_workers(group)
 

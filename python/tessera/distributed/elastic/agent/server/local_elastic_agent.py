@@ -117,11 +117,9 @@ class LocalElasticAgent(SimpleElasticAgent):
         self._health = create_healthcheck_server(progress, int(port), 60)
         self._health.start()
 
-    def _stop_workers(self, worker_group, is_restart=False):
+    def _stop_workers(self, worker_group):
         if self._context is not None:
             self._context.close(signal.SIGTERM)
-        if not is_restart:
-            self._end_helpers()
 
     def _end_helpers(self):
         for helper in (self._timers, self._health):
