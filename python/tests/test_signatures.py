@@ -126,6 +126,7 @@ UNREAD = {
     "tessera._weights_only_calls._anything": ("value", TABLE),
     "tessera._weights_only_unpickler.Unpickler.": ("stack marks memo", TABLE),
     "tessera._dynamo._builtins.": ("tracer args kwargs unbound", TABLE),
+    "tessera._dynamo._library.": ("tracer kwargs", TABLE),
     "tessera._dynamo._transforms.": ("tracer", TABLE),
     "tessera._dynamo._breaks.": ("ins", TABLE),
     "tessera._dynamo._frames.": ("f ins", TABLE),
@@ -181,7 +182,7 @@ UNREAD = {
     "tessera.distributed.algorithms.join.": ("is_last_joiner kwargs", ABSTRACT),
     "tessera.distributed.algorithms.model_averaging.averagers.ModelAverager.": ("params", ABSTRACT),
     "tessera.distributed.argparse_util.": ("parser values option_string", "argparse's protocol of actions"),
-    "tessera.distributed.elastic.agent.server.api.": ("role worker_group is_restart death_sig", ABSTRACT),
+    "tessera.distributed.elastic.agent.server.api.": ("role worker_group death_sig", ABSTRACT),
     "tessera.distributed.elastic.agent.server.health_check_server.": ("format args", "http.server's protocol"),
     "tessera.distributed.elastic.agent.server.local_elastic_agent.LocalElasticAgent._stop_workers": (
         "worker_group",
