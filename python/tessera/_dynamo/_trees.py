@@ -102,7 +102,7 @@ def _tree_map_only(tracer, kinds, func, tree, is_leaf=NONE):
     return _var(pytree.tree_unflatten([_Leaf(v) for v in made], spec))
 
 
-_OF_TREES = {
+_OF_TREES: dict = {
     pytree.tree_flatten: _tree_flatten, pytree.tree_unflatten: _tree_unflatten, pytree.tree_map: _tree_map,
     pytree.tree_map_only: _tree_map_only,
     pytree.tree_leaves: lambda tracer, tree, is_leaf=NONE: Seq(_flat(tracer, tree, is_leaf)[0], list),
@@ -197,7 +197,7 @@ def _arranged(arrange):
     return run
 
 
-_OF_ITERTOOLS = {
+_OF_ITERTOOLS: dict = {
     itertools.count: _count,
     itertools.repeat: lambda _, object, times=None: Endless(itertools.repeat(object)) if times is None else Iter(
         [object] * _objects.constant(times, "a count")
