@@ -15,6 +15,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "tensor/cpu/support/lanes-inl.h"
 #include "tensor/cpu/support/simd.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -117,18 +118,6 @@ HWY_INLINE bool AddPair(D d, const Factors<T>& f, int64_t line, int64_t j, T* ou
   return true;
 }
 
-// The first n elements at p, fewer than a vector has; reads no others.
-template <class D, class T>
-HWY_INLINE hn::Vec<D> LoadSome(D d, const T* p, int64_t n) {
-#if HWY_TARGET == HWY_SSE4  // has no masked loads
-  HWY_ALIGN T all[hn::MaxLanes(d)] = {};
-  std::copy_n(p, n, all);
-  return hn::Load(d, all);
-#else
-  return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(n)), d, p);
-#endif
-}
-
 // The last n elements of a row of the result, fewer than a vector has.
 template <class D, class T>
 HWY_INLINE bool AddRest(D d, const Factors<T>& f, int64_t line, int64_t j, int64_t n, T* out) {
@@ -156,7 +145,7 @@ HWY_INLINE bool AddRest(D d, const Factors<T>& f, int64_t line, int64_t j, int64
     if (column >= width) [[unlikely]]
       return false;
     const T* row = b + static_cast<int64_t>(column) * stride;
-    const auto sum = hn::MulAdd(hn::Set(d, values[k]), LoadSome(d, row, n), even);
+    const auto sum = hn::MulAdd(hn::Set(d, values[k]), internal::HWY_NAMESPACE::LoadSome(d, row, n), even);
     even = odd;
     odd = sum;
   }

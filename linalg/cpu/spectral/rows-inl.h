@@ -1,7 +1,7 @@
 // Kernels of rows.h for one type of numbers. Included once per SIMD target.
 #include <cstdint>
 
-#include "linalg/cpu/spectral/lanes-inl.h"
+#include "tensor/cpu/support/lanes-inl.h"
 #include "linalg/cpu/spectral/rows.h"
 
 #if defined(TESSERA_LINALG_ROWS_INL) == defined(HWY_TARGET_TOGGLE)

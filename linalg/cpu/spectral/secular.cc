@@ -4,7 +4,7 @@
 #define HWY_TARGET_INCLUDE "linalg/cpu/spectral/secular.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "linalg/cpu/spectral/lanes-inl.h"
+#include "tensor/cpu/support/lanes-inl.h"
 #include "tensor/cpu/support/simd.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -13,8 +13,7 @@ from ._raising import fail
 from ._tracer import BY_IDENTITY, CONSTANTS, is_named_tuple, kind_of
 from ._values import (
     Bound, Closure, Const, Context, Endless, Iter, ListIter, Loose, Map, Method, New, NumberV, Obj, Partial, Raised,
-    Seq, Slice,
-    Super, TensorV, View,
+    Seq, Slice, Super, TensorV, View,
 )  # fmt: skip
 from .exc import FUNDAMENTAL, Unsupported
 

@@ -1,9 +1,9 @@
-// Parts of vectors. Included once per SIMD target.
-#if defined(TESSERA_LINALG_LANES_INL) == defined(HWY_TARGET_TOGGLE)
-#ifdef TESSERA_LINALG_LANES_INL
-#undef TESSERA_LINALG_LANES_INL
+// Parts of vectors: no byte outside of what is asked for is read or written. Included once per SIMD target.
+#if defined(TESSERA_SUPPORT_LANES_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_SUPPORT_LANES_INL
+#undef TESSERA_SUPPORT_LANES_INL
 #else
-#define TESSERA_LINALG_LANES_INL
+#define TESSERA_SUPPORT_LANES_INL
 #endif
 
 HWY_BEFORE_NAMESPACE();
