@@ -55,10 +55,12 @@ void run_cholesky(DType dtype, const MatrixBatch& a, bool upper, int32_t* info) 
   visit_number(dtype, [&]<class T>(T) {
     if (is_lockstep<T>(a.count, n, n)) {
       for_groups<T>(a.count, n, n, [&](int64_t first, int64_t count) {
-        kernels<CholeskyKernels<T>>().small(count, n, group_of<T>(lower, first), info + first);
+        kernels<CholeskyKernels<T>>().small(count, n, source_of<T>(lower, first), group_of<T>(lower, first),
+                                            info + first);
       });
       return;
     }
+    bring<T>(a);
     for_matrices(a.count, n * n * n / 3, [&](int64_t b) {
       const Matrix<T> l = matrix_of<T>(lower, b);
       info[b] = static_cast<int32_t>(factor_lower(n, l));
