@@ -59,7 +59,8 @@ inline MatrixBatch transposed(const MatrixBatch& m) {
 template <class T>
 void bring(const MatrixBatch& m) {
   if (!m.from) return;
-  const MatrixBatch from{const_cast<void*>(m.from), m.count, m.rows, m.cols, m.row_stride, m.col_stride, m.batch_stride};
+  MatrixBatch from = m;
+  from.data = const_cast<void*>(m.from);
   for (int64_t b = 0; b < m.count; ++b) {
     const Matrix<T> x = matrix_of<T>(from, b), to = matrix_of<T>(m, b);
     for (int64_t i = 0; i < m.rows; ++i)
