@@ -162,10 +162,12 @@ void run_lu_factor(DType dtype, const MatrixBatch& a, int32_t* pivots, int32_t* 
   visit_number(dtype, [&]<class T>(T) {
     if (is_lockstep<T>(a.count, m, n)) {
       for_groups<T>(a.count, m, n, [&](int64_t first, int64_t count) {
-        kernels<SmallKernels<T>>().lu(count, m, n, group_of<T>(a, first), pivots + first * size, info + first);
+        kernels<SmallKernels<T>>().lu(count, m, n, source_of<T>(a, first), group_of<T>(a, first), pivots + first * size,
+                                      info + first);
       });
       return;
     }
+    bring<T>(a);
     for_matrices(a.count, m * n * size, [&](int64_t b) {
       info[b] = factor_lu(m, n, matrix_of<T>(a, b), pivots + b * size);
       for (int64_t i = 0; i < size; ++i) ++pivots[b * size + i];
@@ -239,10 +241,11 @@ void run_inverse(DType dtype, const MatrixBatch& a, int32_t* info) {
   visit_number(dtype, [&]<class T>(T) {
     if (is_lockstep<T>(a.count, n, n)) {
       for_groups<T>(a.count, n, 2 * n, [&](int64_t first, int64_t count) {
-        kernels<SmallInverse<T>>().inverse(count, n, group_of<T>(a, first), info + first);
+        kernels<SmallInverse<T>>().inverse(count, n, source_of<T>(a, first), group_of<T>(a, first), info + first);
       });
       return;
     }
+    bring<T>(a);
     for_matrices(a.count, n * n * n, [&](int64_t b) { info[b] = invert(n, matrix_of<T>(a, b)); });
   });
 }
