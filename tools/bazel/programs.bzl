@@ -7,14 +7,23 @@ load("@rules_cc//cc:defs.bzl", "cc_binary")
 # of different functions could have the same code and different stack frames, and a throw through the wrong one would end the process.
 _JOIN_EQUAL = ["-Wl,--icf=all"]
 
-def static_program(name, linkopts = [], **kwargs):
-    """A stripped program that needs no shared library, and NAME_symbols, the same with its symbols, for a test or a person to look into."""
+def static_program(name, deps = [], linkopts = [], whole_c_library = False, **kwargs):
+    """A stripped program that needs no shared library, and NAME_symbols, the same with its symbols, for a test or a person to look into.
+
+    Parts of the C library that few programs get to are linked where they are used alone (c_library_parts.cc); iconv_open without setlocale
+    is the one function that does not count as use, and needs whole_c_library.
+    """
     static = select({
         "//tools/bazel:sanitizer": [],
         "//conditions:default": ["-static"],
     })
-    cc_binary(name = name, linkopts = linkopts + _JOIN_EQUAL + ["-Wl,-s"] + static, **kwargs)
-    cc_binary(name = name + "_symbols", linkopts = linkopts + _JOIN_EQUAL + static, **kwargs)
+    if not whole_c_library:
+        deps = deps + select({
+            "//tools/bazel:sanitizer": [],
+            "//conditions:default": ["//tools/bazel:c_library_parts"],
+        })
+    cc_binary(name = name, deps = deps, linkopts = linkopts + _JOIN_EQUAL + ["-Wl,-s"] + static, **kwargs)
+    cc_binary(name = name + "_symbols", deps = deps, linkopts = linkopts + _JOIN_EQUAL + static, **kwargs)
 
 # Pointers of an extension to itself as bitmaps, which it goes through itself while it is loaded: python/bindings/extension/relocate.cc.
 _PACKED_POINTERS = ["-Wl,--pack-dyn-relocs=relr", "-Wl,--use-android-relr-tags", "-Wl,-u,tessera_relocation"]
