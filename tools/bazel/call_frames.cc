@@ -1,11 +1,13 @@
-// Makes the unwind tables of a linked program or shared object smaller: exceptions need them where functions are called.
+// Makes the unwind tables of a linked program or shared object smaller: exceptions need them where functions are
+// called.
 //
 //   call_frames IN OUT
 //
 // Compilers describe a frame after each instruction that changes it. An exception passes a function at a call (or at a
 // system call, where threads are cancelled): rows of code without one are left out, and with them what led to them and
-// back; functions without any call have no description. Neither do entries end with bytes that fill them up. What a
-// debugger or a sampling profiler sees is unchanged wherever a function waits for another one.
+// back; functions without any call have no description, and neighbours that have the same frame share one. Neither do
+// entries end with bytes that fill them up. What a debugger or a sampling profiler sees is unchanged wherever a
+// function waits for another one.
 //
 // The tables are the end of their segment, so that those behind it move forward in the file by whole pages; no address
 // of code or data changes.
@@ -329,6 +331,7 @@ class Tables {
     begin_ = index_ > 0 ? section(index_).sh_addr : old.sh_addr;
     require(begin_ <= old.sh_addr, "the index is not in front of the tables");
     parse({file_.data() + old.sh_offset, old.sh_size}, old.sh_addr);
+    join();
     const uint64_t room = 12 + 8 * kept_.size();
     const uint64_t address = index_ > 0 ? (begin_ + room + 3) / 4 * 4 : begin_;
     std::string bytes = index_ > 0 ? std::string(address - begin_, '\0') : std::string();
@@ -354,6 +357,7 @@ class Tables {
     uint64_t common;  // by its old address
     uint64_t begin, size, language_data;
     std::string program;
+    bool uniform = false;  // one frame at all calls
   };
 
   Elf64_Ehdr& header() { return *reinterpret_cast<Elf64_Ehdr*>(file_.data()); }
@@ -368,6 +372,7 @@ class Tables {
     return false;
   }
   std::string_view code(uint64_t begin, uint64_t end) {
+    require(begin <= end, "entries describe the same code");
     for (int i = 0; i < header().e_phnum; ++i) {
       const Elf64_Phdr& s = segment(i);
       if (s.p_type == PT_LOAD && begin - s.p_vaddr < s.p_filesz && end - s.p_vaddr <= s.p_filesz)
@@ -462,7 +467,25 @@ class Tables {
     std::erase_if(rows, [&](const Row& row) { return row.begin == row.end || !may_call(row.begin, row.end); });
     if (rows.empty()) return;
     e.program = program_of(rows, e.begin, c.initial);
+    e.uniform = std::all_of(rows.begin() + 1, rows.end(),
+                            [&](const Row& row) { return difference(rows[0].frame, row.frame).empty(); });
     kept_.push_back(std::move(e));
+  }
+
+  // Entries in the order of the code; those one after the other that say the same are one, where no call lies
+  // between them.
+  void join() {
+    std::sort(kept_.begin(), kept_.end(), [](const Entry& a, const Entry& b) { return a.begin < b.begin; });
+    std::vector<Entry> joined;
+    for (Entry& e : kept_) {
+      Entry* const last = joined.empty() ? nullptr : &joined.back();
+      if (last && last->uniform && e.uniform && last->common == e.common && last->program == e.program &&
+          last->language_data == 0 && e.language_data == 0 && !may_call(last->begin + last->size, e.begin))
+        last->size = e.begin + e.size - last->begin;
+      else
+        joined.push_back(std::move(e));
+    }
+    kept_ = std::move(joined);
   }
 
   // Bytes of the tables; the first are at begin_.
@@ -502,8 +525,7 @@ class Tables {
     put(to, uint32_t{0});
   }
   // For a search by address, in front of the tables.
-  void write_index(std::string* bytes, std::vector<std::pair<int32_t, int32_t>> starts, uint64_t address) {
-    std::sort(starts.begin(), starts.end());
+  void write_index(std::string* bytes, const std::vector<std::pair<int32_t, int32_t>>& starts, uint64_t address) {
     std::string index("\x01\x1b\x03\x3b", 4);
     put(&index, static_cast<int32_t>(address - begin_ - 4));
     put(&index, static_cast<uint32_t>(starts.size()));

@@ -33,7 +33,8 @@ KEPT int64_t sized(const int64_t* x, int64_t n) {
   return aligned(copy) + copy[n - 1];
 }
 // Arguments on the stack, and what must be destroyed.
-KEPT int64_t crowded(int64_t a, int64_t b, int64_t c, int64_t d, int64_t e, int64_t f, int64_t g, int64_t h, int* ended) {
+KEPT int64_t crowded(int64_t a, int64_t b, int64_t c, int64_t d, int64_t e, int64_t f, int64_t g, int64_t h,
+                     int* ended) {
   struct End {
     int* count;
     ~End() { ++*count; }
@@ -48,9 +49,7 @@ int caught() {
     const int64_t odd = i % 4 == 0 ? 1 : 2;
     try {
       right += crowded(2, 4, 6, 8, odd * 3, 12, 14, 16, &ended) > 0;
-    } catch (const std::string& what) {
-      right += i % 4 == 0 && what == std::string(64, 'd');
-    }
+    } catch (const std::string& what) { right += i % 4 == 0 && what == std::string(64, 'd'); }
   }
   return ended == 100 ? right : -1;
 }
