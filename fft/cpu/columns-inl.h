@@ -299,9 +299,10 @@ HWY_NOINLINE void pass(D d, const ColumnPlan<T>& plan, const typename ColumnPlan
   }
 }
 
-// Radices whose passes read and write memory of any form. There are no such passes of the others, whose code is long
-// and whose arithmetic outweighs the copy that they take instead.
+// Radices whose passes are short; where there is room for their code, they read and write memory of any form. There are
+// no such passes of the others, whose code is long and whose arithmetic outweighs the copy that they take instead.
 inline bool is_brief(int radix) { return radix <= 5 || radix == 8 || radix == 16; }
+inline constexpr bool kForms = HWY_TARGET != HWY_SSE4;
 
 template <bool kLast, class D, class From, class To, class T = hn::TFromD<D>>
 void brief_pass(D d, const ColumnPlan<T>& plan, const typename ColumnPlan<T>::Pass& p, const From& from, const To& to) {
@@ -352,17 +353,19 @@ void transform_columns(D d, const ColumnPlan<T>& plan, const From& from, const T
   const auto count = static_cast<int64_t>(plan.passes.size());
   int64_t i = 0;
   if constexpr (std::is_same_v<From, Interleaved<D>>) {
-#if HWY_TARGET == HWY_AVX3
-    if constexpr (!std::is_same_v<To, Interleaved<D>>)
-      if (count == 1 && is_brief(plan.passes[0].radix)) return brief_pass<true>(d, plan, plan.passes[0], from, to);
+#if HWY_TARGET == HWY_AVX3  // where these are the columns of ShortLines
+    if constexpr (!std::is_same_v<To, Interleaved<D>>) {
+      if (count == 1 && plan.passes[0].radix == 8) return pass<8, true>(d, plan, plan.passes[0], from, to);
+      if (count == 1 && plan.passes[0].radix == 16) return pass<16, true>(d, plan, plan.passes[0], from, to);
+    }
 #endif
-    if (count > 0 && is_brief(plan.passes[0].radix))
+    if (kForms && count > 0 && is_brief(plan.passes[0].radix))
       brief_pass<false>(d, plan, plan.passes[i++], from, rows);
     else
       for (int64_t row = 0; row < plan.n; ++row) rows.store(row, from.load(row));
   }
   // The last pass writes the result; so does a copy where that is the first one, or has no such form.
-  const bool copies = i == count || !is_brief(plan.passes[count - 1].radix);
+  const bool copies = !kForms || i == count || !is_brief(plan.passes[count - 1].radix);
   for (; i < count - (copies ? 0 : 1); ++i) planar_pass(d, plan, plan.passes[i], rows);
   if (!copies) return brief_pass<true>(d, plan, plan.passes[i], rows, to);
   for (int64_t row = 0; row < plan.n; ++row) to.store(row, rows.load(plan.order[row]));

@@ -1,3 +1,7 @@
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("Os")  // a plan is made once
+#endif
+
 #include "fft/cpu/plan.h"
 
 #include <algorithm>
@@ -145,27 +149,31 @@ int64_t bytes_of(const RealPlan<T>& p) {
 }
 
 // Plans by length, the last used first: at most kPlans, and not many more bytes than kBytes.
-template <class Plan>
 class Cache {
  public:
-  std::shared_ptr<const Plan> get(int64_t n) {
+  struct Kept {
+    int64_t n, bytes;
+    std::shared_ptr<const void> plan;
+  };
+
+  std::shared_ptr<const void> get(int64_t n, Kept (*make)(int64_t)) {
     {
       std::lock_guard lock(mutex_);
       if (const auto found = where_.find(n); found != where_.end()) {
         order_.splice(order_.begin(), order_, found->second);
-        return found->second->second;
+        return found->second->plan;
       }
     }
-    // Made without the lock: a plan may need others.
-    auto plan = std::make_shared<const Plan>(n);
+    Kept made = make(n);  // without the lock: a plan may need others
     std::lock_guard lock(mutex_);
-    if (const auto found = where_.find(n); found != where_.end()) return found->second->second;
-    order_.emplace_front(n, plan);
+    if (const auto found = where_.find(n); found != where_.end()) return found->second->plan;
+    bytes_ += made.bytes;
+    order_.push_front(std::move(made));
     where_[n] = order_.begin();
-    bytes_ += bytes_of(*plan);
+    std::shared_ptr<const void> plan = order_.front().plan;
     while (order_.size() > 1 && (order_.size() > kPlans || bytes_ > kBytes)) {
-      bytes_ -= bytes_of(*order_.back().second);
-      where_.erase(order_.back().first);
+      bytes_ -= order_.back().bytes;
+      where_.erase(order_.back().n);
       order_.pop_back();
     }
     return plan;
@@ -176,14 +184,17 @@ class Cache {
   static constexpr int64_t kBytes = int64_t{64} << 20;
   std::mutex mutex_;
   int64_t bytes_ = 0;
-  std::list<std::pair<int64_t, std::shared_ptr<const Plan>>> order_;
-  std::unordered_map<int64_t, typename decltype(order_)::iterator> where_;
+  std::list<Kept> order_;
+  std::unordered_map<int64_t, std::list<Kept>::iterator> where_;
 };
 
 template <class Plan>
-Cache<Plan>& cache() {
-  static Cache<Plan>* const c = new Cache<Plan>;  // never destroyed: threads may outlive static objects
-  return *c;
+std::shared_ptr<const Plan> cached(int64_t n) {
+  static Cache* const cache = new Cache;  // never destroyed: threads may outlive static objects
+  return std::static_pointer_cast<const Plan>(cache->get(n, [](int64_t n) {
+    const auto plan = std::make_shared<const Plan>(n);
+    return Cache::Kept{n, bytes_of(*plan), plan};
+  }));
 }
 
 }  // namespace
@@ -318,15 +329,15 @@ bool ShortPlan<T>::serves(int64_t n) {
 
 template <class T>
 std::shared_ptr<const LinePlan<T>> line_plan(int64_t n) {
-  return cache<LinePlan<T>>().get(n);
+  return cached<LinePlan<T>>(n);
 }
 template <class T>
 std::shared_ptr<const ColumnPlan<T>> column_plan(int64_t n) {
-  return cache<ColumnPlan<T>>().get(n);
+  return cached<ColumnPlan<T>>(n);
 }
 template <class T>
 std::shared_ptr<const RealPlan<T>> real_plan(int64_t n) {
-  return cache<RealPlan<T>>().get(n);
+  return cached<RealPlan<T>>(n);
 }
 template <class T>
 std::shared_ptr<const ShortPlan<T>> short_plan(int64_t n) {

@@ -1,5 +1,5 @@
-// Short lines in registers: m rows of a vector's width, in columns first, then each row across its lanes, four rows at a
-// time. Included once per SIMD target.
+// Short lines in registers: m rows of a vector's width, in columns first, then each row across its lanes, four rows at
+// a time. Included once per SIMD target.
 #include <algorithm>
 
 #include "fft/cpu/line-inl.h"
@@ -25,8 +25,10 @@ HWY_INLINE void turn_blocks(D d, hn::Vec<D>& v0, hn::Vec<D>& v1, hn::Vec<D>& v2,
   const auto raw = [&](hn::Vec<D> v) HWY_ATTR __attribute__((always_inline)) { return hn::BitCast(floats, v).raw; };
   const auto back = [&](__m512 v) HWY_ATTR __attribute__((always_inline)) { return hn::BitCast(d, V{v}); };
   constexpr int kEven = 0x88, kOdd = 0xdd;
-  const __m512 even01 = _mm512_shuffle_f32x4(raw(v0), raw(v1), kEven), odd01 = _mm512_shuffle_f32x4(raw(v0), raw(v1), kOdd);
-  const __m512 even23 = _mm512_shuffle_f32x4(raw(v2), raw(v3), kEven), odd23 = _mm512_shuffle_f32x4(raw(v2), raw(v3), kOdd);
+  const __m512 even01 = _mm512_shuffle_f32x4(raw(v0), raw(v1), kEven),
+               odd01 = _mm512_shuffle_f32x4(raw(v0), raw(v1), kOdd);
+  const __m512 even23 = _mm512_shuffle_f32x4(raw(v2), raw(v3), kEven),
+               odd23 = _mm512_shuffle_f32x4(raw(v2), raw(v3), kOdd);
   v0 = back(_mm512_shuffle_f32x4(even01, even23, kEven));
   v2 = back(_mm512_shuffle_f32x4(even01, even23, kOdd));
   v1 = back(_mm512_shuffle_f32x4(odd01, odd23, kEven));
@@ -59,7 +61,9 @@ class ShortLines {
     for (int64_t row = 0; row < m; row += 4) {
       const int64_t first = std::min(row, m - 4);  // the last rows may be done twice
       repeat<4>(
-          4, TESSERA_FFT_BODY(i) { rows[i] = Planar<D>{d, scratch}.load(first + i); });
+          4, TESSERA_FFT_BODY(i) {
+            rows[i] = Planar<D>{d, scratch}.load(first + i);
+          });
       finish(rows, out + 2 * first);
     }
   }
@@ -87,7 +91,9 @@ class ShortLines {
     turn_blocks(d, re[0], re[1], re[2], re[3]);
     turn_blocks(d, im[0], im[1], im[2], im[3]);
     repeat<4>(
-        4, TESSERA_FFT_BODY(i) { rows[i] = {re[i], im[i]}; });
+        4, TESSERA_FFT_BODY(i) {
+          rows[i] = {re[i], im[i]};
+        });
     butterfly<4>(d, 4, nullptr, rows);
     repeat<3>(
         3, TESSERA_FFT_BODY(i) { rows[i + 1] = mul(rows[i + 1], factors(plan_.across, i)); });
@@ -102,7 +108,9 @@ class ShortLines {
           turn_in_blocks(d, im + i * kNumbers);
           Complex<D> a[kNumbers];
           repeat<kNumbers>(
-              kNumbers, TESSERA_FFT_BODY(e) { a[e] = {re[i * kNumbers + e], im[i * kNumbers + e]}; });
+              kNumbers, TESSERA_FFT_BODY(e) {
+                a[e] = {re[i * kNumbers + e], im[i * kNumbers + e]};
+              });
           butterfly<kNumbers>(d, kNumbers, nullptr, a);
           repeat<kNumbers>(
               kNumbers, TESSERA_FFT_BODY(k3) { put(a[k3], out, i * kNumbers + 4 * k3); });

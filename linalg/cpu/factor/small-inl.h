@@ -65,8 +65,7 @@ class Exchange {
     }
   }
   HWY_NOINLINE void of(const LaneMatrix<T>& a) const {
-    for_tiles<8>(0, a.cols * Lanes<T>::kParts,
-                 [&](int64_t first, auto count) HWY_ATTR { vectors<count()>(a, first); });
+    for_tiles<8>(0, a.cols * Lanes<T>::kParts, [&](int64_t first, auto count) HWY_ATTR { vectors<count()>(a, first); });
   }
 
  private:
