@@ -341,7 +341,7 @@ std::shared_ptr<const RealPlan<T>> real_plan(int64_t n) {
 }
 template <class T>
 std::shared_ptr<const ShortPlan<T>> short_plan(int64_t n) {
-  return cache<ShortPlan<T>>().get(n);
+  return cached<ShortPlan<T>>(n);
 }
 
 template struct ColumnPlan<float>;
