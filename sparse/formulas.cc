@@ -39,13 +39,21 @@ Tensor in_layout_of(const Tensor& grad, const Tensor& like) {
 
 Tensor to_dense_gradient(const Tensor& grad, const Tensor& self, bool masked) {
   if (!is_sparse(self)) return grad;
-  if (masked || (!is_coo(self) && kernels::batch_dims(self) > 0)) return sparse_mask(grad, pattern_of(self));
+  if (masked) return sparse_mask(grad, pattern_of(self));
   if (is_sparse(grad)) return grad;
   if (is_coo(self)) return to_sparse(grad, members(self).sparse_dim);
   const auto blocks = kernels::blocks_of(self);
   const bool has = sparse::has_blocks(self.layout());
-  return _to_sparse_layout(grad, self.layout(), has ? std::optional<IntList>(blocks) : std::nullopt,
-                           kernels::dense_dim_of(self), std::nullopt);
+  const auto in_layout = [&](const Tensor& t) {
+    return _to_sparse_layout(t, self.layout(), has ? std::optional<IntList>(blocks) : std::nullopt,
+                             kernels::dense_dim_of(self), std::nullopt);
+  };
+  const int64_t batches = kernels::batch_dims(self);
+  if (batches == 0) return in_layout(grad);
+  // The matrices of a batch hold equally many elements: those that are not zero in any of them.
+  IntVector over;
+  for (int64_t d = 0; d < batches; ++d) over.push_back(d);
+  return sparse_mask(grad, in_layout(expand(any(ne(grad, Scalar(0)), over, true), grad.sizes())));
 }
 
 Tensor sparse_mask_gradient(const Tensor& grad, const Tensor& self, const Tensor& mask) {
@@ -103,8 +111,9 @@ std::tuple<Tensor, Tensor> mm_reduce_gradient(const Tensor& grad, const Tensor& 
   return {with_values(self, at), scatter_add(zeros_like(other), 0, source, back)};
 }
 
-Tensor sparse_sum_gradient(const Tensor& grad, const Tensor& self, IntList dims) {
+Tensor sparse_sum_gradient(const Tensor& grad, const Tensor& input, IntList dims) {
   // The gradient of each element is that of the sum it went into.
+  const Tensor self = pattern_of(input);
   const auto& m = members(self);
   uint64_t gone = 0;
   for (int64_t d : dims) gone |= uint64_t{1} << wrap_dim(d, self.dim());
