@@ -125,7 +125,8 @@ def described(rng):
     count = int(rng.integers(0, 4))
     sizes, strides = (tessera.tensor(numbers(rng, count * 2, 3), dtype=tessera.int64).reshape(count, 2) for _ in "ab")
     made = from_description(tessera.zeros(ROWS), sizes, strides, places(rng, count, ROWS))
-    nested.to_padded_tensor(made, 0.0)
+    if all(size < 1 << 10 for size in sizes.flatten().tolist()):  # strides of 0 go on for ever in no memory
+        nested.to_padded_tensor(made, 0.0)
 
 
 def cut(rng):
