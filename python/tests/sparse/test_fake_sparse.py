@@ -121,3 +121,12 @@ def test_programs_take_sparse_tensors(layout):
     tessera.export.save(program, file)
     file.seek(0)
     assert tessera.export.load(file).module()(x, OTHER).equal(wanted)
+
+
+def test_compiled_functions_leave_sparse_tensors_to_python():
+    def entries(x):
+        return x.to_sparse().values() * 2
+
+    assert tessera.compile(entries, backend="eager")(DATA).tolist() == [2, 4, 6, 8, 10, 12]
+    with pytest.raises(tessera._dynamo.exc.Unsupported, match="sparse_coo comes into the graph"):
+        tessera.compile(entries, backend="eager", fullgraph=True)(DATA)
