@@ -20,6 +20,7 @@ DType common_dtype(const Tensor& a, const Tensor& b) { return result_type(a, b);
 bool same_pattern(const Tensor& a, const Tensor& b) {
   const Members &x = members(a), &y = members(b);
   return std::ranges::equal(x.values.sizes(), y.values.sizes()) &&
+         (!a.is_meta() || x.compressed.is_same(y.compressed)) &&
          (x.compressed.is_same(y.compressed) || equal(x.compressed, y.compressed)) &&
          (!x.plain.defined() || x.plain.is_same(y.plain) || equal(x.plain, y.plain));
 }
@@ -73,6 +74,8 @@ Tensor coo_intersection(const Tensor& a, const Tensor& b) {
       "mul: expects sparse inputs with equal dimensionality, number of sparse dimensions, and shape of sparse "
       "dimensions, but got shapes ",
       shape_string(a.sizes()), " and ", shape_string(b.sizes()));
+  if (a.is_meta())
+    return empty_sparse(Layout::kSparseCoo, a.sizes(), common_dtype(a, b), a.device(), members(a).sparse_dim);
   const Tensor x = coalesced(a), y = coalesced(b);
   IntVector in_a, in_b;
   intersect(keys_of(x), keys_of(y), in_a, in_b);
@@ -114,7 +117,8 @@ const Tensor& add_to_dense(const Tensor& self, const Tensor& other, const Scalar
                 " (FYI: dense-sparse addition does not currently support broadcasting)");
   check_can_cast(common_dtype(self, other), self.dtype());
   const bool one = alpha.equals(1.0);
-  if (!is_coo(other) || !self.is_contiguous() || self.dtype() == DType::kBool || members(other).sparse_dim == 0) {
+  if (!is_coo(other) || self.is_meta() || !self.is_contiguous() || self.dtype() == DType::kBool ||
+      members(other).sparse_dim == 0) {
     const Tensor d = dense_of(other);
     add_(self, to(one ? d : mul(d, alpha), self.dtype()));
     return self;
@@ -197,6 +201,8 @@ Tensor masked_by(const Tensor& self, const Tensor& mask) {
   if (self.layout() == mask.layout() && same_pattern(self, mask)) return with_values(mask, members(self).values);
   if (!is_coo(self) || !is_coo(mask) || members(self).sparse_dim != members(mask).sparse_dim)
     return with_values(mask, gathered(dense_of(self), mask));
+  if (mask.is_meta())
+    return with_values(mask, make_filled(members(mask).values.sizes(), Scalar(0), self.dtype(), mask.device()));
   const Tensor x = coalesced(self), have = keys_of(x), want = keys_of(mask);
   const int64_t *p = have.data<int64_t>(), *end = p + have.numel();
   IntVector from, target;
@@ -482,6 +488,9 @@ Tensor sum_dims(const Tensor& self, IntList given, bool keepdim, std::optional<D
   const DType out = dtype.value_or(is_floating_point(v.dtype()) || v.is_complex() ? v.dtype() : DType::kInt64);
   v = inner.empty() ? to(v, out) : sum(v, IntList(inner), keepdim, out);
   if (rows.empty()) return reshape(sum(v, IntVector{0}, false, out), IntList(sizes));
+  if (self.is_meta())
+    return empty_sparse(Layout::kSparseCoo, sizes, out, self.device(),
+                        keepdim ? m.sparse_dim : static_cast<int64_t>(rows.size()));
   if (static_cast<int64_t>(rows.size()) == m.sparse_dim)
     return coalesced(make_coo(sizes, m.compressed, v, m.coalesced));
   const IntVector values_of(v.sizes().begin() + 1, v.sizes().end());

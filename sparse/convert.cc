@@ -411,6 +411,7 @@ Tensor coalesced(const Tensor& t) {
   check_coo(t, "coalesce");
   const Members& m = members(t);
   if (m.coalesced) return t;
+  if (t.is_meta()) return make_coo(t.sizes(), m.compressed, m.values, true);
   const IntList outer = t.sizes().first(static_cast<size_t>(m.sparse_dim));
   const Tensor keys = flat_places(m.compressed, outer);
   const Grouped g = grouped(keys, std::max<int64_t>(1, checked_numel(outer)), m.values);
@@ -427,6 +428,7 @@ Tensor coalesced_or_self(const Tensor& self) {
 
 Tensor dense_of(const Tensor& t) {
   if (!is_sparse(t)) return t;
+  if (t.is_meta()) return make_filled(t.sizes(), Scalar(0), t.dtype(), t.device());
   if (is_coo(t)) {
     const Tensor c = coalesced(t);
     const Members& m = members(c);
@@ -461,8 +463,9 @@ Tensor in_layout(const Tensor& t, Layout layout, IntList blocks) {
                   shape_string(blocks), " is not supported");
     return t;
   }
-  if (layout == Layout::kSparseCoo) return coo_of_compressed(t);
-  if (layout == Layout::kSparseCsr && is_coo(t) && members(t).sparse_dim == 2) {  // in order: only counted
+  if (layout == Layout::kSparseCoo && !t.is_meta()) return coo_of_compressed(t);
+  if (layout == Layout::kSparseCsr && is_coo(t) && members(t).sparse_dim == 2 &&
+      !t.is_meta()) {  // in order: only counted
     const Tensor c = coalesced(t), n = numbers(members(c).compressed);
     return make_compressed(layout, t.sizes(), pointers_of(n.data<int64_t>(), n.size(1), t.size(0)),
                            contiguous(select(n, 0, 1)), members(c).values);
@@ -471,6 +474,9 @@ Tensor in_layout(const Tensor& t, Layout layout, IntList blocks) {
   if (has_blocks(layout)) check_blocks("to_sparse_blocks", blocks, t.sizes(), batch);
   const bool keep = has_blocks(layout) && has_blocks(t.layout()) && std::ranges::equal(blocks, blocks_of(t));
   const DType index = is_coo(t) ? DType::kInt64 : members(t).compressed.dtype();
+  if (t.is_meta())
+    return empty_sparse(layout, t.sizes(), t.dtype(), t.device(),
+                        layout == Layout::kSparseCoo ? t.dim() - dense_dim_of(t) : batch, blocks, index);
   return assembled(layout, t.sizes(), batch, blocks, elements_of(t, keep), keep, index);
 }
 
@@ -486,6 +492,12 @@ Tensor _to_sparse_layout_kernel(const Tensor& self, Layout layout, std::optional
     return r.is_same(self) ? sparse::twin(self, true) : r;
   }
   const Tensor t = resolve_neg(resolve_conj(self));
+  if (t.is_meta()) {  // how many elements there are is not known: none
+    const int64_t sparse = sparse_dim ? *sparse_dim : t.dim() - dense_dim.value_or(0);
+    const bool coo = layout == Layout::kSparseCoo;
+    if (has_blocks(layout)) check_blocks("to_sparse", blocks, t.sizes(), std::max<int64_t>(0, sparse - 2));
+    return empty_sparse(layout, t.sizes(), t.dtype(), t.device(), coo ? sparse : sparse - 2, blocks);
+  }
   TESSERA_CHECK_NOT_IMPLEMENTED(t.is_cpu(), "to_sparse: tensors on ", t.device().str(), " are not supported");
   if (layout == Layout::kSparseCoo) return coo_of_dense(t, sparse_dim ? *sparse_dim : t.dim() - dense_dim.value_or(0));
   if (has_blocks(layout))
@@ -534,6 +546,7 @@ Tensor to_dense_any(const Tensor& self, std::optional<DType> dtype, std::optiona
 }
 
 Tensor added_compressed(const Tensor& a, const Tensor& b) {
+  if (a.is_meta()) return copied(a);
   const Elements x = elements_of(a, true), y = elements_of(b, true);
   const auto both = [](const Tensor& p, const Tensor& q) { return cat(std::vector<Tensor>{p, q}); };
   const Elements sum{both(x.batch, y.batch), both(x.row, y.row), both(x.column, y.column), both(x.values, y.values)};
@@ -545,6 +558,7 @@ Tensor added_compressed(const Tensor& a, const Tensor& b) {
 Tensor gathered(const Tensor& dense, const Tensor& pattern) {
   const Members& m = members(pattern);
   const Tensor all = expand(dense, pattern.sizes());
+  if (pattern.is_meta()) return make_filled(m.values.sizes(), Scalar(0), dense.dtype(), pattern.device());
   if (is_coo(pattern)) {
     const Tensor n = numbers(m.compressed);
     std::vector<Tensor> lists;

@@ -6,10 +6,25 @@ namespace tessera::autograd::formulas {
 
 using sparse::is_coo;
 using sparse::is_sparse;
-using sparse::members;
+
+namespace {
+// The members of a sparse tensor; those of one that Python's layers handle, as a fake one, are asked from it.
+struct Seen {
+  Tensor compressed, plain, values;
+  int64_t sparse_dim;
+  bool coalesced;
+};
+Seen seen(const Tensor& t) {
+  const sparse::Members& m = sparse::members(t);
+  if (!t.keys().has(DispatchKey::kPython)) return {m.compressed, m.plain, m.values, m.sparse_dim, m.coalesced};
+  if (is_coo(t)) return {_indices(t), Tensor(), _values(t), m.sparse_dim, m.coalesced};
+  const bool rows = sparse::by_rows(t.layout());
+  return {rows ? crow_indices(t) : ccol_indices(t), rows ? col_indices(t) : row_indices(t), values(t), 2, false};
+}
+}  // namespace
 
 Tensor with_values(const Tensor& pattern, const Tensor& given) {
-  const auto& m = members(pattern);
+  const auto m = seen(pattern);
   const Tensor v = is_sparse(given) ? to_dense(given) : given;
   return is_coo(pattern) ? _sparse_coo_of(m.compressed, v, pattern.sizes(), m.coalesced)
                          : _sparse_compressed_of(m.compressed, m.plain, v, pattern.sizes(), pattern.layout());
@@ -17,19 +32,22 @@ Tensor with_values(const Tensor& pattern, const Tensor& given) {
 
 Tensor values_at(const Tensor& grad, const Tensor& pattern) {
   const Tensor masked = sparse_mask(grad, pattern);
-  return is_coo(pattern) && !members(masked).coalesced ? values(_coalesced_(masked, true)) : values(masked);
+  return is_coo(pattern) && !seen(masked).coalesced ? values(_coalesced_(masked, true)) : values(masked);
 }
 
 Tensor coo_values_gradient(const Tensor& grad, const Tensor& indices, IntList shape) {
   const Tensor zero = kernels::make_filled(shape, Scalar(0), grad.dtype(), grad.device());
   // The flag says only that values() may be asked for: each value gets the gradient of its element.
-  return values_at(grad, sparse::make_coo(grad.sizes(), indices, zero, true));
+  return values_at(grad, _sparse_coo_of(indices, zero, grad.sizes(), true));
 }
 
 namespace {
 // Where the gradient of t has elements: an element that t names twice has one gradient, which is not to be counted
 // twice.
-Tensor pattern_of(const Tensor& t) { return is_coo(t) && !members(t).coalesced ? kernels::coalesced(t) : t; }
+Tensor pattern_of(const Tensor& t) {
+  if (!is_coo(t) || sparse::members(t).coalesced) return t;
+  return t.keys().has(DispatchKey::kPython) ? coalesce(t) : kernels::coalesced(t);
+}
 }  // namespace
 
 Tensor in_layout_of(const Tensor& grad, const Tensor& like) {
@@ -39,13 +57,21 @@ Tensor in_layout_of(const Tensor& grad, const Tensor& like) {
 
 Tensor to_dense_gradient(const Tensor& grad, const Tensor& self, bool masked) {
   if (!is_sparse(self)) return grad;
-  if (masked || (!is_coo(self) && kernels::batch_dims(self) > 0)) return sparse_mask(grad, pattern_of(self));
+  if (masked) return sparse_mask(grad, pattern_of(self));
   if (is_sparse(grad)) return grad;
-  if (is_coo(self)) return to_sparse(grad, members(self).sparse_dim);
+  if (is_coo(self)) return to_sparse(grad, seen(self).sparse_dim);
   const auto blocks = kernels::blocks_of(self);
   const bool has = sparse::has_blocks(self.layout());
-  return _to_sparse_layout(grad, self.layout(), has ? std::optional<IntList>(blocks) : std::nullopt,
-                           kernels::dense_dim_of(self), std::nullopt);
+  const auto in_layout = [&](const Tensor& t) {
+    return _to_sparse_layout(t, self.layout(), has ? std::optional<IntList>(blocks) : std::nullopt,
+                             kernels::dense_dim_of(self), std::nullopt);
+  };
+  const int64_t batches = kernels::batch_dims(self);
+  if (batches == 0) return in_layout(grad);
+  // The matrices of a batch hold equally many elements: those that are not zero in any of them.
+  IntVector over;
+  for (int64_t d = 0; d < batches; ++d) over.push_back(d);
+  return sparse_mask(grad, in_layout(expand(any(ne(grad, Scalar(0)), over, true), grad.sizes())));
 }
 
 Tensor sparse_mask_gradient(const Tensor& grad, const Tensor& self, const Tensor& mask) {
@@ -62,8 +88,8 @@ Tensor factor_gradient(const Tensor& grad, const Tensor& mat1, const Tensor& mat
   const Tensor a = second ? adjoint(mat1) : full_grad, b = second ? full_grad : adjoint(mat2);
   if (wanted.layout() == Layout::kSparseCsr && !is_sparse(a) && !is_sparse(b))
     return sparse_sampled_addmm(wanted, a, b, Scalar(0), Scalar(1));
-  if (is_coo(wanted) && members(wanted).sparse_dim == 2 && !is_sparse(a) && !is_sparse(b)) {
-    const Tensor& n = members(wanted).compressed;
+  if (is_coo(wanted) && seen(wanted).sparse_dim == 2 && !is_sparse(a) && !is_sparse(b)) {
+    const Tensor n = seen(wanted).compressed;
     const Tensor rows = index_select(a, 0, select(n, 0, 0)),
                  columns = index_select(transpose(b, 0, 1), 0, select(n, 0, 1));
     return with_values(wanted, sum(mul(rows, columns), IntVector{1}));
@@ -80,7 +106,7 @@ Tensor product_pattern_gradient(const Tensor& grad, const Tensor& a, const Tenso
 
 std::tuple<Tensor, Tensor> mm_reduce_gradient(const Tensor& grad, const Tensor& self, const Tensor& other,
                                               std::string_view reduce, const Tensor& chosen) {
-  const auto& m = members(self);
+  const auto m = seen(self);
   const Tensor rows = kernels::expanded_pointers(kernels::numbers(m.compressed), m.plain.numel());
   const Tensor columns = kernels::numbers(m.plain), v = values(self);
   if (reduce == "sum" || reduce == "mean") {
@@ -103,9 +129,10 @@ std::tuple<Tensor, Tensor> mm_reduce_gradient(const Tensor& grad, const Tensor& 
   return {with_values(self, at), scatter_add(zeros_like(other), 0, source, back)};
 }
 
-Tensor sparse_sum_gradient(const Tensor& grad, const Tensor& self, IntList dims) {
+Tensor sparse_sum_gradient(const Tensor& grad, const Tensor& input, IntList dims) {
   // The gradient of each element is that of the sum it went into.
-  const auto& m = members(self);
+  const Tensor self = pattern_of(input);
+  const auto m = seen(self);
   uint64_t gone = 0;
   for (int64_t d : dims) gone |= uint64_t{1} << wrap_dim(d, self.dim());
   Tensor full = is_sparse(grad) ? Tensor() : grad;

@@ -72,6 +72,12 @@ Tensor product_any(const Tensor& a, const Tensor& b) {
   if (is_hybrid(a) || is_hybrid(b)) return vector ? mv(dense_of(a), dense_of(b)) : mm(dense_of(a), dense_of(b));
   if (vector && is_sparse(b)) return product_any(a, dense_of(b));
   if (vector) return reshape(product_any(a, unsqueeze(b, 1)), {-1});
+  if (a.is_meta()) {
+    const IntVector sizes{a.size(0), b.size(1)};
+    return is_sparse(a) && is_sparse(b)
+               ? empty_sparse(is_coo(a) ? a.layout() : Layout::kSparseCsr, sizes, a.dtype(), a.device())
+               : make_filled(sizes, Scalar(0), a.dtype(), a.device());
+  }
   if (is_sparse(a) && is_sparse(b)) return sparse_times_sparse(a, b);
   if (is_sparse(a)) return rows_times_dense(rows_of(a, false, false), b);
   return contiguous(t(rows_times_dense(rows_of(b, true, false), t(a))));
@@ -156,6 +162,7 @@ Tensor sparse_sampled_addmm_kernel(const Tensor& self, const Tensor& mat1, const
                     mat1.size(-1) == mat2.size(-2) && mat1.size(-2) == self.size(-2) && mat2.size(-1) == self.size(-1),
                 "sampled_addmm: shapes ", shape_string(mat1.sizes()), " and ", shape_string(mat2.sizes()),
                 " do not give that of self, ", shape_string(self.sizes()));
+  if (self.is_meta()) return copied(self);
   TESSERA_CHECK_NOT_IMPLEMENTED(self.is_floating_point() || self.is_complex(),
                                 "\"sampled_addmm\" not implemented for '", type_name_of(self.dtype()), "'");
   Tensor products;
@@ -215,6 +222,7 @@ namespace {
 
 // softmax (y undefined) or its gradient for x, of a coalesced tensor's values along one dimension.
 Tensor softmaxed(const Tensor& self, int64_t dim, bool log, const Tensor& x, const Tensor& y) {
+  if (self.is_meta()) return clone(x);
   const Members& m = members(self);
   const int64_t d = wrap_dim(dim, self.dim());
   if (d >= m.sparse_dim) {

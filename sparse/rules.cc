@@ -144,6 +144,28 @@ Tensor converted(const Call& c) {  // _to_copy: dtype, layout, device, pin_memor
 
 Tensor same_members(const Call& c) { return twin(c.tensor(0), true); }  // alias, detach
 
+// view_as_real, view_as_complex: the last dimension, a dense one, holds the parts of complex numbers. What selects a
+// part has a gradient where that dimension is a sparse one.
+Tensor in_parts(const Call& c) {
+  const Tensor& self = c.tensor(0);
+  const Members& m = members(self);
+  const bool joins = c.name == "view_as_complex", dense = dense_dim_of(self) > 0;
+  IntVector sizes(self.sizes().begin(), self.sizes().end());
+  TESSERA_CHECK(!joins || ((dense || (is_coo(self) && m.sparse_dim > 1)) && sizes.back() == 2), c.name, "_sparse is ",
+                "only supported for sparse tensors with the last dim == 2 and dense_dim > 0, but got shape ",
+                shape_string(sizes), " with dense_dim ", dense_dim_of(self));
+  joins ? sizes.pop_back() : sizes.push_back(2);
+  if (joins && !dense) {
+    const int64_t last = m.sparse_dim - 1;
+    const Tensor second = ne(select(m.compressed, 0, last), Scalar(0));
+    const std::vector<Tensor> parts{masked_fill(m.values, second, 0), masked_fill(m.values, logical_not(second), 0)};
+    return make_coo(sizes, narrow(m.compressed, 0, 0, last), view_as_complex(stack(parts, -1)), false);
+  }
+  const Tensor parts = joins ? view_as_complex(contiguous(m.values)) : view_as_real(resolve_conj(m.values));
+  return is_coo(self) ? make_coo(sizes, m.compressed, parts, m.coalesced)
+                      : make_compressed(self.layout(), sizes, m.compressed, m.plain, parts);
+}
+
 Tensor power(const Call& c) {
   if (c.op.overload == std::string_view("Scalar") || (c.args[1].is_tensor() && c.tensor(1).dim() != 0))
     throw_not_served(c.op, first_sparse(c.args, c.n));
@@ -474,7 +496,11 @@ Tensor overwritten(const Call& c) {  // copy_
                 "self type = ", shown(self.layout()), " and src type = ", shown(src.layout()));
   TESSERA_CHECK(self.layout() == src.layout(), "copy_(): expected tensors of one layout, but got ",
                 shown(self.layout()), " and ", shown(src.layout()));
-  return self.is_same(src) ? self : copied(src);
+  if (self.is_same(src)) return self;
+  const DType places = members(self).compressed.dtype();
+  if (is_coo(self) || members(src).compressed.dtype() == places) return copied(src);
+  const Members& m = members(src);
+  return make_compressed(src.layout(), src.sizes(), to(m.compressed, places), to(m.plain, places), clone(m.values));
 }
 Tensor resized(const Call& c) {  // resize_ of CSR: lines may come to it and leave it, and more fit in a line
   const Tensor& self = c.tensor(0);
@@ -545,6 +571,7 @@ constexpr Rule kRules[] = {
     {"_neg_view", on_values},
     {"_square", on_values, kCoalesces},
     {"_to_copy", converted},
+    {"_view_as_real_physical", in_parts},
     {"abs", on_values, kCoalesces},
     {"add", plus},
     {"addmm", added_product},
@@ -634,6 +661,8 @@ constexpr Rule kRules[] = {
     {"trunc", on_values, kCoalesces},
     {"unbind", split_up},
     {"unsqueeze", with_dim},
+    {"view_as_complex", in_parts},
+    {"view_as_real", in_parts},
     {"zero", cleared},
     {"zeros", zeros_into},
     {"zeros_like", like},

@@ -157,7 +157,8 @@ def spoiled(rng, data):
 
 def misframed(rng, data):
     """A message that ends early, or whose head or sizes are wrong. Its pickles are left as they are: who knows the
-    secret is trusted with what unpickling does."""
+    secret is trusted with what unpickling does. One that is cut goes on with the head of the next, which may read as a
+    bytearray of 2**48 bytes: CPython then frees it before it has counted its exports, and prints a SystemError."""
     if rng.random() < 0.3:
         return data[: rng.randrange(len(data))]
     data, sizes = bytearray(data), 16 + 8 * int.from_bytes(data[8:12], "little")

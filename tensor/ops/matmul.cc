@@ -268,6 +268,14 @@ Tensor matmul_batches(const Tensor& a, const Tensor& b) {
     sizes.push_back(m);
     return view(mm(reshape(a, {rows, k}), b), sizes);
   }
+  // The layouts with members cannot be expanded: the batch lies side by side.
+  if (a.dim() == 2 && a.layout() != Layout::kStrided) {
+    IntVector sizes(b.sizes().begin(), b.sizes().end() - 2);
+    sizes.push_back(m);
+    const Tensor rows = reshape(transpose(b, -2, -1), {checked_numel(sizes), k});
+    sizes.push_back(n);
+    return transpose(reshape(transpose(mm(a, transpose(rows, 0, 1)), 0, 1), sizes), -2, -1);
+  }
   const IntVector batch =
       infer_broadcast(IntList(a.sizes().data(), a.sizes().size() - 2), IntList(b.sizes().data(), b.sizes().size() - 2));
   const int64_t count = checked_numel(batch);

@@ -16,6 +16,7 @@
 #include "python/bindings/operators.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"
+#include "tensor/core/layouts/sparse.h"
 #include "tensor/core/transforms.h"
 #include "tensor/dispatch/runtime_state.h"
 #include "tensor/dispatch/schema.h"
@@ -24,7 +25,9 @@ namespace tessera::python {
 namespace {
 
 constexpr DispatchKeySet kBits = DispatchKeySet(DispatchKey::kConjugate) | DispatchKey::kNegative;
-constexpr DispatchKeySet kFakeKeys = DispatchKeySet(DispatchKey::kMeta) | DispatchKey::kPython;
+DispatchKeySet meta_keys(const TensorImpl& impl) {
+  return DispatchKeySet(backend_key(DeviceType::kMeta, impl.layout()));
+}
 
 PyTypeObject* g_fake_type = nullptr;
 
@@ -43,8 +46,8 @@ PyTypeObject ModeType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 bool is_mode(PyObject* o) { return o && PyObject_TypeCheck(o, &ModeType); }
 FakeMode* as_mode(PyObject* o) { return reinterpret_cast<FakeMode*>(o); }
 
-// Lies in ExtraMeta::backend_meta.
-class FakeInfo final : public RefCounted {
+// Lies in ExtraMeta::backend_meta. That of a sparse tensor keeps its members, which are on the meta device.
+class FakeInfo final : public sparse::MembersKeeper {
  public:
   explicit FakeInfo(FakeMode* m) : mode_(m) { Py_INCREF(reinterpret_cast<PyObject*>(m)); }
   ~FakeInfo() override {
@@ -85,7 +88,13 @@ FakeInfo* info_of(const TensorImpl& impl) {
 bool is_fake(const Tensor& t) {
   return t.defined() && t.keys().has(DispatchKey::kPython) && info_of(*t.impl()) != nullptr;
 }
-IntrusivePtr<RefCounted> shared_info(FakeMode* mode) {
+// Of a tensor that is to become a fake one.
+IntrusivePtr<RefCounted> info_for(FakeMode* mode, const TensorImpl& impl) {
+  if (impl.layout() != Layout::kStrided && impl.extra() && impl.extra()->backend_meta) {
+    auto own = make_intrusive<FakeInfo>(mode);
+    own->kept = impl.extra()->backend_meta;
+    return own;
+  }
   if (mode->shared) return IntrusivePtr<RefCounted>::share(mode->shared);
   auto fresh = make_intrusive<FakeInfo>(mode);
   mode->shared = fresh.get();
@@ -94,7 +103,7 @@ IntrusivePtr<RefCounted> shared_info(FakeMode* mode) {
 
 void make_fake(TensorImpl& impl, Device device, IntrusivePtr<RefCounted> info) {
   impl.set_device(device);
-  impl.set_keys((impl.keys() & kBits) | kFakeKeys);
+  impl.set_keys((impl.keys() & kBits) | meta_keys(impl) | DispatchKey::kPython);
   ExtraMeta& extra = impl.materialize_extra();
   extra.backend_meta = std::move(info);
   extra.symbolic_shape = {};
@@ -107,6 +116,7 @@ Tensor constant_of(const Tensor& t) {
 void set_constant(const Tensor& t, Tensor value) {
   FakeInfo* info = info_of(*t.impl());
   auto own = make_intrusive<FakeInfo>(info->mode());
+  own->kept = info->kept;
   own->set_constant(std::move(value), t.impl()->version());
   t.impl()->materialize_extra().backend_meta = std::move(own);
 }
@@ -222,30 +232,38 @@ class AsMeta {
   AsMeta(const Value* args, size_t n) {
     each_tensor(args, n, [&](const Tensor& t) {
       TensorImpl* impl = t.impl();
-      if (!impl->keys().has(DispatchKey::kPython) || !info_of(*impl)) return;
-      bits_ |= impl->keys() & kBits;
-      swapped_.push_back({impl, impl->keys(), impl->device()});
+      FakeInfo* info = impl->keys().has(DispatchKey::kPython) ? info_of(*impl) : nullptr;
+      if (!info) return;
+      keys_ |= (impl->keys() & kBits) | meta_keys(*impl);
+      const auto sparse = info->kept ? IntrusivePtr<FakeInfo>::share(info) : nullptr;
+      swapped_.push_back({impl, impl->keys(), impl->device(), sparse});
       impl->set_device(Device(DeviceType::kMeta));
-      impl->set_keys(DispatchKeySet(DispatchKey::kMeta) | (impl->keys() & kBits));
+      impl->set_keys(meta_keys(*impl) | (impl->keys() & kBits));
+      if (sparse) impl->materialize_extra().backend_meta = sparse->kept;
     });
   }
   ~AsMeta() {
     for (const Old& o : swapped_) {
       o.impl->set_device(o.device);
       o.impl->set_keys((o.keys - kBits) | (o.impl->keys() & kBits));
+      if (!o.sparse) continue;
+      const bool same = o.impl->extra()->backend_meta.get() == o.sparse->kept.get();  // else it was written to
+      o.impl->materialize_extra().backend_meta =
+          same ? IntrusivePtr<RefCounted>(o.sparse) : info_for(o.sparse->mode(), *o.impl);
     }
   }
   AsMeta(const AsMeta&) = delete;
-  DispatchKeySet bits() const { return bits_; }
+  DispatchKeySet keys() const { return keys_; }
 
  private:
   struct Old {
     TensorImpl* impl;
     DispatchKeySet keys;
     Device device;
+    IntrusivePtr<FakeInfo> sparse;
   };
   std::vector<Old> swapped_;
-  DispatchKeySet bits_;
+  DispatchKeySet keys_;
 };
 
 // Another value for an argument, until the end of the scope.
@@ -303,7 +321,7 @@ Tensor fake_of_internal(PyObject* mode, const Tensor& t) {
                                DispatchKeySet(DispatchKey::kMeta));
   impl->set_shape_of(*t.impl());
   impl->set_wrapped_number(t.impl()->is_wrapped_number());
-  make_fake(*impl, t.device(), shared_info(as_mode(mode)));
+  make_fake(*impl, t.device(), info_for(as_mode(mode), *impl));
   return Tensor(std::move(impl));
 }
 
@@ -406,13 +424,13 @@ void fake_call(PyObject* mode, const OpHeader& op, const Value* args, size_t num
     const Replaced not_pinned(args, plan.pin_arg, Value::none());
     const ExcludeKeys off(DispatchKeySet(DispatchKey::kPython));
     const AsMeta swapped(args, num_args);
-    const DispatchKeySet keys = swapped.bits() | DispatchKey::kMeta;
+    const DispatchKeySet keys = swapped.keys() | DispatchKey::kMeta;
     op.info->adapter->call(op, &keys, args, rets);
   }
   each_tensor(rets, num_rets, [&](const Tensor& t) {
     if (is_fake(t)) return;  // an argument
     if (t.is_meta()) {
-      make_fake(*t.impl(), device, shared_info(as_mode(mode)));
+      make_fake(*t.impl(), device, info_for(as_mode(mode), *t.impl()));
       return;
     }
     const_cast<Tensor&>(t) = fake_of_internal(mode, t);
@@ -436,6 +454,16 @@ PyObject* py_make_fake(PyObject*, PyObject* given) {
     const Tensor& t = tensor_arg("_make_fake", "like", like);
     const auto on = device_arg("_make_fake", device);
     const Device meta(DeviceType::kMeta);
+    if (sparse::is_sparse(t)) {
+      const sparse::Members& its = sparse::members(t);
+      TESSERA_CHECK(its.values.is_meta(), "_make_fake: expected a sparse tensor on the meta device, got one on ",
+                    its.values.device().str());
+      const Tensor made = sparse::is_coo(t)
+                              ? sparse::make_coo(t.sizes(), its.compressed, its.values, its.coalesced)
+                              : sparse::make_compressed(t.layout(), t.sizes(), its.compressed, its.plain, its.values);
+      make_fake(*made.impl(), on.value_or(t.device()), info_for(m, *made.impl()));
+      return wrap(made);
+    }
     Storage storage = storage_of == Py_None ? StorageImpl::without_data(meta, t.storage() ? t.storage()->nbytes() : 0)
                                             : tensor_arg("_make_fake", "storage_of", storage_of).storage();
     auto impl = make_tensor_impl(std::move(storage), t.dtype(), meta, DispatchKeySet(DispatchKey::kMeta));
@@ -444,7 +472,7 @@ PyObject* py_make_fake(PyObject*, PyObject* given) {
     impl->set_layout(t.layout());
     impl->set_conj(t.is_conj());
     impl->set_neg(t.is_neg());
-    make_fake(*impl, on.value_or(t.device()), shared_info(m));
+    make_fake(*impl, on.value_or(t.device()), info_for(m, *impl));
     return wrap(Tensor(std::move(impl)));
   });
 }

@@ -47,6 +47,11 @@ def modes():
     )  # fmt: skip
 
 
+def _check_layout(value):
+    if value.is_nested or value.layout is not tessera.strided:
+        raise Unsupported(f"a tensor of layout {value.layout} comes into the graph")
+
+
 class Tracer:
     """What one capture makes.
 
@@ -183,8 +188,7 @@ class Tracer:
     def _wrap_tensor(self, value, source):
         if source is None or source.kind == "object":
             return self.constant_tensor(value)
-        if value.is_nested or value.layout is not tessera.strided:
-            raise Unsupported(f"a tensor of layout {value.layout} comes into the graph")
+        _check_layout(value)
         dynamic = self.history.dimensions(value, source, self.settings.dynamic)
         self.guard(source, "TENSOR_MATCH", tensor_facts(value, dynamic), value)
         example = self.symbols().tensor(value, source, dynamic) if dynamic else self.fake.from_tensor(value)
@@ -195,6 +199,8 @@ class Tracer:
 
     def constant_tensor(self, value):
         """A tensor that is no input: an attribute of the graph's module."""
+        if not value.is_nested:
+            _check_layout(value)
         name = f"_tensor_constant{len(self.attributes)}"
         self.attributes[name] = value
         example = self.fake.from_tensor(value)
@@ -385,6 +391,8 @@ class Tracer:
                 explanation=f"Dynamo failed to run FX node with fake tensors: {shown}: got "
                 f"{type(error).__name__}({str(error)!r})",
             ) from error
+        if isinstance(result, tessera.Tensor) and not result.is_nested:
+            _check_layout(result)  # how many elements it has is not known
         if isinstance(result, CONSTANTS) and not isinstance(result, (type(None), type(NotImplemented))):
             return Const(result)  # a fact of shapes or dtypes: no node is needed
         if type(result) in (tuple, tessera.Size) and all(type(n) is int for n in result):

@@ -262,6 +262,20 @@ def disable_fake_tensor_cache(fake_mode):
         fake_mode.cache_enabled = old
 
 
+_SPARSE = (tessera.sparse_coo, tessera.sparse_csr, tessera.sparse_csc, tessera.sparse_bsr, tessera.sparse_bsc)
+
+
+def _sparse_twin(mode, t):
+    """A fake tensor with as many elements as a sparse one, whose sizes are numbers whatever the mode."""
+    made = _C._make_fake(mode, t.detach().to("meta"), t.device, None)
+    if t.requires_grad:
+        made.requires_grad_()
+        if not t.is_leaf:
+            with tessera.enable_grad():
+                made = made.clone()
+    return made
+
+
 class FakeTensorConverter:
     """Makes the fake twins of real tensors, each once: tensors that share memory have twins that share it, views have
     views.
@@ -291,9 +305,12 @@ class FakeTensorConverter:
         known = self.tensor_memo.get(t)
         if known is not None and known.fake_mode is fake_mode:
             return known
-        if t.layout is not tessera.strided:
+        if t.layout in _SPARSE:
+            made = _sparse_twin(fake_mode, t)
+        elif t.layout is tessera.strided:
+            made = self._convert(fake_mode, t, shape_env, source, symbolic_context, trace)
+        else:
             raise UnsupportedFakeTensorException(f"tensors of layout {t.layout} have no fake form")
-        made = self._convert(fake_mode, t, shape_env, source, symbolic_context, trace)
         if make_constant:
             _C._set_fake_constant(made, t)
         self.tensor_memo[t] = made

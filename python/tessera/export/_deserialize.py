@@ -62,7 +62,10 @@ class _Values:
         sizes, strides = [size(n) for n in data["sizes"]], [size(n) for n in data["strides"]]
         offset = data["storage_offset"]
         dtype, device = forms.dtype_of(data["dtype"]), forms.read_device(data["device"])
+        layout = forms.layout_of(data["layout"])
         with self.mode:
+            if layout is not tessera.strided:
+                return tessera.empty(sizes, dtype=dtype, device=device, layout=layout)
             made = self.symbols.tensor(sizes, strides, size(offset), dtype, device)
             if made is not None:
                 return made.requires_grad_() if data["requires_grad"] and dtype.is_floating_point else made

@@ -89,6 +89,11 @@ def _of_table(table, number, owner):
     return getattr(tessera, name)
 
 
+def layout_of(number):
+    """The layout of a number in a file. ValueError for others."""
+    return _of_table(LAYOUTS, number, "layout")
+
+
 def dtype_of(number):
     return _of_table(DTYPES, number, "dtype")
 
@@ -130,7 +135,7 @@ def read_plain_argument(data):
     readers = {
         "as_none": lambda v: None, "as_bool": bool, "as_int": int, "as_string": str,
         "as_float": lambda v: float(_number(v)), "as_complex": lambda v: complex(v["real"], v["imag"]),
-        "as_scalar_type": dtype_of, "as_layout": lambda v: _of_table(LAYOUTS, v, "layout"),
+        "as_scalar_type": dtype_of, "as_layout": layout_of,
         "as_memory_format": lambda v: _of_table(FORMATS, v, "memory format"), "as_device": read_device,
     }  # fmt: skip
     if kind not in readers:

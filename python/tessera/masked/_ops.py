@@ -224,6 +224,8 @@ def _reduce(name, input, dim, keepdim, dtype, mask, function, *args):
         result = values.new_full(shape, _reduction_identity(name, values).item())
     elif not _in_one_pass(name, values, mask, dims):
         result = function(_filled(name, values, mask, *args), dims, bool(keepdim))
+    elif name == "sum":  # of complex numbers that became real
+        result = tessera._masked_sum(values, mask, dims, bool(keepdim))
     elif name == "prod":
         result = tessera._masked_reduce(values, mask, name, dims[-1:], bool(keepdim))
         result = function(result, dims[:-1], bool(keepdim)) if dims[:-1] else result

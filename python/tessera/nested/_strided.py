@@ -178,8 +178,12 @@ def _elementwise(func, name, args, kwargs):
     written = inplace and is_nested(args[0]) and args[0]._of_parts  # where its buffer is a copy
     if not written and all(owner._known_buffer is not None for owner in owners):
         found = each(lambda value: value._known_buffer if is_nested(value) else value)
+        if not isinstance(found, tessera.Tensor):
+            return found
         return args[0] if is_nested(args[0]) and found is args[0]._known_buffer else first._like(found)
     found = [each(lambda value, i=i: value._parts[i] if is_nested(value) else value) for i in range(len(first._sizes))]
+    if found and not isinstance(found[0], tessera.Tensor):
+        return found[0]
     if written:
         args[0]._known_buffer = None
     if is_nested(args[0]) and all(a is b for a, b in zip(found, args[0]._parts)):
@@ -217,6 +221,7 @@ _table["__len__"] = lambda func, args, kwargs: len(args[0]._sizes)
 _table["numel"] = _table["nelement"] = lambda func, args, kwargs: sum(map(_count, args[0]._sizes))
 _table["is_contiguous"] = lambda func, args, kwargs: _contiguous(args[0])
 _table["values"] = lambda func, args, kwargs: args[0]._buffer
+_table["storage_offset"] = lambda func, args, kwargs: args[0]._buffer.storage_offset()
 _table["get nbytes"] = lambda func, args, kwargs: args[0]._buffer.nbytes
 
 

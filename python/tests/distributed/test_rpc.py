@@ -261,10 +261,11 @@ def test_tensors_cross_a_connection_as_they_are():
         tessera.sparse_coo_tensor(tessera.tensor([[1]]), tessera.tensor([2.0]), (3,)),
     ]
     kept, trail = None, (1, 2, 3, [])
-    pieces, kept = _wire.encode(b"head", _wire.table(sent, "w", {}), trail)
+    said = pickle.dumps("head", 5)
+    pieces, kept = _wire.encode(said, _wire.table(sent, "w", {}), trail)
     came = [piece if type(piece) is bytes else bytearray(ctypes.string_at(*piece)) for piece in pieces]
     head, rows, way = _wire.decode(came)
-    assert (head, way) == (b"head", trail) and [len(one) for one in came[2:]] == [1_200_000]
+    assert (head, way) == (said, trail) and [len(one) for one in came[2:]] == [1_200_000]
     got = _wire.placed(rows)
     for one, other in zip(sent, got):
         assert one.layout == other.layout and one.dtype == other.dtype and one.shape == other.shape
@@ -272,6 +273,14 @@ def test_tensors_cross_a_connection_as_they_are():
         assert one.layout != tessera.strided or one.stride() == other.stride()
     got[0].zero_()
     assert base[1] == 1
+
+
+@pytest.mark.parametrize("piece", [b"", b"\x96" + bytes(6) + b"\x80\x00", pickle.dumps("other", 2), bytearray(5000)])
+def test_bytes_that_are_no_pickles_are_not_unpickled(piece):
+    good = pickle.dumps("head", 5)
+    for pieces in ([piece], [good, piece]):
+        with pytest.raises(ValueError, match="no message"):
+            _wire.decode(pieces)
 
 
 def blocks(numbers):

@@ -301,3 +301,8 @@ def test_unfolded_images_keep_their_masks():
     x = masked_tensor(tessera.ones(1, 1, 3, 3), tessera.eye(3, dtype=tessera.bool).reshape(1, 1, 3, 3), True)
     tessera.nn.functional.unfold(x, 2).sum().backward()
     assert x.grad.to_tensor(-1).reshape(3, 3).diagonal().tolist() == [1, 4, 1]
+
+
+def test_sums_of_complex_elements_in_a_real_dtype():
+    x, mask = tessera.tensor([[1 + 2j, 3j], [4 + 0j, 5 + 1j]]), tessera.tensor([[True, False], [True, True]])
+    assert tessera.masked.sum(x, 0, mask=mask, dtype=tessera.float64).tolist() == [5, 5]

@@ -464,3 +464,42 @@ def test_custom_functions_take_nested_tensors(layout):
     y = x.detach().requires_grad_()
     Scaled.apply(y, 3)[0].values().sum().backward()  # no gradient of the other result
     assert y.grad.values().unique().tolist() == [3]
+
+
+def jagged_of(*shape):
+    return nested.nested_tensor(components(*shape), layout=tessera.jagged)
+
+
+def test_norms_counts_and_refusals_along_named_dimensions():
+    x = jagged_of(4)
+    close(x.norm(dim=-1), [part.norm(dim=-1) for part in components(4)])
+    close(x.norm(1, -1, True), [part.norm(1, -1, True) for part in components(4)])
+    assert x.norm(3, 1).equal(tessera.stack([part.norm(3, 0) for part in components(4)]))
+    assert x.count_nonzero(1).equal(tessera.stack([part.count_nonzero(0) for part in components(4)]))
+    for name in ("argmax", "prod", "max", "sum"):
+        with pytest.raises(RuntimeError, match="along the batch dimension but not the ragged"):
+            getattr(x, name)(dim=0)
+
+
+def test_masks_and_writes_of_jagged_tensors():
+    x = jagged_of(4)
+    close(x.masked_select(x > 0), [part[part > 0] for part in components(4)])
+    with pytest.raises(RuntimeError, match="sizes of the other"):
+        x.masked_select(jagged_of(4) > 0)
+    wanted = components(4)
+    x[x > 0] = 7
+    for part in wanted:
+        part[part > 0] = 7
+    x[1], wanted[1][:] = 3, 3
+    x[..., 2], _ = -1, [part.__setitem__((..., 2), -1) for part in wanted]
+    close(x, wanted)
+
+
+def test_what_changes_nothing_or_names_a_type():
+    strided = nested.nested_tensor(components(4))
+    assert strided.type() == "torch.FloatTensor" and strided.storage_offset() == 0
+    assert nested.nested_tensor(components(4), layout=tessera.jagged).type() == "torch.FloatTensor"
+    for change in (tessera.positive, tessera.conj, tessera.real):
+        close(change(jagged_of(4)), components(4))
+    shared = jagged_of(4).share_memory_()
+    assert shared.is_shared() and shared.offsets().is_shared()

@@ -170,3 +170,58 @@ def test_one_pattern_samples_the_products_of_a_batch():
     many = tessera.stack([pattern.to_dense()] * 2).to_sparse_csr()
     with pytest.raises(RuntimeError, match="do not give"):
         tessera.sparse.sampled_addmm(many, a, b)
+
+
+@pytest.mark.parametrize("layout", [tessera.sparse_coo, tessera.sparse_csr, tessera.sparse_bsc])
+def test_the_parts_of_complex_elements(layout):
+    dense = tessera.complex(DATA, DATA - 1) * (DATA != 0)
+    x = dense.to_sparse(layout=layout, blocksize=(2, 1) if layout is tessera.sparse_bsc else None)
+    parts = tessera.view_as_real(x)
+    assert parts.layout is layout and parts.dense_dim() == 1
+    assert parts.to_dense().equal(tessera.view_as_real(dense))
+    assert tessera.view_as_complex(parts).to_dense().equal(dense)
+    with pytest.raises(RuntimeError, match="dense_dim > 0"):
+        tessera.view_as_complex(DATA[0, :2].to_sparse())
+
+
+def test_gradients_of_the_parts_of_complex_elements():
+    x = tessera.sparse_coo_tensor([[0, 2]], [1 + 2j, 3 - 1j], (3,)).requires_grad_()
+    assert x.real.to_dense().tolist() == [1, 0, 3] and x.imag.to_dense().tolist() == [2, 0, -1]
+    for part, factor in ((x.real, 2), (x.imag, 2j)):
+        (grad,) = tessera.autograd.grad(tessera.sparse.sum(part * 2), x)
+        assert grad.to_dense().tolist() == [factor, 0, factor]
+    real = DATA.to_sparse().requires_grad_()
+    (grad,) = tessera.autograd.grad(tessera.sparse.sum(real.to(tessera.complex64)).real, real)
+    assert grad.to_dense().equal((DATA != 0).float())
+
+
+@pytest.mark.parametrize("layout", [tessera.sparse_coo, tessera.sparse_csr])
+def test_a_sparse_matrix_times_a_batch_and_its_gradient(layout):
+    x, batch = DATA.to_sparse(layout=layout), tessera.arange(24.0).reshape(2, 2, 3, 2).requires_grad_()
+    assert tessera.matmul(x, batch).equal(DATA @ batch)
+    x.requires_grad_()
+    weight = tessera.arange(16.0).reshape(2, 2, 2, 2)
+    (x @ batch * weight).sum().backward()
+    dense, other = DATA.clone().requires_grad_(), batch.detach().clone().requires_grad_()
+    (dense @ other * weight).sum().backward()
+    assert x.grad.equal(dense.grad) and batch.grad.equal(other.grad)
+
+
+def test_the_gradient_of_a_batch_reaches_elements_that_are_zero():
+    x = tessera.eye(2).expand(2, 2, 2).contiguous().to_sparse_csr().requires_grad_()
+    weight = tessera.tensor([[[1.0, 2], [0, 0]], [[0, 3], [0, 4]]])
+    (x.to_dense(masked_grad=False) * weight).sum().backward()
+    assert x.grad.layout is tessera.sparse_csr and x.grad.to_dense().equal(weight)
+
+
+def test_the_gradient_of_a_sum_counts_an_element_once():
+    x = twice().requires_grad_()
+    tessera.sparse.sum(tessera.sparse.sum(x, 0)).backward()
+    assert x.grad.to_dense()[0, 1] == 1
+
+
+def test_copies_keep_the_dtype_of_indices():
+    wide = DATA.to_sparse_csr()
+    narrow = tessera.sparse_csr_tensor(wide.crow_indices().int(), wide.col_indices().int(), wide.values() * 0, (2, 3))
+    narrow.copy_(wide)
+    assert narrow.col_indices().dtype is tessera.int32 and narrow.to_dense().equal(DATA)

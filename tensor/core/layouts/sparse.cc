@@ -1,5 +1,7 @@
 #include "tensor/core/layouts/sparse.h"
 
+#include <typeinfo>
+
 namespace tessera::sparse {
 
 // Defined by //sparse: from the first call on, operators know sparse tensors.
@@ -39,7 +41,13 @@ const Members& members(const Tensor& t) {
   const ExtraMeta* extra = t.impl()->extra();
   TESSERA_CHECK(is_sparse(t) && extra && extra->backend_meta, "expected a sparse tensor, but got one of layout ",
                 layout_name(t.layout()));
-  return static_cast<const Members&>(*extra->backend_meta);
+  const RefCounted* m = extra->backend_meta.get();
+  if (typeid(*m) != typeid(Members)) {
+    const auto* keeper = dynamic_cast<const MembersKeeper*>(m);
+    m = keeper ? keeper->kept.get() : nullptr;
+    TESSERA_CHECK(m, "expected a sparse tensor with its indices and values, but got one without");
+  }
+  return static_cast<const Members&>(*m);
 }
 
 Tensor make_coo(IntList sizes, const Tensor& indices, const Tensor& values, bool coalesced) {

@@ -17,6 +17,11 @@ struct Members final : public RefCounted {
   bool coalesced = false;  // COO: in order, no duplicates
 };
 
+// What stands in the place of a tensor's members and knows them: of a fake tensor.
+struct MembersKeeper : RefCounted {
+  IntrusivePtr<RefCounted> kept;
+};
+
 inline bool is_coo(const Tensor& t) { return t.layout() == Layout::kSparseCoo; }
 inline bool is_compressed(Layout l) { return l >= Layout::kSparseCsr && l <= Layout::kSparseBsc; }
 inline bool is_compressed(const Tensor& t) { return is_compressed(t.layout()); }

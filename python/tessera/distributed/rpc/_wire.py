@@ -16,6 +16,7 @@ import traceback
 
 import tessera
 
+_PICKLE = pickle.PROTO + b"\x05"  # how each of a message's pickles begins
 _SMALL = 1 << 12  # bytes of tensors that go with the table: a piece of their own takes longer than a copy
 
 
@@ -82,7 +83,14 @@ def encode(data, rows, trail):
 
 
 def decode(pieces):
-    """(pickle, table, trail) of pieces that came."""
+    """(pickle, table, trail) of pieces that came.
+
+    Raises: ValueError where no pickle begins, as after a wrong head: what unpickling makes of other bytes may ask for
+    any amount of memory.
+    """
+    for piece in pieces[:2]:
+        if bytes(memoryview(piece)[:2]) != _PICKLE:
+            raise ValueError("what came is no message: its first pieces are no pickles")
     if len(pieces) == 1:
         return pieces[0], [], None
     lines, trail = pickle.loads(pieces[1])

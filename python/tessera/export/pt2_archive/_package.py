@@ -1,9 +1,11 @@
 """Reading and writing archives, and the tensors of programs in them."""
 
 import contextlib
+import io
 import json
 import math
 import os
+import pickle
 import sys
 import zipfile
 
@@ -171,11 +173,11 @@ class _TensorWriter:
         self._written, self.config = {}, {}
 
     def write(self, path, tensor, is_parameter):
-        from tessera.export._serialize import tensor_meta
-
         held = tensor.detach()
         if held.device.type != "cpu":
             held = held.cpu() if held.device.type != "meta" else held
+        if held.layout is not tessera.strided:
+            return self._write_pickled(path, held, tensor, is_parameter)
         if held.numel() * held.element_size() != held.untyped_storage().nbytes() and not self._is_shared(held):
             held = held.contiguous().clone()
         key = held.untyped_storage()._cdata
@@ -183,11 +185,23 @@ class _TensorWriter:
             name = f"{self._prefix}{len(self._written)}"
             self._archive.write_bytes(self._folder + name, b"" if held.device.type == "meta" else _bytes_of(held))
             self._written[key] = name, held  # which keeps the storage alive, and its address its own
+        self._note(path, self._written[key][0], held, tensor, is_parameter, False)
+
+    def _note(self, path, name, held, tensor, is_parameter, pickled):
+        from tessera.export._serialize import tensor_meta
+
         meta = tensor_meta(held)
         meta["device"] = {"type": tensor.device.type, "index": tensor.device.index}
         meta["requires_grad"] = tensor.requires_grad
-        name = self._written[key][0]
-        self.config[path] = dict(path_name=name, is_param=is_parameter, use_pickle=False, tensor_meta=meta)
+        self.config[path] = dict(path_name=name, is_param=is_parameter, use_pickle=pickled, tensor_meta=meta)
+
+    def _write_pickled(self, path, held, tensor, is_parameter):
+        """A tensor that has indices and values instead of memory of its own, as tessera.save() writes it."""
+        file, name = io.BytesIO(), f"{self._prefix}{len(self._written)}"
+        tessera.save(held, file)
+        self._archive.write_bytes(self._folder + name, file.getvalue())
+        self._written[name] = name, held
+        self._note(path, name, held, tensor, is_parameter, True)
 
     def _is_shared(self, tensor):
         return tensor.untyped_storage()._cdata in self._written
@@ -195,14 +209,20 @@ class _TensorWriter:
 
 def _read_tensor(archive, folder, entry, loaded):
     """A tensor of a config entry; `loaded` keeps the storages by name."""
-    from tessera.export._serialize import read_tensor_meta
+    from tessera.export._serialize import read_device, read_tensor_meta
 
-    if entry.get("use_pickle"):
-        raise RuntimeError("a tensor of the archive is pickled, which is not read")
-    name = entry["path_name"]
+    name, meta = entry["path_name"], entry["tensor_meta"]
     if not isinstance(name, str):
         raise ValueError(f"expected a name of an entry, got {name!r}")
-    sizes, strides, offset, dtype, device, requires_grad = read_tensor_meta(entry["tensor_meta"])
+    if entry.get("use_pickle"):
+        try:
+            made = tessera.load(io.BytesIO(archive.read_bytes(folder + name)), weights_only=True)
+        except pickle.UnpicklingError as error:
+            raise ValueError(f"the entry {name!r} is no file of tensors: {error}") from error
+        if not isinstance(made, tessera.Tensor):
+            raise ValueError(f"expected a tensor in the entry {name!r}, got {type(made).__name__}")
+        return _placed(made, entry, read_device(meta["device"]), bool(meta["requires_grad"]))
+    sizes, strides, offset, dtype, device, requires_grad = read_tensor_meta(meta)
     if device.type == "meta":
         made = tessera.empty_strided(sizes, strides, dtype=dtype, device="meta")
     else:
@@ -218,7 +238,11 @@ def _read_tensor(archive, folder, entry, loaded):
                 f"entry {name!r} has {storage.nbytes()} bytes, but its tensor needs {(last + 1) * itemsize}"
             )
         made = tessera.empty(0, dtype=dtype).set_(storage, offset, sizes, strides)
-        made = made if device.type == "cpu" else made.to(device)
+    return _placed(made, entry, device, requires_grad)
+
+
+def _placed(made, entry, device, requires_grad):
+    made = made.detach() if made.device.type == device.type else made.detach().to(device)
     if entry.get("is_param"):
         return tessera.nn.Parameter(made, requires_grad=requires_grad)
     return made.requires_grad_() if requires_grad else made

@@ -28,6 +28,8 @@ def _extract_tensor_metadata(result, include_contiguity=True):
         include_contiguity: say in which memory format it is contiguous.
     """
     found = None
+    if result.layout not in (tessera.strided, tessera.jagged):  # no memory of its own
+        return TensorMetadata(result.shape, result.dtype, result.requires_grad, (), None, False, {})
     if include_contiguity:
         formats = (tessera.contiguous_format, tessera.channels_last, tessera.channels_last_3d)
         found = next((f for f in formats if _is_contiguous(result, f)), None)

@@ -17,7 +17,8 @@ _ELEMENTWISE = (
     "empty_like full_like rand_like randn_like randint_like bernoulli normal uniform zero fill copy nan_to_num "
     "requires_grad where masked_fill isfinite isinf isnan isreal isposinf isneginf alias _to_copy polygamma round "
     "clamp clamp_min clamp_max clip float_power sinc logit xlogy hypot ldexp frac fix deg2rad rad2deg rrelu prelu "
-    "divide multiply subtract true_divide absolute negative square clip sub rsub pin_memory native_dropout data"
+    "divide multiply subtract true_divide absolute negative square clip sub rsub pin_memory native_dropout data "
+    "positive real conj resolve_conj resolve_neg"
 )
 
 

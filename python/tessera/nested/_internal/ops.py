@@ -145,6 +145,15 @@ _table["is_contiguous"] = lambda func, args, kwargs: args[0]._is_contiguous_or_f
 _table["storage_offset"] = lambda func, args, kwargs: args[0]._values.storage_offset()
 _table["values"] = lambda func, args, kwargs: args[0]._values
 _table["get nbytes"] = lambda func, args, kwargs: args[0]._values.nbytes
+_table["is_shared"] = lambda func, args, kwargs: args[0]._values.is_shared()
+
+
+@served(_table, "share_memory_")
+def _share(func, args, kwargs):
+    for member in (args[0]._values, args[0]._offsets, args[0]._lengths):
+        if member is not None:
+            member.share_memory_()
+    return args[0]
 
 
 # --- components ---
@@ -190,6 +199,24 @@ def _getitem(func, args, kwargs):
     if used >= nested._values.dim() + 1 - nested._ragged_idx:
         raise _refused("slice", "not supported for NestedTensor on the ragged dimension")
     return nested._like(nested._values[index])
+
+
+@served(_table, "__setitem__")
+def _setitem(func, args, kwargs):
+    nested, index, value = args
+    if is_nested(index):  # a mask
+        nested._values[index._values] = value._values if is_nested(value) else value
+        return
+    found = _getitem(func, (nested, index), {})
+    found.copy_(value) if isinstance(value, tessera.Tensor) else found.fill_(value)
+
+
+@served(_table, "masked_select")
+def _masked_select(func, args, kwargs):
+    nested, mask = args[0], args[1] if len(args) > 1 else kwargs["mask"]
+    if not nested._same_sizes(mask):
+        raise _refused("masked_select", "the mask must be a jagged tensor of the sizes of the other")
+    return _from_parts([part.masked_select(kept) for part, kept in zip(nested._parts(), mask._parts())])
 
 
 @served(_table, "select")
@@ -466,44 +493,55 @@ def _reduce(func, args, kwargs):
     if rest and isinstance(rest[0], bool) and name not in ("var", "std", "norm"):
         keepdim, rest = rest[0], rest[1:]
     dims = sorted({normalized(d, nested._values.dim() + 1) for d in ((dim,) if isinstance(dim, int) else dim)})
-    single = name in ("prod", "max", "min", "argmax", "argmin")
-    inner = [d - 1 for d in dims if d]
-    over = inner[0] if single else inner
     ragged = nested._ragged_idx
     if 0 in dims and ragged not in dims:
         raise _refused(
             name, "reducing along the batch dimension but not the ragged dimension is not supported for nested tensors"
         )
+    inner = [d - 1 for d in dims if d]
+    over = inner[0] if name in ("prod", "max", "min", "argmax", "argmin") else inner
+    if name == "norm":  # its first argument comes before the dimensions
+        order, rest = rest[:1] or (kwargs.pop("p", "fro"),), rest[1:]
+        keepdim, rest = (rest[0], rest[1:]) if rest else (keepdim, rest)
+    else:
+        order = ()
+    if name != "count_nonzero":
+        kwargs["keepdim"] = keepdim
+    elif keepdim:
+        raise TypeError("count_nonzero(): keepdim is no argument of it")
+
+    def reduced(values, over):
+        return getattr(values, name)(*order, over, *rest, **kwargs)
+
     if 0 in dims:
-        found = getattr(nested._packed()._values, name)(*rest, over, keepdim=keepdim, **kwargs)
+        found = reduced(nested._packed()._values, over)
         return found.unsqueeze(0) if keepdim else found
     if ragged not in dims:
-        found = getattr(nested._values, name)(*rest, over, keepdim=keepdim, **kwargs)
+        found = reduced(nested._values, over)
         after = ragged if keepdim else ragged - sum(d < ragged for d in dims)
         like = lambda values: nested._like(values, after)  # noqa: E731
         return like(found) if isinstance(found, tessera.Tensor) else type(found)([like(value) for value in found])
     if len(dims) > 1:
         raise _refused(name, "reducing along a ragged and non-batch dimension is not supported for nested tensors")
-    return _reduce_ragged(nested, name, rest, keepdim, kwargs)
-
-
-def _reduce_ragged(nested, name, rest, keepdim, kwargs):
-    """Each component's own result, one below the other."""
-    dim = nested._ragged_idx - 1
-    if name in ("sum", "mean") and not kwargs:
-        packed = nested._packed()
-        values = packed._values
-        shape = list(values.shape)
-        shape[dim] = len(packed)
-        found = values.new_zeros(shape).index_add(dim, packed._row_ids(), values).movedim(dim, 0)
-        if name == "mean":
-            lengths = packed._offsets.diff().to(found.dtype)
-            found = found / lengths.reshape(-1, *(1,) * (found.dim() - 1))
-        return found.unsqueeze(dim + 1) if keepdim else found
-    found = [getattr(part, name)(*rest, dim, keepdim=keepdim, **kwargs) for part in nested._parts()]
+    if name in ("sum", "mean") and kwargs.keys() == {"keepdim"} and not rest:
+        return _sums(nested, name, keepdim)
+    found = [reduced(part, ragged - 1) for part in nested._parts()]
     if isinstance(found[0], tessera.Tensor):
         return tessera.stack(found)
     return type(found[0])([tessera.stack(pieces) for pieces in zip(*found)])
+
+
+def _sums(nested, name, keepdim):
+    """The sums or means over the ragged dimension, one component's below the other's."""
+    dim, packed = nested._ragged_idx - 1, nested._packed()
+    values = packed._values
+    shape = list(values.shape)
+    shape[dim] = len(packed)
+    found = values.new_zeros(shape).index_add(dim, packed._row_ids(), values).movedim(dim, 0)
+    if name == "mean":
+        lengths = packed._offsets.diff().to(found.dtype)
+        found = found / lengths.reshape(-1, *(1,) * (found.dim() - 1))
+    return found.unsqueeze(dim + 1) if keepdim else found
 
 
 # --- products and layers ---
