@@ -270,7 +270,7 @@ class Graph:
             if narrow or (values[0].dtype == BOOL and (op in _ORDERS or op in _WIDE)):
                 before = values[0].dtype
                 wide = [self.to(v, tessera.int32) if v is not None and v.dtype == before else v for v in values]
-                made = self.op(op, *wide, dtype=dtype, **attrs)
+                made = self.op(op, *wide, **attrs)
                 return made if op in _ORDERS else self.to(made, before)
             if op in _OF_FLOATS:
                 raise NotImplementedError(f"ONNX's {op} takes floating numbers, no {values[0].dtype}")

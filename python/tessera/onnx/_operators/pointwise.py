@@ -29,6 +29,12 @@ rows(
     _unary,
 )  # fmt: skip
 
+
+@aten("relu")
+def relu(b, self):
+    return b.Relu(self) if b.opset >= 14 or self.dtype.is_floating_point else b.Max(self, 0)
+
+
 # Formulas of one tensor of floating dtype.
 _FORMULAS = {
     "expm1": lambda b, x: b.Exp(x) - 1,
@@ -167,7 +173,7 @@ def prelu(b, self, weight):
 
 @aten("threshold")
 def threshold(b, self, threshold, value):
-    return b.Where(b.LessOrEqual(self, threshold), value, self)
+    return b.Where(b.LessOrEqual(self, _fitted(threshold, self.dtype)), _fitted(value, self.dtype), self)
 
 
 @aten("hardtanh")
@@ -212,7 +218,9 @@ def glu(b, self, dim=-1):
 def clamp(b, self, min=None, max=None):
     dtype = b.out_dtype or b.promoted(self, min, max)
     self = b.to(self, dtype)
-    plain = not any(isinstance(v, Value) and v.shape != () for v in (min, max))
+    plain = dtype != BOOL and not any(isinstance(v, Value) and v.shape != () for v in (min, max))
+    if plain and dtype.is_floating_point:  # without a limit runtimes make infinities finite
+        min, max = -math.inf if min is None else min, math.inf if max is None else max
     if plain:
         limits = [None if v is None else b.to(v, dtype) if isinstance(v, Value) else b.const(_fitted(v, dtype), dtype)
                   for v in (min, max)]  # fmt: skip

@@ -157,7 +157,15 @@ for _name, _root, _mean in (("var", 0, 0), ("std", 1, 0), ("var_mean", 0, 1), ("
     TABLE["aten::" + _name] = _variances(_root, _mean)
 
 
-@aten("norm linalg_vector_norm linalg_norm frobenius_norm")
+@aten("linalg_norm")
+def linalg_norm(b, self, ord=None, dim=None, keepdim=False, dtype=None):
+    axes = axes_of(dim, self)
+    if ord is not None and (self.rank if axes is None else len(axes)) != 1:
+        raise NotImplementedError(f"norms of matrices of order {ord!r}")
+    return norm(b, self, 2, dim, keepdim, dtype, ord)
+
+
+@aten("norm linalg_vector_norm frobenius_norm")
 def norm(b, self, p=2, dim=None, keepdim=False, dtype=None, ord=None):
     p = p if ord is None else ord
     p = 2 if p is None or p == "fro" else p
@@ -557,21 +565,23 @@ _WAYS = {0: "none", 1: "mean", 2: "sum"}
 
 @aten("nll_loss nll_loss_nd nll_loss2d")
 def nll_loss(b, self, target, weight=None, reduction=1, ignore_index=-100):
-    if self.rank == 1:
+    alone = self.rank == 1
+    if alone:
         self, target = b.unsqueeze(self, 0), b.unsqueeze(target, 0)
-    made = b.op(
-        "NegativeLogLikelihoodLoss", self, target, weight, reduction=_WAYS[reduction], ignore_index=ignore_index
-    )
-    return made
+    made = b.op("NegativeLogLikelihoodLoss", self, target, weight, reduction=_WAYS[reduction],
+                ignore_index=ignore_index)  # fmt: skip
+    return b.squeeze(made, 0) if alone and reduction == 0 else made
 
 
 @aten("cross_entropy_loss")
 def cross_entropy_loss(b, self, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0.0):
     if label_smoothing or target.dtype.is_floating_point:
         raise NotImplementedError("cross_entropy with probabilities as targets or label_smoothing")
-    if self.rank == 1:
+    alone = self.rank == 1
+    if alone:
         self, target = b.unsqueeze(self, 0), b.unsqueeze(target, 0)
-    return b.op("SoftmaxCrossEntropyLoss", self, target, weight, reduction=_WAYS[reduction], ignore_index=ignore_index)
+    made = b.op("SoftmaxCrossEntropyLoss", self, target, weight, reduction=_WAYS[reduction], ignore_index=ignore_index)
+    return b.squeeze(made, 0) if alone and reduction == 0 else made
 
 
 @aten("bincount")
