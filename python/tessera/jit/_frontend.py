@@ -331,6 +331,8 @@ def _with_signature(declaration, fn, name, owner=None, member=None):
     """A function with the signature of an @overload and the body of the implementation."""
     head, body = source_of(declaration).text, source_of(fn)
     text = _signature_text(head) + _type_comment(head) + _body_text(body.text)
+    if owner is not None:  # archives know the methods by these names
+        text = re.sub(r"\bdef\s+\w+", "def " + name.rpartition(".")[2], text, count=1)
     return _jit.define(text, body.file, body.line, name, lookup_in(fn), member or add_member, owner)
 
 
@@ -412,6 +414,7 @@ def _definition_scope():
 
     scope = {"torch": tessera, "nn": tessera._C._nn, "F": functional, "annotate": tessera.jit.annotate}
     scope.update({name: getattr(typing, name) for name in ("Optional", "List", "Tuple", "Dict", "Union")})
+    scope["PackedSequence"] = tessera.nn.utils.rnn.PackedSequence
     scope.update(Tensor=tessera.Tensor, Device=tessera.device, Generator=tessera.Generator, math=math)
     return types.FunctionType((lambda: None).__code__, _Definitions(scope))
 
