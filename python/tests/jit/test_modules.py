@@ -402,9 +402,9 @@ class OfTwoKinds(nn.Module):
     def forward(self, x: Tuple[tessera.Tensor, int]) -> int: ...
 
     @tessera._jit_internal._overload_method
-    def forward(self, x: tessera.Tensor) -> int: ...
+    def forward(self, x: tessera.Tensor) -> int: ...  # noqa: F811
 
-    def forward(self, x):
+    def forward(self, x):  # noqa: F811
         if isinstance(x, tessera.Tensor):
             return 1
         return 2
