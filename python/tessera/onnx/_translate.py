@@ -127,6 +127,7 @@ _PUT = {
     **dict.fromkeys("alias detach contiguous to positive lift_fresh view_as_real".split(),
                     lambda b, base, piece, named, i: b.to(piece, base.dtype)),
     **dict.fromkeys("split split_with_sizes chunk".split(), _piece_back),
+    "diagonal": _put_with("diagonal_scatter", "offset", "dim1", "dim2"),
     "select": _put_with("select_scatter", "dim", "index"),
     "slice": _put_with("slice_scatter", "dim", "start", "end", "step"),
     "narrow": lambda b, base, piece, named, i: _all.TABLE["aten::slice_scatter"](

@@ -504,6 +504,27 @@ CASES.update(
         "gru cell": (nn.GRUCell(4, 5), X),
         "shape": (lambda x: x.reshape(x.shape[0], -1) * x.size(1) + x.dim() + x.numel(), C),
         "histc": (lambda x: torch.histc(x, 5, -2.0, 2.0), X),
+        "masked": (
+            lambda x, b: (
+                *[getattr(torch.masked, n)(x, 1, mask=b) for n in "sum mean amax amin prod logsumexp var".split()],
+                torch.masked.norm(x, 3.0, 0, mask=b),
+                torch.masked.softmax(x, 1, mask=b),
+                torch.masked.log_softmax(x, 0, mask=b),
+            ),
+            X,
+            torch.tensor([[True, False, True, True], [True, True, False, True], [False, True, True, False]]),
+        ),
+        "index_reduce": (
+            lambda x, i: [
+                x.index_reduce(1, i, x[:, :3], r, include_self=k)
+                for r in ("prod", "mean", "amax", "amin")
+                for k in (True, False)
+            ],
+            X,
+            torch.tensor([1, 0, 1]),
+        ),
+        "diagonal, written": (lambda x: _write_diagonals(x), C),
+        "bincount": (lambda i, x: (torch.bincount(i), torch.bincount(i, x, 7)), J[0], P[0]),
         # what runtimes and ONNX's own operators do otherwise
         "addmm of nothing": (lambda c, x: torch.addmm(c, x[:, :0], x[:, :0].T, beta=0.2), numbers(3, 3), X),
         "addmm of whole numbers": (lambda c, x: torch.addmm(c, x, x.T, beta=2, alpha=3), I[:, :3], I),
@@ -630,6 +651,14 @@ def _write(x):
     y[:, ::2] *= 3
     y[torch.tensor([0, 2])] = 0.5
     return y
+
+
+def _write_diagonals(x):
+    y = x.clone()
+    y.diagonal(0, 1, 2).fill_(0)
+    y.diagonal(1, 0, 2).mul_(2)
+    y.diagonal(-1, 1, 2).add_(1)
+    return y, torch.diagflat(x[0, 0]), x.diagonal_scatter(x[0, :3, :2] * 5, 1, 0, 2)
 
 
 def _write_views(x):

@@ -230,6 +230,15 @@ def scatter_reduce(b, self, dim, index, src, reduce, include_self=True):
                               None if self.dtype.is_floating_point else "floor")  # fmt: skip
 
 
+@aten("index_reduce")
+def index_reduce(b, self, dim, index, source, reduce, include_self=True):
+    rest = (reduce, include_self)
+    if not self.rank:
+        index, source = (like_of(b.reshape(v, []), self) for v in (index, source))
+        return scatter_reduce(b, self, 0, index, source, *rest)
+    return scatter_reduce(b, self, dim, like_of(_along(b, self, dim, index, source), source), source, *rest)
+
+
 def like_of(value, other):
     """A value that is known to have another one's shape."""
     value.val = other.val if value.val is None else value.val

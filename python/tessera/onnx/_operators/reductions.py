@@ -586,9 +586,52 @@ def cross_entropy_loss(b, self, target, weight=None, reduction=1, ignore_index=-
 
 @aten("bincount")
 def bincount(b, self, weights=None, minlength=0):
-    if weights is not None:
-        raise NotImplementedError("bincount with weights")
+    dtype = INT64 if weights is None else b.out_dtype or weights.dtype
     top_ = b.Max(b.reduce("ReduceMax", self, None) + 1, b.value(int(minlength), self.dtype))
-    zeros = b.full(b.ints([top_]), 0, INT64)
-    ones = b.full(b.Shape(self), 1, INT64)
+    zeros = b.full(b.ints([top_]), 0, dtype)
+    ones = b.full(b.Shape(self), 1, INT64) if weights is None else b.to(weights, dtype)
     return b.op("ScatterElements", zeros, b.to(self, INT64), ones, axis=0, reduction="add")
+
+
+# --- under masks: the private operators of this library's torch.masked ---
+
+
+def _under(b, self, mask, otherwise):
+    """(what is read, and `otherwise` where nothing is; the mask in the shape of both)."""
+    whole = b.And(mask, b.full(b.Shape(self), True, BOOL))
+    return b.Where(whole, self, b.value(otherwise, self.dtype)), whole
+
+
+@aten("_masked_sum")
+def masked_sum(b, self, mask, dim, keepdim=False, mean=False, dtype=None):
+    held, whole = _under(b, b.to(self, b.out_dtype or self.dtype), mask, 0)
+    axes = list(dim) or None
+    total = b.reduce("ReduceSum", held, axes, keepdim)
+    return total / b.reduce("ReduceSum", b.to(whole, held.dtype), axes, keepdim) if mean else total
+
+
+@aten("_masked_reduce")
+def masked_reduce(b, self, mask, kind, dim, keepdim=False, param=0.0):
+    axes, floating = list(dim) or None, self.dtype.is_floating_point
+    limits = tessera.finfo(self.dtype) if floating else tessera.iinfo(self.dtype)
+    if kind in ("amax", "amin"):
+        least = kind == "amax"
+        edge = (-math.inf if least else math.inf) if floating else limits.min if least else limits.max
+        return b.reduce("ReduceMax" if least else "ReduceMin", _under(b, self, mask, edge)[0], axes, keepdim)
+    if kind == "prod":
+        return b.reduce("ReduceProd", _under(b, self, mask, 1)[0], axes, keepdim)
+    if kind == "logsumexp":
+        return b.reduce("ReduceLogSumExp", _under(b, self, mask, -math.inf)[0], axes, keepdim)
+    if kind == "norm":
+        edge = math.inf if param == -math.inf else 0
+        return norm_free(b, _under(b, b.Abs(self), mask, edge)[0], param, axes, keepdim)
+    x = b.to(self, b.out_dtype or self.dtype)  # var
+    held, whole = _under(b, x, mask, 0)
+    n = lambda keep: b.reduce("ReduceSum", b.to(whole, x.dtype), axes, keep)  # noqa: E731
+    off = b.Where(whole, x - b.reduce("ReduceSum", held, axes, True) / n(True), b.value(0, x.dtype))
+    return b.reduce("ReduceSum", off * off, axes, keepdim) / b.Max(n(keepdim) - float(param), b.value(0, x.dtype))
+
+
+@aten("_softmax_under")
+def softmax_under(b, self, mask, dim, log=False):
+    return b.op("LogSoftmax" if log else "Softmax", _under(b, self, mask, -math.inf)[0], axis=dim)

@@ -535,6 +535,24 @@ def diagonal(b, self, offset=0, dim1=0, dim2=1):
     return b.op("Gather", flat, b.const(places, INT64), axis=n - 2)
 
 
+@aten("diagonal_scatter")
+def diagonal_scatter(b, self, src, offset=0, dim1=0, dim2=1):
+    n = self.rank
+    dim1, dim2 = dim1 % n, dim2 % n
+    rest = [i for i in range(n) if i not in (dim1, dim2)]
+    order = [*rest, dim1, dim2]
+    x = b.transpose(self, order)
+    rows_, columns = b.dim(self, dim1), b.dim(self, dim2)
+    line = lambda k: b.op("Range", b.value(0), b.value(k), b.value(1))  # noqa: E731
+    there = b.Equal(b.unsqueeze(line(rows_), 1) + offset, b.unsqueeze(line(columns), 0))
+    # the diagonal's element of a row lies beside those of the whole row
+    before, after = max(-offset, 0), b.value(rows_) - b.op("Gather", b.Shape(src), b.value(-1), axis=0)
+    pads = [0] * (n - 2)
+    wide = b.op("Pad", b.to(src, self.dtype), b.ints([*pads, before, *pads, after - before]))
+    made = b.Where(there, b.unsqueeze(wide, -1), x)
+    return b.transpose(made, [order.index(i) for i in range(n)])
+
+
 @aten("diag")
 def diag(b, self, diagonal=0):
     return globals()["diagonal"](b, self, diagonal) if self.rank == 2 else diag_embed(b, self, diagonal)
