@@ -278,6 +278,8 @@ def operator_of(obj):
             return "aten::_sparse_mm"
         if obj is tessera.autograd.grad:
             return "aten::grad"
+        if name == "get_cpu_capability" and module == "tessera.backends.cpu":
+            return "aten::_get_cpu_capability"
         from ._definitions import VARIANTS
 
         if name and getattr(tessera, name, None) is obj and name not in VARIANTS and _jit.has_op(f"aten::{name}"):

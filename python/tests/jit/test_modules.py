@@ -422,3 +422,30 @@ class CallsBoth(nn.Module):
 def test_archives_know_the_overloads_of_methods(tmp_path):
     tessera.jit.script(CallsBoth()).save(tmp_path / "m.pt")
     assert tessera.jit.load(tmp_path / "m.pt")(tessera.ones(1)) == (1, 2)
+
+
+class Drawn(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.policies = [(("a", 0.4, None), ("b", 0.6, 9)), (("c", 0.4, 8), ("d", 0.6, None))]
+
+    def place(self, n: int) -> Tuple[int, float]:
+        drawn = tessera.randint(0, n, size=(1,)).item()
+        return drawn, drawn
+
+    def forward(self, x: Tensor, mean: List[float], as_it_is: bool):
+        if as_it_is:
+            return x
+        mean = tessera.as_tensor(mean)
+        return x - mean + self.place(1)[0] + len(self.policies)
+
+
+def test_what_transforms_of_images_are_written_with():
+    made = tessera.jit.script(Drawn())
+    assert made(tessera.ones(2), [1.0, 2.0], False).tolist() == [2.0, 1.0]
+    assert made(tessera.ones(2), [1.0, 2.0], True).tolist() == [1.0, 1.0]
+
+    def capability() -> str:
+        return tessera.backends.cpu.get_cpu_capability()
+
+    assert tessera.jit.script(capability)() == capability()
