@@ -24,6 +24,19 @@ ResultMemory copied_result(const Tensor& A, const Tensor& out) {
   return memory;
 }
 
+// What an engine that looks at MatrixBatch::from makes A to: batches of small matrices are read where they are, if they
+// lie as the result does, others are copied.
+cpu::MatrixBatch taken(const Tensor& A, const Tensor& to) {
+  cpu::MatrixBatch m = matrices(to);
+  const IntList from = A.strides(), strides = to.strides();
+  if (A.is_cpu() && m.count > 1 && std::max(m.rows, m.cols) <= 64 && A.storage() != to.storage() &&
+      std::equal(from.begin(), from.end(), strides.begin()))
+    m.from = A.data_ptr();
+  else
+    copy__kernel(to, A, false);
+  return m;
+}
+
 cpu::MatrixBatch transposed(const cpu::MatrixBatch& m) {
   return {m.data, m.count, m.cols, m.rows, m.col_stride, m.row_stride, m.batch_stride};
 }
@@ -93,11 +106,11 @@ struct Factorization {
 // can do, every row stays where it is, and pivots are left alone.
 Factorization factor_into(const Tensor& A, const Tensor& LU, const Tensor& pivots, const Tensor& info,
                           bool pivot = true) {
-  const ResultMemory lu = copied_result(A, LU), p(pivots);
+  const ResultMemory lu = linalg::dense_result(LU), p(pivots);
   const Tensor own_info = info.defined() ? Tensor() : empty_tensor(batch_sizes(A), {}, DType::kInt32, A.device());
   const ResultMemory i(info.defined() ? info : own_info);
   TESSERA_ON(A.device(), run_lu_factor)
-  (A.dtype(), matrices(lu.tensor()), pivot ? static_cast<int32_t*>(p.data()) : nullptr,
+  (A.dtype(), taken(A, lu.tensor()), pivot ? static_cast<int32_t*>(p.data()) : nullptr,
    static_cast<int32_t*>(i.data()));
   lu.finish();
   p.finish();
@@ -125,9 +138,10 @@ std::array<OutputSpec, 2> linalg_cholesky_ex_meta(const Tensor& self, bool, bool
   return {like(self, self.sizes()), integers(self, batch_sizes(self))};
 }
 void linalg_cholesky_ex_kernel(const Tensor& self, bool upper, bool check_errors, const Tensor& L, const Tensor& info) {
-  const ResultMemory l = copied_result(self, L), i(info);
+  const ResultMemory l = linalg::dense_result(L), i(info);
+  const Tensor from = linalg::dense_batch(self, batch_sizes(self));
   TESSERA_ON(self.device(), run_cholesky)
-  (self.dtype(), matrices(l.tensor()), upper, static_cast<int32_t*>(i.data()));
+  (self.dtype(), matrices(from), matrices(l.tensor()), upper, static_cast<int32_t*>(i.data()));
   l.finish();
   i.finish();
   if (check_errors) linalg::check_errors(info, "linalg.cholesky", self.dim() == 2);
@@ -254,8 +268,8 @@ std::array<OutputSpec, 2> linalg_inv_ex_meta(const Tensor& A, bool) {
   return {like(A, A.sizes()), integers(A, batch_sizes(A))};
 }
 void linalg_inv_ex_kernel(const Tensor& A, bool check_errors, const Tensor& inverse, const Tensor& info) {
-  const ResultMemory x = copied_result(A, inverse), i(info);
-  TESSERA_ON(A.device(), run_inverse)(A.dtype(), matrices(x.tensor()), static_cast<int32_t*>(i.data()));
+  const ResultMemory x = linalg::dense_result(inverse), i(info);
+  TESSERA_ON(A.device(), run_inverse)(A.dtype(), taken(A, x.tensor()), static_cast<int32_t*>(i.data()));
   x.finish();
   i.finish();
   if (check_errors) linalg::check_errors(info, "linalg.inv", A.dim() == 2);

@@ -59,13 +59,18 @@ HWY_INLINE Complex<D> add_turned(const Complex<D>& a, const Complex<D>& b) {
 
 // ---- Butterflies: a becomes its transform, sum_k a[k] exp(-2 pi i j k / R). ----
 
+// Of four numbers, from sums and differences of numbers 0 and 2, and of numbers 1 and 3.
 template <class D>
-HWY_INLINE void butterfly4(Complex<D>& a0, Complex<D>& a1, Complex<D>& a2, Complex<D>& a3) {
-  const auto even = add(a0, a2), odd = add(a1, a3), even_rest = sub(a0, a2), odd_rest = sub(a1, a3);
+HWY_INLINE void join4(const Complex<D>& even, const Complex<D>& even_rest, const Complex<D>& odd,
+                      const Complex<D>& odd_rest, Complex<D>& a0, Complex<D>& a1, Complex<D>& a2, Complex<D>& a3) {
   a0 = add(even, odd);
   a2 = sub(even, odd);
   a1 = sub_turned(even_rest, odd_rest);
   a3 = add_turned(even_rest, odd_rest);
+}
+template <class D>
+HWY_INLINE void butterfly4(Complex<D>& a0, Complex<D>& a1, Complex<D>& a2, Complex<D>& a3) {
+  join4(add(a0, a2), sub(a0, a2), add(a1, a3), sub(a1, a3), a0, a1, a2, a3);
 }
 
 template <class D>
@@ -85,6 +90,49 @@ HWY_INLINE void butterfly8(D d, Complex<D>* a) {
   a[6] = add_turned(even[2], second);
   a[3] = {hn::MulAdd(third.re, root, even[3].re), hn::NegMulAdd(third.im, root, even[3].im)};
   a[7] = {hn::NegMulAdd(third.re, root, even[3].re), hn::MulAdd(third.im, root, even[3].im)};
+}
+
+// Four of four, twiddle factors exp(-2 pi i t / 16) between them, four of four. Its numbers fill the 32 registers of
+// AVX-512; where there are 16, two passes of radix 4 are as good.
+template <class D>
+HWY_INLINE void butterfly16(D d, Complex<D>* a) {
+  using T = hn::TFromD<D>;
+  const auto root = hn::Set(d, static_cast<T>(0.70710678118654752440));
+  const auto c = hn::Set(d, static_cast<T>(0.92387953251128675613));
+  const auto s = hn::Set(d, static_cast<T>(0.38268343236508977173));
+  // z (x - i y)
+  const auto times = [](const Complex<D>& z, hn::Vec<D> x, hn::Vec<D> y) HWY_ATTR __attribute__((always_inline)) {
+    return Complex<D>{hn::MulAdd(z.im, y, hn::Mul(z.re, x)), hn::NegMulAdd(z.re, y, hn::Mul(z.im, x))};
+  };
+  // z (1 - i), which root makes a turn by an eighth
+  const auto turned = [](const Complex<D>& z) HWY_ATTR __attribute__((always_inline)) {
+    return Complex<D>{hn::Add(z.re, z.im), hn::Sub(z.im, z.re)};
+  };
+  const auto eighth = [&](const Complex<D>& z) HWY_ATTR __attribute__((always_inline)) {
+    const auto t = turned(z);
+    return Complex<D>{hn::Mul(t.re, root), hn::Mul(t.im, root)};
+  };
+  repeat<4>(
+      4, TESSERA_FFT_BODY(i) { butterfly4(a[i], a[i + 4], a[i + 8], a[i + 12]); });
+  // Number i + 4 k is that of i and k now: its factor has t = i k. -i is what add_turned and sub_turned do.
+  butterfly4(a[0], a[1], a[2], a[3]);
+  a[5] = times(a[5], c, s);
+  a[6] = eighth(a[6]);
+  a[7] = times(a[7], s, c);
+  butterfly4(a[4], a[5], a[6], a[7]);
+  const Complex<D> ninth = eighth(a[9]), eleventh = eighth(a[11]), tenth = a[10];
+  join4(sub_turned(a[8], tenth), add_turned(a[8], tenth), sub_turned(ninth, eleventh), add_turned(ninth, eleventh),
+        a[8], a[9], a[10], a[11]);
+  const Complex<D> odd = times(a[13], s, c), last = times(a[15], c, s), half = eighth(a[14]);
+  join4(sub_turned(a[12], half), add_turned(a[12], half), sub(odd, last), add(odd, last), a[12], a[13], a[14], a[15]);
+  // Number k + 4 j is in place 4 k + j.
+  repeat<4>(
+      4, TESSERA_FFT_BODY(k) {
+        repeat<4>(
+            4, TESSERA_FFT_BODY(j) {
+              if (j > k) std::swap(a[4 * k + j], a[4 * j + k]);
+            });
+      });
 }
 
 // An odd prime: numbers at k and r - k share cosines, and have opposite sines. roots: cos, sin of 2 pi t / r.
@@ -129,6 +177,8 @@ HWY_INLINE void butterfly(D d, int radix, const hn::TFromD<D>* HWY_RESTRICT root
     butterfly4(a[0], a[1], a[2], a[3]);
   } else if constexpr (R == 8) {
     butterfly8(d, a);
+  } else if constexpr (R == 16) {
+    butterfly16(d, a);
   } else {
     butterfly_odd<R>(d, radix, roots, a);
   }
@@ -251,7 +301,7 @@ HWY_NOINLINE void pass(D d, const ColumnPlan<T>& plan, const typename ColumnPlan
 
 // Radices whose passes read and write memory of any form. There are no such passes of the others, whose code is long
 // and whose arithmetic outweighs the copy that they take instead.
-inline bool is_brief(int radix) { return radix <= 5 || radix == 8; }
+inline bool is_brief(int radix) { return radix <= 5 || radix == 8 || radix == 16; }
 
 template <bool kLast, class D, class From, class To, class T = hn::TFromD<D>>
 void brief_pass(D d, const ColumnPlan<T>& plan, const typename ColumnPlan<T>::Pass& p, const From& from, const To& to) {
@@ -264,6 +314,10 @@ void brief_pass(D d, const ColumnPlan<T>& plan, const typename ColumnPlan<T>::Pa
       return pass<4, kLast>(d, plan, p, from, to);
     case 5:
       return pass<5, kLast>(d, plan, p, from, to);
+#if HWY_TARGET == HWY_AVX3  // see radices() in plan.cc
+    case 16:
+      return pass<16, kLast>(d, plan, p, from, to);
+#endif
     default:
       return pass<8, kLast>(d, plan, p, from, to);
   }
@@ -298,6 +352,10 @@ void transform_columns(D d, const ColumnPlan<T>& plan, const From& from, const T
   const auto count = static_cast<int64_t>(plan.passes.size());
   int64_t i = 0;
   if constexpr (std::is_same_v<From, Interleaved<D>>) {
+#if HWY_TARGET == HWY_AVX3
+    if constexpr (!std::is_same_v<To, Interleaved<D>>)
+      if (count == 1 && is_brief(plan.passes[0].radix)) return brief_pass<true>(d, plan, plan.passes[0], from, to);
+#endif
     if (count > 0 && is_brief(plan.passes[0].radix))
       brief_pass<false>(d, plan, plan.passes[i++], from, rows);
     else

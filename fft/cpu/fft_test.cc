@@ -114,6 +114,20 @@ TEST(Fft, ManyLinesAtOnceAgreeWithTheDefinition) {
   }
 }
 
+// Multiples of a vector's numbers, of which rows of vectors are made where vectors are long.
+TEST(Fft, LinesOfWholeVectorsAgreeWithTheDefinition) {
+  for (int64_t n : {32, 48, 56, 80, 88, 112, 128, 176, 208, 224, 256, 432, 496, 512, 592}) {
+    for (bool forward : {true, false}) {
+      check<float>(FftKind::kComplex, n, 5, false, forward);
+      check<double>(FftKind::kComplex, n, 5, false, forward);
+    }
+    for (FftKind kind : {FftKind::kRealToHalf, FftKind::kHalfToReal}) {
+      check<float>(kind, 2 * n, 3, false, true);
+      check<double>(kind, 2 * n, 3, false, false);
+    }
+  }
+}
+
 TEST(Fft, LongerLengthsOfEveryKindOfFactor) {
   for (int64_t n : {128, 243, 256, 257, 270, 343, 500, 512, 625, 961, 1001, 1009, 1024, 1331, 2018, 2187}) {
     check<float>(FftKind::kComplex, n, 1, false, true);

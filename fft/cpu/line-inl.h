@@ -77,6 +77,17 @@ void multiply_numbers(int64_t n, const T* a, bool conjugate_in, const T* b, T sc
   for (; i < n; ++i) some(hn::CappedTag<T, 1>(), i);
 }
 
+// Rows as they follow each other, for turn_lines.
+template <class T>
+struct EachRow {
+  T* at;
+  template <int N>
+  HWY_INLINE void places(int64_t j, T** p) const {
+    repeat<N>(
+        N, TESSERA_FFT_BODY(i) { p[i] = at + (j + i) * 2 * kFftWidth<T>; });
+  }
+};
+
 // One line of n = n1 * n2 numbers, or of any number by Bluestein's algorithm.
 template <class T>
 class Line {
@@ -105,14 +116,6 @@ class Line {
   static constexpr int64_t kRow = 2 * kWidth;          // numbers in a row of a group
   static constexpr int64_t kPiece = int64_t{1} << 15;  // numbers worth a thread
 
-  struct EachRow {
-    T* at;
-    template <int N>
-    HWY_INLINE void places(int64_t j, T** p) const {
-      repeat<N>(
-          N, TESSERA_FFT_BODY(i) { p[i] = at + (j + i) * kRow; });
-    }
-  };
   static int64_t groups(int64_t n) { return (n + kWidth - 1) / kWidth; }
   bool serial() const { return plan_.n <= kPiece; }
   // [group of n2][k1, up to whole groups][re, im][lane]
@@ -180,7 +183,7 @@ class Line {
     for (int64_t g = 0; g * kWidth < n2; ++g)
       for (int64_t part = 0; part < kRow; part += kWidth) {
         turn_lines<false>(middle + g * group + h * kWidth * kRow + part, kRow, kWidth,
-                          EachRow{columns + g * kWidth * kRow + part});
+                          EachRow<T>{columns + g * kWidth * kRow + part});
       }
     const bool whole = lanes == kWidth;
     T* to = whole ? out + 2 * h * kWidth : rows;
@@ -230,7 +233,7 @@ HWY_INLINE void join_pair(V& ar, V& ai, V& br, V& bi, V wr, V wi, V scale, V sig
   bi = hn::Mul(hn::Sub(o_i, ei), scale_im);
 }
 
-// One line: m numbers from `from` to m + 1 in `to`, or back.
+// One line: m numbers from `from` to m + 1 in `to`, other memory, or back.
 template <bool kBack, class T>
 void join_line(const RealPlan<T>& plan, const T* from, T* to, bool conjugate, T scale) {
   const int64_t m = plan.line->n;
@@ -255,7 +258,7 @@ void join_line(const RealPlan<T>& plan, const T* from, T* to, bool conjugate, T 
   const Lanes<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t k = 1;
-  for (; 2 * (k + lanes - 1) < m; k += lanes) some(d, k);
+  for (; 2 * k <= m && k + lanes <= m; k += lanes) some(d, k);  // the last pairs may be joined twice
   for (; 2 * k <= m; ++k) some(hn::CappedTag<T, 1>(), k);
 }
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "fft/cpu/fft.h"
-#include "fft/cpu/line-inl.h"
+#include "fft/cpu/short-inl.h"
 
 #if defined(TESSERA_FFT_LINES_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_FFT_LINES_INL
@@ -27,9 +27,11 @@ class Places {
   std::pair<int64_t, int64_t> operator()(int64_t i) const {
     std::pair<int64_t, int64_t> at{0, 0};
     for (auto d = dims_.rbegin(); d != dims_.rend(); ++d) {
-      at.first += i % d->size * d->in_stride;
-      at.second += i % d->size * d->out_stride;
-      i /= d->size;
+      const bool last = d + 1 == dims_.rend();
+      const int64_t outer = last ? 0 : i / d->size, here = last ? i : i - outer * d->size;
+      at.first += here * d->in_stride;
+      at.second += here * d->out_stride;
+      i = outer;
     }
     return at;
   }
@@ -73,6 +75,16 @@ class Transform {
   void one_by_one_or_together() const {
     const Places places(lines_);
     const bool complex = lines_.kind == FftKind::kComplex, odd = n_ % 2;
+#if HWY_TARGET == HWY_AVX3
+    // Halves of real signals are joined faster together, if they are many and brief.
+    const int64_t length = complex ? n_ : n_ / 2;
+    const bool alone = complex || (!odd && (places.count() < kWidth / 2 || length >= 16 * kWidth));
+    if (alone && lines_.in_stride == 1 && lines_.out_stride == 1 && ShortPlan<T>::serves(length)) {
+      const auto plan = short_plan<T>(length);
+      const ShortLines<T> line(*plan, complex ? form_ : half_form());
+      return complex ? complex_lines(places, line) : even_real_lines(places, line);
+    }
+#endif
     if (complex) return together(places.count(), n_, 2) ? complex_together(places) : complex_lines(places);
     if (!odd) return together(places.count(), n_ / 2, 1) ? even_real_together(places) : even_real_lines(places);
     const bool many = places.count() >= kWidth / 2 && n_ <= kLong;  // each alone would cost twice as much
@@ -319,8 +331,8 @@ class Transform {
   }
 
   // Long lines, one after the other. each(number of the line, scratch); `extra` numbers of scratch, and the line's.
-  template <class Each>
-  void for_lines(int64_t count, const Line<T>& line, int64_t extra, const Each& each) const {
+  template <class Engine, class Each>
+  void for_lines(int64_t count, const Engine& line, int64_t extra, const Each& each) const {
     parallel_for(count, grain(n_), [&](int64_t begin, int64_t end) HWY_ATTR {
       const int64_t own = (extra + kRow - 1) / kRow * kRow;
       ScratchArray<T> scratch(own + line.scratch());
@@ -330,7 +342,10 @@ class Transform {
 
   void complex_lines(const Places& places) const {
     const auto plan = line_plan<T>(n_);
-    const Line<T> line(*plan, form_);
+    complex_lines(places, Line<T>(*plan, form_));
+  }
+  template <class Engine>
+  void complex_lines(const Places& places, const Engine& line) const {
     const bool straight = lines_.in_stride == 1 && lines_.out_stride == 1;
     for_lines(places.count(), line, straight ? 0 : 2 * n_, [&](int64_t i, T* dense, T* scratch) HWY_ATTR {
       const auto [from, to] = places(i);
@@ -343,9 +358,15 @@ class Transform {
     });
   }
 
+  // Of the complex numbers that neighbours are.
+  Form<T> half_form() const { return {real_out(), real_out() ? form_.scale : T{1}}; }
   void even_real_lines(const Places& places) const {
     const auto plan = real_plan<T>(n_);
-    const Line<T> line(*plan->line, {real_out(), real_out() ? form_.scale : T{1}});
+    even_real_lines(places, Line<T>(*plan->line, half_form()));
+  }
+  template <class Engine>
+  void even_real_lines(const Places& places, const Engine& line) const {
+    const auto plan = real_plan<T>(n_);
     const bool straight = lines_.in_stride == 1 && lines_.out_stride == 1;
     const int64_t whole = (n_ + 2 + kRow - 1) / kRow * kRow;
     for_lines(places.count(), line, straight ? whole : 2 * whole, [&](int64_t i, T* z, T* scratch) HWY_ATTR {

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "fft/cpu/fft.h"
+#include "tensor/cpu/support/simd.h"
 
 namespace tessera::cpu::internal {
 namespace {
@@ -20,7 +21,14 @@ std::vector<int> radices(int64_t n) {
   std::vector<int> r;
   int twos = 0;
   for (; n % 2 == 0; n /= 2) ++twos;
-  // Eights, and fours for what does not fill an eight: a pass of radix 2 costs as much memory traffic as one of 8.
+  // As few passes as can be: one of radix 2 costs as much memory traffic as one of 8, or of 16 where registers suffice.
+  const int passes = (twos + 3) / 4;
+  if (simd_level() == SimdLevel::kAvx3 && twos >= 3 * passes) {
+    r.insert(r.end(), twos - 3 * passes, 16);
+    r.insert(r.end(), 4 * passes - twos, 8);
+    twos = 0;
+  }
+  // Else eights, and fours for what does not fill an eight.
   if (twos == 1) r.push_back(2);
   if (twos % 3 == 1 && twos > 1) r.insert(r.end(), 2, 4);
   if (twos % 3 == 2) r.push_back(4);
@@ -46,6 +54,8 @@ double pass_cost(int radix) {
       return 7.5;
     case 8:
       return 5.5;
+    case 16:
+      return 7.5;
     default:
       return 2 + 0.9 * radix;
   }
@@ -124,6 +134,10 @@ template <class T>
 int64_t bytes_of(const LinePlan<T>& p) {
   return bytes_of(p.first) + bytes_of(p.second) +
          static_cast<int64_t>((p.fine.size() + p.coarse.size() + p.chirp.size() + p.filter.size()) * sizeof(T));
+}
+template <class T>
+int64_t bytes_of(const ShortPlan<T>& p) {
+  return bytes_of(p.first) + static_cast<int64_t>((p.fine.size() + p.across.size()) * sizeof(T));
 }
 template <class T>
 int64_t bytes_of(const RealPlan<T>& p) {
@@ -278,7 +292,28 @@ LinePlan<T>::LinePlan(int64_t n) : n(n) {
 
 template <class T>
 RealPlan<T>::RealPlan(int64_t n) : line(line_plan<T>(n / 2)) {
-  for (int64_t k = 0; k <= n / 4; ++k) push(&roots, unit_root(k, n));
+  for (int64_t k = 0; k <= n / 4 + kFftWidth<T>; ++k) push(&roots, unit_root(k % n, n));
+}
+
+template <class T>
+ShortPlan<T>::ShortPlan(int64_t n)
+    : first(n / kFftWidth<T>), fine(twiddle_table<T>(n, n / kFftWidth<T>, 1, kFftWidth<T>)) {
+  constexpr int64_t kWidth = kFftWidth<T>, kBlock = 16 / sizeof(T);
+  for (int64_t k = 1; k < 4; ++k)
+    for (const bool real : {true, false})
+      for (int64_t lane = 0; lane < kWidth; ++lane) {
+        const auto w = unit_root(lane % kBlock * k, kWidth);
+        across.push_back(static_cast<T>(real ? w.real() : w.imag()));
+      }
+}
+
+template <class T>
+bool ShortPlan<T>::serves(int64_t n) {
+  constexpr int64_t kWidth = kFftWidth<T>;
+  constexpr int64_t kMost = 64;  // rows: more of them, and vectors that pass through memory are no loss
+  const int64_t m = n / kWidth;
+  return simd_level() == SimdLevel::kAvx3 && n % kWidth == 0 && m >= 4 && m <= kMost &&
+         ColumnPlan<T>::serves(m, kMaxRadixOfLines);
 }
 
 template <class T>
@@ -293,6 +328,10 @@ template <class T>
 std::shared_ptr<const RealPlan<T>> real_plan(int64_t n) {
   return cache<RealPlan<T>>().get(n);
 }
+template <class T>
+std::shared_ptr<const ShortPlan<T>> short_plan(int64_t n) {
+  return cache<ShortPlan<T>>().get(n);
+}
 
 template struct ColumnPlan<float>;
 template struct ColumnPlan<double>;
@@ -300,11 +339,15 @@ template struct LinePlan<float>;
 template struct LinePlan<double>;
 template struct RealPlan<float>;
 template struct RealPlan<double>;
+template struct ShortPlan<float>;
+template struct ShortPlan<double>;
 template std::shared_ptr<const LinePlan<float>> line_plan(int64_t);
 template std::shared_ptr<const LinePlan<double>> line_plan(int64_t);
 template std::shared_ptr<const ColumnPlan<float>> column_plan(int64_t);
 template std::shared_ptr<const ColumnPlan<double>> column_plan(int64_t);
 template std::shared_ptr<const RealPlan<float>> real_plan(int64_t);
 template std::shared_ptr<const RealPlan<double>> real_plan(int64_t);
+template std::shared_ptr<const ShortPlan<float>> short_plan(int64_t);
+template std::shared_ptr<const ShortPlan<double>> short_plan(int64_t);
 
 }  // namespace tessera::cpu::internal

@@ -64,11 +64,23 @@ struct LinePlan {
   explicit LinePlan(int64_t n);
 };
 
+// A line of n = m kFftWidth numbers, m from 4 to 64: columns of m, then rows across the lanes of vectors.
+template <class T>
+struct ShortPlan {
+  ColumnPlan<T> first;
+  std::vector<T> fine;    // as that of LinePlan
+  std::vector<T> across;  // exp(-2 pi i e k / kFftWidth), 0 < k < 4, planar; e: the place of a lane in its 16 bytes
+
+  explicit ShortPlan(int64_t n);
+  // Whether it is one, and the machine's vectors are long enough.
+  static bool serves(int64_t n);
+};
+
 // A transform of an even number n of real numbers: that of n / 2 complex ones, and what joins its two halves.
 template <class T>
 struct RealPlan {
   std::shared_ptr<const LinePlan<T>> line;
-  std::vector<T> roots;  // exp(-2 pi i k / n), k <= n / 4, re, im
+  std::vector<T> roots;  // exp(-2 pi i k / n), k <= n / 4 and a vector's lanes more, re, im
 
   explicit RealPlan(int64_t n);
 };
@@ -80,5 +92,7 @@ template <class T>
 std::shared_ptr<const ColumnPlan<T>> column_plan(int64_t n);
 template <class T>
 std::shared_ptr<const RealPlan<T>> real_plan(int64_t n);  // n even
+template <class T>
+std::shared_ptr<const ShortPlan<T>> short_plan(int64_t n);
 
 }  // namespace tessera::cpu::internal

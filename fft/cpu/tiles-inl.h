@@ -43,21 +43,17 @@ HWY_INLINE hn::Vec<D> load_blocks(D d, const At& at) {
 #endif
 }
 
-// v[i], i < kBlock: number i of the blocks at(t, q), that of lane t + kBlock q.
-template <class D, class At, class T = hn::TFromD<D>>
-HWY_INLINE void load_turned(D d, const At& at, hn::Vec<D>* v) {
-  const auto load = [&](int t) HWY_ATTR __attribute__((always_inline)) {
-    return load_blocks(
-        d, [&](int q) HWY_ATTR __attribute__((always_inline)) { return at(t, q); });
-  };
-  const auto a = load(0), b = load(1);
+// v[i], i < kBlock: in each block, number i of v[j] becomes number j of v[i].
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void turn_in_blocks(D d, hn::Vec<D>* v) {
+  const auto a = v[0], b = v[1];
   const auto low = hn::InterleaveLower(d, a, b), high = hn::InterleaveUpper(d, a, b);
   if constexpr (sizeof(T) == 8) {
     v[0] = low;
     v[1] = high;
   } else {
     const hn::Repartition<uint64_t, D> pairs;
-    const auto c = load(2), e = load(3);
+    const auto c = v[2], e = v[3];
     const auto next_low = hn::BitCast(pairs, hn::InterleaveLower(d, c, e));
     const auto next_high = hn::BitCast(pairs, hn::InterleaveUpper(d, c, e));
     v[0] = hn::BitCast(d, hn::InterleaveLower(pairs, hn::BitCast(pairs, low), next_low));
@@ -65,6 +61,17 @@ HWY_INLINE void load_turned(D d, const At& at, hn::Vec<D>* v) {
     v[2] = hn::BitCast(d, hn::InterleaveLower(pairs, hn::BitCast(pairs, high), next_high));
     v[3] = hn::BitCast(d, hn::InterleaveUpper(pairs, hn::BitCast(pairs, high), next_high));
   }
+}
+
+// v[i], i < kBlock: number i of the blocks at(t, q), that of lane t + kBlock q.
+template <class D, class At, class T = hn::TFromD<D>>
+HWY_INLINE void load_turned(D d, const At& at, hn::Vec<D>* v) {
+  repeat<kBlock<T>>(
+      kBlock<T>, TESSERA_FFT_BODY(t) {
+        v[t] = load_blocks(
+            d, [&](int q) HWY_ATTR __attribute__((always_inline)) { return at(t, q); });
+      });
+  turn_in_blocks(d, v);
 }
 
 // Where number j of all lines is: in a row of planar ones, or half of it, as index[] says.

@@ -53,7 +53,19 @@ Matrix<T> matrix_of(const MatrixBatch& m, int64_t i) {
   return {static_cast<T*>(m.data) + i * m.batch_stride, m.row_stride, m.col_stride};
 }
 inline MatrixBatch transposed(const MatrixBatch& m) {
-  return {m.data, m.count, m.cols, m.rows, m.col_stride, m.row_stride, m.batch_stride};
+  return {m.data, m.count, m.cols, m.rows, m.col_stride, m.row_stride, m.batch_stride, m.from};
+}
+// What `from` says is brought to data.
+template <class T>
+void bring(const MatrixBatch& m) {
+  if (!m.from) return;
+  MatrixBatch from = m;
+  from.data = const_cast<void*>(m.from);
+  for (int64_t b = 0; b < m.count; ++b) {
+    const Matrix<T> x = matrix_of<T>(from, b), to = matrix_of<T>(m, b);
+    for (int64_t i = 0; i < m.rows; ++i)
+      for (int64_t j = 0; j < m.cols; ++j) to(i, j) = x(i, j);
+  }
 }
 
 // fn(i) for each of `count` matrices on which so many operations are spent: a matrix a thread, or, where each is worth
@@ -93,6 +105,12 @@ struct Group {
 template <class T>
 Group<T> group_of(const MatrixBatch& m, int64_t first) {
   return {matrix_of<T>(m, first).data, m.batch_stride, m.row_stride, m.col_stride};
+}
+// And what they were.
+template <class T>
+Group<const T> source_of(const MatrixBatch& m, int64_t first) {
+  const void* const data = m.from ? m.from : m.data;
+  return {static_cast<const T*>(data) + first * m.batch_stride, m.batch_stride, m.row_stride, m.col_stride};
 }
 
 }  // namespace tessera::cpu::numbers

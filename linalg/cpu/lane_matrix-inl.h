@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include "linalg/cpu/batches.h"
-#include "tensor/cpu/support/simd_move.h"
+#include "tensor/cpu/support/tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::numbers {
@@ -94,7 +94,7 @@ struct Lanes<std::complex<R>> {
   }
 };
 
-// Matrices in lanes: element (i, j) of all of them at data + (i cols + j) step.
+// Matrices in lanes: element (i, j) of all of them at data + (i pitch + j) step.
 template <class T>
 struct LaneMatrix {
   using L = Lanes<T>;
@@ -103,14 +103,18 @@ struct LaneMatrix {
   R* data;
   int64_t cols;
 
-  HWY_INLINE R* at(int64_t i, int64_t j) const { return data + (i * cols + j) * kStep; }
+  HWY_INLINE R* at(int64_t i, int64_t j) const { return data + (i * pitch(cols) + j) * kStep; }
   HWY_INLINE L get(int64_t i, int64_t j) const { return L::load(at(i, j)); }
   HWY_INLINE void put(int64_t i, int64_t j, L x) const { x.store(at(i, j)); }
 
-  static int64_t bytes(int64_t rows, int64_t cols) { return rows * cols * kStep * static_cast<int64_t>(sizeof(R)); }
-  // Lanes without a matrix get that of the last one.
-  void load(int64_t count, int64_t rows, Group<const T> from) const {
-    if (count == L::kCount && move_runs<true>(rows, from.data, from)) return;
+  // Odd for many: rows a power of two apart would share lines of the cache.
+  static HWY_INLINE int64_t pitch(int64_t cols) { return cols < 32 ? cols : cols | 1; }
+  static int64_t bytes(int64_t rows, int64_t cols) {
+    return rows * pitch(cols) * kStep * static_cast<int64_t>(sizeof(R));
+  }
+  // Lanes without a matrix get that of the last one. lower: no more than the lower triangle is wanted.
+  void load(int64_t count, int64_t rows, Group<const T> from, bool lower = false) const {
+    if (count == L::kCount && move_runs<true>(rows, from.data, from, lower)) return;
     for (int64_t lane = 0; lane < L::kCount; ++lane) {
       const T* const m = from.data + std::min(lane, count - 1) * from.step;
       for (int64_t i = 0; i < rows; ++i)
@@ -125,45 +129,51 @@ struct LaneMatrix {
         for (int64_t j = 0; j < cols; ++j) m[i * to.row + j * to.col] = read(i, j, lane);
     }
   }
-  // By transposing tiles of as many elements as there are lanes, where elements follow each other; else false.
+  // By transposing tiles of as many elements as there are lanes, where so many follow each other; else false.
   template <bool kLoad, class P, class G>
-  bool move_runs(int64_t rows, P* data, const G& g) const {
-    constexpr int64_t kSize = static_cast<int64_t>(sizeof(R));
-    if constexpr (L::kCount * kSize != 64) return false;  // the tiles of simd_move.h
-    using Plain = std::conditional_t<kLoad, const char, char>;
-    const int64_t matrix_step = g.step * static_cast<int64_t>(sizeof(T));
-    const auto run = [&](P* from, R* lanes, int64_t numbers, int64_t distance) {
-      const auto move_tile = kSize == 4 ? transpose_tiles4 : transpose_tiles8;
-      Plain* const memory = reinterpret_cast<Plain*>(from);
-      int64_t e = 0;
-      for (; e + L::kCount <= numbers; e += L::kCount) {
-        if constexpr (kLoad)
-          move_tile(reinterpret_cast<char*>(lanes + e * distance), distance * kSize, memory + e * kSize, matrix_step,
-                    1);
-        else
-          move_tile(memory + e * kSize, matrix_step, reinterpret_cast<const char*>(lanes + e * distance),
-                    distance * kSize, 1);
-      }
-      for (; e < numbers; ++e)
-        for (int64_t lane = 0; lane < L::kCount; ++lane) {
-          auto* const number =
-              reinterpret_cast<std::conditional_t<kLoad, const R, R>*>(memory + e * kSize + lane * matrix_step);
-          if constexpr (kLoad)
-            lanes[e * distance + lane] = *number;
-          else
-            *number = lanes[e * distance + lane];
-        }
+  bool move_runs(int64_t rows, P* data, const G& g, bool lower = false) const {
+    const auto run = [&](P* from, R* lanes, int64_t count, int64_t distance) {
+      move_run<kLoad>(from, count, g.step, lanes, distance);
     };
-    if (g.col == 1 && g.row == cols) {
-      run(data, this->data, rows * cols * L::kParts, L::kCount);
-    } else if (g.col == 1) {
-      for (int64_t i = 0; i < rows; ++i) run(data + i * g.row, at(i, 0), cols * L::kParts, L::kCount);
-    } else if (g.row == 1 && L::kParts == 1) {
-      for (int64_t j = 0; j < cols; ++j) run(data + j * g.col, at(0, j), rows, cols * L::kCount);
+    const int64_t numbers = cols * L::kParts;
+    if (g.col == 1 && g.row == cols && pitch(cols) == cols && rows * numbers >= L::kCount &&
+        (!lower || numbers < L::kCount)) {
+      run(data, this->data, rows * numbers, L::kCount);
+    } else if (g.col == 1 && numbers >= L::kCount) {
+      for (int64_t i = 0; i < rows; ++i) {
+        const int64_t wanted = lower ? (i * L::kParts / L::kCount + 1) * L::kCount : numbers;
+        run(data + i * g.row, at(i, 0), std::min(wanted, numbers), L::kCount);
+      }
+    } else if (g.row == 1 && L::kParts == 1 && rows >= L::kCount) {
+      for (int64_t j = 0; j < cols; ++j) run(data + j * g.col, at(0, j), rows, pitch(cols) * L::kCount);
     } else {
       return false;
     }
     return true;
+  }
+  // So many numbers from `memory` on, of matrices `step` elements apart; in lanes they are `distance` numbers apart.
+  // One copy for all that call it.
+  template <bool kLoad, class P>
+  static HWY_NOINLINE void move_run(P* memory, int64_t numbers, int64_t step, R* lanes, int64_t distance) {
+    for (int64_t e = 0; e < numbers; e += L::kCount)
+      move_tile<kLoad>(memory, std::min(e, numbers - L::kCount), step, lanes, distance);
+  }
+  template <bool kLoad, class P>
+  static HWY_INLINE void move_tile(P* memory, int64_t e, int64_t step, R* lanes, int64_t distance) {
+    using U = std::conditional_t<sizeof(R) == 4, uint32_t, uint64_t>;
+    const hn::ScalableTag<U> d;
+    constexpr int64_t kSize = static_cast<int64_t>(sizeof(R));
+    auto* const outside = reinterpret_cast<std::conditional_t<kLoad, const char, char>*>(memory) + e * kSize;
+    char* const inside = reinterpret_cast<char*>(lanes + e * distance);
+    const int64_t apart = step * static_cast<int64_t>(sizeof(T));
+    if constexpr (kLoad)
+      cpu::HWY_NAMESPACE::transpose_tile(d, outside, apart, [&](int i, auto v) HWY_ATTR {
+        hn::StoreU(v, d, reinterpret_cast<U*>(inside + i * distance * kSize));
+      });
+    else
+      cpu::HWY_NAMESPACE::transpose_tile(d, inside, distance * kSize, [&](int lane, auto v) HWY_ATTR {
+        hn::StoreU(v, d, reinterpret_cast<U*>(outside + lane * apart));
+      });
   }
   HWY_INLINE void write(int64_t i, int64_t j, int64_t lane, T x) const {
     R* const p = at(i, j) + lane;

@@ -47,19 +47,19 @@ struct CholeskyKernels {
   // U of A = U^H U from the upper triangle, n x n by rows at distance ld. 0, or the order of the minor that is not
   // positive definite.
   int64_t (*block)(int64_t n, T* a, int64_t ld);
-  void (*small)(int64_t count, int64_t n, Group<T> a, int32_t* info);
+  void (*small)(int64_t count, int64_t n, Group<const T> a, Group<T> l, int32_t* info);
 };
-// Of small matrices; `count` <= lanes of them, written over. Scratch of a thread is theirs.
+// Of small matrices; `count` <= lanes of them, `a` of those `from` there. Scratch of a thread is theirs.
 template <class T>
 struct SmallKernels {
-  void (*lu)(int64_t count, int64_t m, int64_t n, Group<T> a, int32_t* pivots, int32_t* info);
+  void (*lu)(int64_t count, int64_t m, int64_t n, Group<const T> from, Group<T> a, int32_t* pivots, int32_t* info);
   // b (n x width) = A^-1 b.
   void (*lu_solve)(int64_t count, int64_t n, int64_t width, Group<const T> lu, const int32_t* pivots, SystemForm form,
                    Group<T> b);
 };
 template <class T>
 struct SmallInverse {
-  void (*inverse)(int64_t count, int64_t n, Group<T> a, int32_t* info);
+  void (*inverse)(int64_t count, int64_t n, Group<const T> from, Group<T> a, int32_t* info);
 };
 template <class T>
 struct SmallTriangles {

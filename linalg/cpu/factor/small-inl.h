@@ -48,25 +48,51 @@ class Divisor {
   bool by_inverse_;
 };
 
-// Where lanes' `chosen`, one of [first, rows) or k, is the row, this row of a and row k change places.
+// Row k of a matrix and the row that lanes' `chosen` (below 64) say change places.
 template <class T>
-HWY_INLINE void exchange_rows(const LaneMatrix<T>& a, int64_t k, int64_t first, int64_t rows,
-                              typename Lanes<T>::V chosen) {
-  using L = Lanes<T>;
-  const typename L::D d;
-  for (int64_t i = first; i < rows; ++i) {
-    if (i == k) continue;
-    const auto here = hn::Eq(chosen, hn::Set(d, static_cast<Real<T>>(i)));
-    if (hn::AllFalse(d, here)) continue;
-    Real<T>* const x = a.at(k, 0);
-    Real<T>* const y = a.at(i, 0);
-    for (int64_t j = 0; j < a.cols * LaneMatrix<T>::kStep; j += L::kCount) {
-      const auto p = hn::LoadU(d, x + j), q = hn::LoadU(d, y + j);
-      hn::StoreU(hn::IfThenElse(here, q, p), d, x + j);
-      hn::StoreU(hn::IfThenElse(here, p, q), d, y + j);
+class Exchange {
+ public:
+  using V = typename Lanes<T>::V;
+  using D = typename Lanes<T>::D;
+  Exchange(int64_t k, V chosen) : k_(k) {
+    Real<T> rows[Lanes<T>::kCount];
+    hn::StoreU(chosen, D(), rows);
+    uint64_t wanted = 0;
+    for (const Real<T> row : rows) wanted |= uint64_t{1} << static_cast<int>(row);
+    for (wanted &= ~(uint64_t{1} << k); wanted; wanted &= wanted - 1, ++count_) {
+      rows_[count_] = __builtin_ctzll(wanted);
+      here_[count_] = hn::Eq(chosen, hn::Set(D(), static_cast<Real<T>>(rows_[count_])));
     }
   }
-}
+  HWY_NOINLINE void of(const LaneMatrix<T>& a) const {
+    for_tiles<8>(0, a.cols * Lanes<T>::kParts,
+                 [&](int64_t first, auto count) HWY_ATTR { vectors<count()>(a, first); });
+  }
+
+ private:
+  // Of so many vectors from that one of a row on. What row k gets stays in registers.
+  template <int kVectors>
+  HWY_INLINE void vectors(const LaneMatrix<T>& a, int64_t first) const {
+    constexpr int64_t kLanes = Lanes<T>::kCount;
+    Real<T>* const top = a.at(k_, 0) + first * kLanes;
+    V x[kVectors];
+    TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) x[v] = hn::LoadU(D(), top + v * kLanes);
+    for (int i = 0; i < count_; ++i) {
+      Real<T>* const row = a.at(rows_[i], 0) + first * kLanes;
+      TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) {
+        const V y = hn::LoadU(D(), row + v * kLanes);
+        hn::StoreU(hn::IfThenElse(here_[i], x[v], y), D(), row + v * kLanes);
+        x[v] = hn::IfThenElse(here_[i], y, x[v]);
+      }
+    }
+    TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) hn::StoreU(x[v], D(), top + v * kLanes);
+  }
+
+  int64_t k_;
+  int count_ = 0;
+  int rows_[Lanes<T>::kCount];
+  hn::Mask<D> here_[Lanes<T>::kCount];
+};
 
 // Tiles of rows x columns in registers.
 template <class T>
@@ -116,27 +142,33 @@ void subtract_rows(const LaneMatrix<T>& to, const LaneMatrix<T>& a, const LaneMa
   });
 }
 
-// Columns [j, j + kCols) of x: L^-1 x, or U^-1 x, of n rows, of a triangle of w. diagonal: null for one of ones.
+// Columns [first, last) of x, kCols at a time: L^-1 x, or U^-1 x, of n rows, of a triangle of w. diagonal: null for one
+// of ones.
 template <class T, bool kUpper, int kCols>
-void solve_columns(const LaneMatrix<T>& w, int64_t n, const LaneMatrix<T>& x, int64_t j, const Divisor<T>* diagonal) {
+void solve_columns(const LaneMatrix<T>& w, int64_t n, const LaneMatrix<T>& x, int64_t first, int64_t last,
+                   const Divisor<T>* diagonal) {
   constexpr int kRows = tile_rows<T>();
   const auto tile_at = [&](int64_t i, auto rows) HWY_ATTR {
     constexpr int kSize = rows();
-    Tile<T, kSize, kCols> tile(x, i, j);
-    if constexpr (kUpper)
-      tile.subtract(w, x, i, j, i + kSize, n);
-    else
-      tile.subtract(w, x, i, j, 0, i);
-    TESSERA_UNROLL for (int step = 0; step < kSize; ++step) {
-      const int r = kUpper ? kSize - 1 - step : step;
-      if (diagonal) TESSERA_UNROLL for (int c = 0; c < kCols; ++c) tile.acc[r][c] = diagonal[i + r].of(tile.acc[r][c]);
-      TESSERA_UNROLL for (int later = step + 1; later < kSize; ++later) {
-        const int q = kUpper ? kSize - 1 - later : later;
-        const Lanes<T> f = w.get(i + q, i + r);
-        TESSERA_UNROLL for (int c = 0; c < kCols; ++c) tile.acc[q][c] = tile.acc[q][c].minus_product(f, tile.acc[r][c]);
+    for (int64_t j = first; j < last; j += kCols) {
+      Tile<T, kSize, kCols> tile(x, i, j);
+      if constexpr (kUpper)
+        tile.subtract(w, x, i, j, i + kSize, n);
+      else
+        tile.subtract(w, x, i, j, 0, i);
+      TESSERA_UNROLL for (int step = 0; step < kSize; ++step) {
+        const int r = kUpper ? kSize - 1 - step : step;
+        if (diagonal)
+          TESSERA_UNROLL for (int c = 0; c < kCols; ++c) tile.acc[r][c] = diagonal[i + r].of(tile.acc[r][c]);
+        TESSERA_UNROLL for (int later = step + 1; later < kSize; ++later) {
+          const int q = kUpper ? kSize - 1 - later : later;
+          const Lanes<T> f = w.get(i + q, i + r);
+          TESSERA_UNROLL for (int c = 0; c < kCols; ++c) tile.acc[q][c] =
+              tile.acc[q][c].minus_product(f, tile.acc[r][c]);
+        }
       }
+      tile.store(x, i, j);
     }
-    tile.store(x, i, j);
   };
   if constexpr (kUpper) {
     int64_t i = n;
@@ -148,8 +180,12 @@ void solve_columns(const LaneMatrix<T>& w, int64_t n, const LaneMatrix<T>& x, in
 }
 template <class T, bool kUpper>
 void solve_lanes(const LaneMatrix<T>& w, int64_t n, const LaneMatrix<T>& x, const Divisor<T>* diagonal) {
-  for_tiles<tile_cols<T>()>(
-      0, x.cols, [&](int64_t j, auto cols) HWY_ATTR { solve_columns<T, kUpper, cols()>(w, n, x, j, diagonal); });
+  constexpr int kCols = tile_cols<T>();
+  // So many that they stay in the first cache while w passes by.
+  const int64_t whole = x.cols / kCols * kCols;
+  for (int64_t j = 0; j < whole; j += 2 * kCols)
+    solve_columns<T, kUpper, kCols>(w, n, x, j, std::min(j + 2 * kCols, whole), diagonal);
+  solve_columns<T, kUpper, 1>(w, n, x, whole, x.cols, diagonal);
 }
 
 // The diagonal of a triangle, in scratch memory.
@@ -165,8 +201,8 @@ class Diagonal {
   Scratch memory_;
 };
 
-// One column block of LU: rows from its diagonal on have all that is left of it. Calls each(k, chosen) with every
-// pivot's row in lanes.
+// One column block of LU: rows from its diagonal on have all that is left of it. Calls each(k, chosen) with
+// every pivot's row in lanes.
 template <class T, class F>
 void factor_columns_of_lanes(const LaneMatrix<T>& a, int64_t m, int64_t first, int64_t last, typename Lanes<T>::V& info,
                              const F& each) {
@@ -182,7 +218,7 @@ void factor_columns_of_lanes(const LaneMatrix<T>& a, int64_t m, int64_t first, i
       chosen = hn::IfThenElse(larger, hn::Set(d, static_cast<R>(i)), chosen);
     }
     each(k, chosen);
-    exchange_rows(a, k, k + 1, m, chosen);
+    Exchange<T>(k, chosen).of(a);
     const auto zero = hn::Eq(most, hn::Zero(d));
     const auto is_first = hn::And(zero, hn::Eq(info, hn::Zero(d)));
     info = hn::IfThenElse(is_first, hn::Set(d, static_cast<R>(k + 1)), info);
@@ -201,13 +237,13 @@ typename Lanes<T>::V factor_lanes(const LaneMatrix<T>& a, int64_t m, const F& ea
   const int64_t size = std::min(m, a.cols);
   auto info = hn::Zero(typename Lanes<T>::D());
   for_tiles<tile_cols<T>()>(0, a.cols, [&](int64_t j, auto cols) HWY_ATTR {
-    const int64_t above = std::min(j, size);
-    solve_columns<T, false, cols()>(a, above, a, j, nullptr);
+    const int64_t above = std::min(j, size), end = j + cols();
+    solve_columns<T, false, cols()>(a, above, a, j, end, nullptr);
     if (j >= size) return;
     subtract_rows<T, cols(), false>(a, a, a, j, j, m, j);
-    factor_columns_of_lanes(a, m, j, std::min<int64_t>(j + cols(), size), info, each);
+    factor_columns_of_lanes(a, m, j, std::min(end, size), info, each);
     // A block that is wider than what is left of the rows.
-    for (int64_t more = size; more < j + cols(); ++more)
+    for (int64_t more = size; more < end; ++more)
       for (int64_t i = j + 1; i < m; ++i)
         for (int64_t k = j; k < std::min(i, size); ++k)
           a.put(i, more, a.get(i, more).minus_product(a.get(i, k), a.get(k, more)));
@@ -216,10 +252,10 @@ typename Lanes<T>::V factor_lanes(const LaneMatrix<T>& a, int64_t m, const F& ea
 }
 
 template <class T>
-void small_lu(int64_t count, int64_t m, int64_t n, Group<T> a, int32_t* pivots, int32_t* info) {
+void small_lu(int64_t count, int64_t m, int64_t n, Group<const T> from, Group<T> a, int32_t* pivots, int32_t* info) {
   const Scratch memory(LaneMatrix<T>::bytes(m, n));
   const LaneMatrix<T> w{memory.as<Real<T>>(), n};
-  w.load(count, m, reading(a));
+  w.load(count, m, from);
   const int64_t size = std::min(m, n);
   const typename Lanes<T>::D d;
   const auto found = factor_lanes(w, m, [&](int64_t k, typename Lanes<T>::V chosen) HWY_ATTR {
@@ -230,30 +266,39 @@ void small_lu(int64_t count, int64_t m, int64_t n, Group<T> a, int32_t* pivots, 
 }
 
 template <class T>
-void small_inverse(int64_t count, int64_t n, Group<T> a, int32_t* info) {
+void small_inverse(int64_t count, int64_t n, Group<const T> from, Group<T> a, int32_t* info) {
   using L = Lanes<T>;
   const Scratch memory(2 * LaneMatrix<T>::bytes(n, n));
   const LaneMatrix<T> w{memory.as<Real<T>>(), n};
   const LaneMatrix<T> x{w.at(n, 0), n};
-  w.load(count, n, reading(a));
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t j = 0; j < n; ++j) x.put(i, j, L::set(i == j ? 1 : 0));
-  const auto found =
-      factor_lanes(w, n, [&](int64_t k, typename L::V chosen) HWY_ATTR { exchange_rows(x, k, k + 1, n, chosen); });
+  w.load(count, n, from);
+  // Which row of each matrix has come to row i.
+  int32_t rows[64 * L::kCount];
+  for (int64_t i = 0; i < n * L::kCount; ++i) rows[i] = static_cast<int32_t>(i / L::kCount);
+  const auto found = factor_lanes(w, n, [&](int64_t k, typename L::V chosen) HWY_ATTR {
+    int32_t to[L::kCount];
+    store_numbers<T>(chosen, L::kCount, to, 1);
+    for (int64_t lane = 0; lane < L::kCount; ++lane)
+      std::swap(rows[k * L::kCount + lane], rows[to[lane] * L::kCount + lane]);
+  });
   store_numbers<T>(found, count, info, 1);
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = 0; j < n; ++j) x.put(i, j, L::set(0));
+    for (int64_t lane = 0; lane < L::kCount; ++lane) x.write(i, rows[i * L::kCount + lane], lane, T(1));
+  }
   solve_lanes<T, false>(w, n, x, nullptr);
   solve_lanes<T, true>(w, n, x, Diagonal<T>(w, n).get());
   x.store(count, n, a);
 }
 
 template <class T>
-void small_cholesky(int64_t count, int64_t n, Group<T> a, int32_t* info) {
+void small_cholesky(int64_t count, int64_t n, Group<const T> a, Group<T> l, int32_t* info) {
   using L = Lanes<T>;
   using R = Real<T>;
   const typename L::D d;
   const Scratch memory(LaneMatrix<T>::bytes(n, n));
   const LaneMatrix<T> w{memory.as<R>(), n};
-  w.load(count, n, reading(a));
+  w.load(count, n, a, true);
   auto found = hn::Zero(d);
   for_tiles<tile_cols<T>()>(0, n, [&](int64_t first, auto cols) HWY_ATTR {
     const int64_t last = first + cols();
@@ -276,7 +321,7 @@ void small_cholesky(int64_t count, int64_t n, Group<T> a, int32_t* info) {
     }
   });
   store_numbers<T>(found, count, info, 1);
-  w.store(count, n, a);
+  w.store(count, n, l);
 }
 
 template <class T>
@@ -288,7 +333,7 @@ void conjugate(const LaneMatrix<T>& w, int64_t rows) {
 
 template <class T>
 void small_solve(int64_t count, int64_t n, int64_t width, Group<const T> a, TriangularForm form, Group<T> b) {
-  const Scratch memory(LaneMatrix<T>::bytes(n, n + width));
+  const Scratch memory(LaneMatrix<T>::bytes(n, n) + LaneMatrix<T>::bytes(n, width));
   const LaneMatrix<T> w{memory.as<Real<T>>(), n};
   const LaneMatrix<T> x{w.at(n, 0), width};
   w.load(count, n, a);
@@ -309,13 +354,13 @@ void exchange_by(const LaneMatrix<T>& x, int64_t count, int64_t n, const int32_t
   Real<T> chosen[Lanes<T>::kCount];
   for (int64_t lane = 0; lane < Lanes<T>::kCount; ++lane)
     chosen[lane] = static_cast<Real<T>>(pivots[std::min(lane, count - 1) * n + k] - 1);
-  exchange_rows(x, k, 0, n, hn::LoadU(typename Lanes<T>::D(), chosen));
+  Exchange<T>(k, hn::LoadU(typename Lanes<T>::D(), chosen)).of(x);
 }
 
 template <class T>
 void small_lu_solve(int64_t count, int64_t n, int64_t width, Group<const T> lu, const int32_t* pivots, SystemForm form,
                     Group<T> b) {
-  const Scratch memory(LaneMatrix<T>::bytes(n, n + width));
+  const Scratch memory(LaneMatrix<T>::bytes(n, n) + LaneMatrix<T>::bytes(n, width));
   const LaneMatrix<T> w{memory.as<Real<T>>(), n};
   const LaneMatrix<T> x{w.at(n, 0), width};
   if (form.transposed) std::swap(lu.row, lu.col);

@@ -32,10 +32,10 @@ class Columns {
       : rows_(rows),
         cols_(cols),
         in_columns_(cols >= L::kCount),
-        memory_(LaneMatrix<T>::bytes(rows, cols)),
+        memory_(in_columns_ ? LaneMatrix<T>::bytes(cols, rows) : LaneMatrix<T>::bytes(rows, cols)),
         lanes_{memory_.template as<R>(), in_columns_ ? rows : cols},
-        row_(in_columns_ ? 1 : cols),
-        col_(in_columns_ ? rows : 1) {}
+        row_(in_columns_ ? 1 : LaneMatrix<T>::pitch(cols)),
+        col_(in_columns_ ? LaneMatrix<T>::pitch(rows) : 1) {}
 
   HWY_INLINE L get(int64_t i, int64_t j) const { return L::load(at(i, j)); }
   HWY_INLINE void put(int64_t i, int64_t j, L x) const { x.store(at(i, j)); }

@@ -346,3 +346,26 @@ def test_gradcheck_of_large_and_complex():
         ):
             assert torch.autograd.gradcheck(call, (a, b), check_forward_ad=True)
             assert torch.autograd.gradgradcheck(call, (a, b))
+
+
+@pytest.mark.parametrize("n", [8, 15, 31, 32, 33, 47, 64])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_batches_wherever_they_stand(n, dtype):
+    """Groups of small matrices, the last one of which is not full, are read where they are and left as they were."""
+    a, spd = random(37, n, n, dtype=dtype), positive(37, n, n, dtype=dtype)
+    for call, x in ((L.lu_factor, a), (L.cholesky, spd), (L.inv, a)):
+        kept = x.clone()
+        want = call(x)
+        assert torch.equal(x, kept)
+        first = want[0] if isinstance(want, tuple) else want
+        single = torch.stack([(lambda r: r[0] if isinstance(r, tuple) else r)(call(m)) for m in x])
+        close(first, single, scale=100)
+        for same in (x.mT.clone().mT, x.transpose(0, 1).clone().transpose(0, 1), torch.stack([x, x], 1)[:, 1]):
+            got = call(same)
+            close(got[0] if isinstance(got, tuple) else got, first, scale=10)
+    inverse = L.inv(a)
+    assert L.inv(a, out=a) is a
+    close(a, inverse)
+    lower = L.cholesky(spd)
+    close(L.cholesky(spd.tril()), lower)
+    close(L.cholesky(spd.triu(), upper=True), lower.mH)

@@ -11,6 +11,7 @@
 #define HWY_TARGET_INCLUDE "tensor/cpu/support/simd_move.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "tensor/cpu/support/tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
@@ -93,82 +94,23 @@ void FillRows8(void* dst, const void* value, int64_t step, int64_t rows, int64_t
   FillRowsOf<uint64_t>(dst, value, step, rows, n);
 }
 
-// Blocks of 16 bytes from rows kRowStep apart, one after the other.
-#if HWY_TARGET == HWY_AVX3
-HWY_INLINE __m512i Blocks(const char* p, int64_t step) {
-  const auto load = [](const char* q) HWY_ATTR { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(q)); };
-  __m512i v = _mm512_castsi128_si512(load(p));
-  v = _mm512_inserti32x4(v, load(p + step), 1);
-  v = _mm512_inserti32x4(v, load(p + 2 * step), 2);
-  return _mm512_inserti32x4(v, load(p + 3 * step), 3);
-}
+// Tiles of 64 bytes, of smaller ones.
 template <class D>
-HWY_INLINE hn::Vec<D> LoadBlocks(D, const char* p, int64_t step) {
-  return hn::Vec<D>{Blocks(p, step)};
+HWY_INLINE void TransposeTiles(D d, char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t tiles) {
+  using T = hn::TFromD<D>;
+  constexpr int kSize = sizeof(T), kEdge = 64 / kSize, kLanes = static_cast<int>(hn::MaxLanes(d));
+  for (; tiles > 0; --tiles, dst += 64, src += kEdge * src_stride)
+    for (int i = 0; i < kEdge; i += kLanes)
+      for (int j = 0; j < kEdge; j += kLanes)
+        transpose_tile(d, src + i * src_stride + j * kSize, src_stride, [&](int column, auto v) HWY_ATTR {
+          hn::StoreU(v, d, reinterpret_cast<T*>(dst + (j + column) * dst_stride + i * kSize));
+        });
 }
-#else
-template <class D>
-HWY_INLINE hn::Vec<D> LoadBlocks(D d, const char* p, int64_t step) {
-  const hn::CappedTag<hn::TFromD<D>, 16 / sizeof(hn::TFromD<D>)> d128;
-  const auto load = [&](const char* q) HWY_ATTR { return hn::LoadU(d128, reinterpret_cast<const hn::TFromD<D>*>(q)); };
-#if HWY_TARGET == HWY_AVX2
-  return hn::Combine(d, load(p + step), load(p));
-#else
-  (void)d;
-  (void)step;
-  return load(p);
-#endif
-}
-#endif
-
-// Each block of 16 bytes transposes on its own: with the blocks of a vector from rows 4 (2) apart, results are whole
-// rows.
-HWY_INLINE void Tile4(char* dst, int64_t dst_stride, const char* src, int64_t src_stride) {
-  const D32 d;
-  const hn::RepartitionToWide<D32> dw;
-  constexpr int kRows = static_cast<int>(hn::MaxLanes(d));  // rows that a vector has elements of
-  for (int i = 0; i < 16; i += kRows) {
-    const char* from = src + i * src_stride;
-    for (int j = 0; j < 16; j += 4) {
-      const V32 a = LoadBlocks(d, from + j * 4, 4 * src_stride),
-                b = LoadBlocks(d, from + j * 4 + src_stride, 4 * src_stride);
-      const V32 c = LoadBlocks(d, from + j * 4 + 2 * src_stride, 4 * src_stride),
-                e = LoadBlocks(d, from + j * 4 + 3 * src_stride, 4 * src_stride);
-      const auto ab_low = hn::BitCast(dw, hn::InterleaveLower(d, a, b)),
-                 ab_high = hn::BitCast(dw, hn::InterleaveUpper(d, a, b));
-      const auto ce_low = hn::BitCast(dw, hn::InterleaveLower(d, c, e)),
-                 ce_high = hn::BitCast(dw, hn::InterleaveUpper(d, c, e));
-      char* to = dst + j * dst_stride + i * 4;
-      const auto put = [&](auto v, int row) HWY_ATTR {
-        hn::StoreU(hn::BitCast(d, v), d, reinterpret_cast<uint32_t*>(to + row * dst_stride));
-      };
-      put(hn::InterleaveLower(dw, ab_low, ce_low), 0);
-      put(hn::InterleaveUpper(dw, ab_low, ce_low), 1);
-      put(hn::InterleaveLower(dw, ab_high, ce_high), 2);
-      put(hn::InterleaveUpper(dw, ab_high, ce_high), 3);
-    }
-  }
-}
-HWY_INLINE void Tile8(char* dst, int64_t dst_stride, const char* src, int64_t src_stride) {
-  const D64 d;
-  constexpr int kRows = static_cast<int>(hn::MaxLanes(d));
-  for (int i = 0; i < 8; i += kRows) {
-    const char* from = src + i * src_stride;
-    for (int j = 0; j < 8; j += 2) {
-      const V64 a = LoadBlocks(d, from + j * 8, 2 * src_stride),
-                b = LoadBlocks(d, from + j * 8 + src_stride, 2 * src_stride);
-      char* to = dst + j * dst_stride + i * 8;
-      hn::StoreU(hn::InterleaveLower(d, a, b), d, reinterpret_cast<uint64_t*>(to));
-      hn::StoreU(hn::InterleaveUpper(d, a, b), d, reinterpret_cast<uint64_t*>(to + dst_stride));
-    }
-  }
-}
-
 void TransposeTiles4(char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t tiles) {
-  for (; tiles > 0; --tiles, dst += 64, src += 16 * src_stride) Tile4(dst, dst_stride, src, src_stride);
+  TransposeTiles(D32(), dst, dst_stride, src, src_stride, tiles);
 }
 void TransposeTiles8(char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t tiles) {
-  for (; tiles > 0; --tiles, dst += 64, src += 8 * src_stride) Tile8(dst, dst_stride, src, src_stride);
+  TransposeTiles(D64(), dst, dst_stride, src, src_stride, tiles);
 }
 
 }  // namespace HWY_NAMESPACE
