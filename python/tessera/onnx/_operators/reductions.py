@@ -604,7 +604,7 @@ def _under(b, self, mask, otherwise):
 
 @aten("_masked_sum")
 def masked_sum(b, self, mask, dim, keepdim=False, mean=False, dtype=None):
-    held, whole = _under(b, b.to(self, b.out_dtype or self.dtype), mask, 0)
+    held, whole = _under(b, b.to(self, b.out_dtype or dtype or self.dtype), mask, 0)
     axes = list(dim) or None
     total = b.reduce("ReduceSum", held, axes, keepdim)
     return total / b.reduce("ReduceSum", b.to(whole, held.dtype), axes, keepdim) if mean else total
