@@ -19,6 +19,15 @@ namespace {
 
 using Tag = Value::Tag;
 
+const char* cpu_capability() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+    return "AVX512";
+  if (__builtin_cpu_supports("avx2")) return "AVX2";
+#endif
+  return "DEFAULT";
+}
+
 Value ints(IntList l) {
   std::vector<Value> v;
   for (int64_t i : l) v.push_back(Value::of(i));
@@ -308,6 +317,7 @@ constexpr BuiltinEntry kTensors[] = {
      "bool create_graph=False, bool allow_unused=False) -> Tensor?[]",
      TESSERA_BUILTIN(r[0] = gradients(a)), false},
     {"aten::is_scripting() -> bool", TESSERA_BUILTIN(r[0] = Value::of(true))},
+    {"aten::_get_cpu_capability() -> str", TESSERA_BUILTIN(r[0] = Value::of(std::string(cpu_capability())))},
     {"aten::get_default_dtype() -> int", TESSERA_BUILTIN(r[0] = Value::of(dtype_number(default_dtype()))), false},
     {"aten::warn(str message, int stacklevel=2) -> ()", TESSERA_BUILTIN(warn(std::string(a[0].string()))), false},
     {"aten::__getitem__.Tensor(Tensor t, int i) -> Tensor",

@@ -159,6 +159,12 @@ Sugar Emitter::value_attribute(Val* v, const std::string& name, const Range& whe
       if (const Property* p = def.property(name)) return call_function(*p->getter, {}, where, v);
       if (Function* f = def.method(name)) {
         if (f->is_static) return Sugar::of_function(f);
+        if (Function* packed = name == "forward" ? def.method("forward__packed") : nullptr) {
+          Sugar both(Sugar::kOverloads, "");  // recurrent layers take packed sequences, too
+          both.functions = {f, packed};
+          both.value = v;
+          return both;
+        }
         method.function = f;
         return method;
       }

@@ -54,8 +54,9 @@ Val* Emitter::convert(Val* v, const Formal& f, TypePtr concrete, bool allow, con
   if (v->node && v->node->kind == N::kTuple && want->is(K::kTuple) && want->elems.size() == v->node->in.size()) {
     std::vector<Val*> items;
     for (size_t i = 0; i < want->elems.size(); ++i) {
+      const bool number = allow && v->node->in[i]->type->is(K::kNumber);
       Val* x = convert(v->node->in[i], Formal{nullptr, want->elems[i], false, false, nullptr, -1, false},
-                       want->elems[i], false, where);
+                       want->elems[i], number, where);
       if (!x) return nullptr;
       items.push_back(x);
     }

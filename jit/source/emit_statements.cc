@@ -93,7 +93,9 @@ TypePtr Emitter::settled_type(const std::string& name) const {
 void Emitter::set(const std::string& name, Sugar s, const Range& where, bool refined) {
   if (s.kind == Sugar::kValue && !refined && name[0] != '$') {
     TypePtr before = nullptr;
-    if (!frame_->assigned.contains(name) || declared_type(name)) before = settled_type(name);
+    const Frame* own = frame_;
+    while (own->rest && own->outer && !own->assigned.contains(name)) own = own->outer;
+    if (!own->assigned.contains(name) || declared_type(name)) before = settled_type(name);
     if (before && s.value->type->is(K::kTuple))  // (1, 2) where a list was
       if (Val* list = convert(s.value, Formal{nullptr, before, false, false, nullptr, -1, true}, before, false, where))
         s.value = list;
@@ -264,6 +266,7 @@ Emitter::Exit Emitter::rest_of(Exit e, const std::vector<const Ast*>& list, size
   Node* n = node(N::kIf, {e.flag}, where);
   Frame a, b;
   a.outer = b.outer = frame_;
+  b.rest = true;
   Frame* const outer = frame_;
   Block* const block = block_;
   n->blocks = {graph_.new_block(n), graph_.new_block(n)};
@@ -363,6 +366,7 @@ Emitter::Exit Emitter::if_statement(const Ast& s, const std::vector<const Ast*>&
   for (size_t i = 0; i < 2 && !consumed; ++i) {
     if (exits[1 - i].ends != Ends::kAlways || exits[i].ends == Ends::kAlways || at + 1 >= list.size()) continue;
     frame_ = &frames[i], block_ = n->blocks[i];
+    frame_->rest = true;
     exits[i] = rest_of(exits[i], list, at + 1, s);
     consumed = true;
   }

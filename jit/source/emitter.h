@@ -45,6 +45,7 @@ class Emitter {
     std::map<std::string, Sugar> variables;
     std::map<std::string, TypePtr> declared;
     std::set<std::string> assigned;  // not only refined
+    bool rest = false;               // holds what follows an early exit: to the program it is the outer one
   };
   enum class Ends : uint8_t { kNever, kSometimes, kAlways };  // whether control leaves a list of statements early
   struct Exit {

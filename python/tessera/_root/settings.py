@@ -23,7 +23,6 @@ _PRECISIONS = ("highest", "high", "medium")
 
 _deterministic = False
 _warn_only = False
-_precision = "highest"
 _warn_always = False
 
 
@@ -84,7 +83,6 @@ def set_float32_matmul_precision(precision):
 
     The CPU kernels always use all of float32's bits, those of CUDA devices take TF32 unless it is 'highest'.
     """
-    global _precision
     if precision not in _PRECISIONS:
         warnings.warn(
             f"{precision} is not one of 'highest', 'high', or 'medium'; the current setFloat32MatmulPrecision call has "
@@ -92,15 +90,19 @@ def set_float32_matmul_precision(precision):
             stacklevel=2,
         )
         return
-    _precision = precision
-    from tessera.backends import _flags
+    from tessera.backends import _precision
 
-    _flags.tell_cuda()
+    _precision.set_matmul(precision)
 
 
 def get_float32_matmul_precision():
-    """'highest', 'high' or 'medium'."""
-    return _precision
+    """'highest', 'high' or 'medium'.
+
+    Raises: RuntimeError where `torch.backends.fp32_precision` and those under it say otherwise.
+    """
+    from tessera.backends import _precision
+
+    return _precision.get_matmul()
 
 
 def set_warn_always(b, /):

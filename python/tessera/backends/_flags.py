@@ -14,6 +14,11 @@ def flags_frozen():
     return _frozen
 
 
+def closed():
+    """Whether settings may not be set now."""
+    return _frozen and not _blocks
+
+
 def disable_global_flags():
     """From now on settings change by the `flags()` of their modules alone, for a block; setting one raises."""
     global _frozen
@@ -47,10 +52,11 @@ class FlagModule(types.ModuleType):
 
     _flags = {}
     _changed = staticmethod(lambda: None)
+    _elsewhere = None
 
     def __setattr__(self, name, value):
         default = type(self)._flags.get(name)
-        if _frozen and not _blocks and name in type(self)._flags:
+        if closed() and name in type(self)._flags:
             raise RuntimeError(
                 f"{self.__name__}.{name} can't be set after disable_global_flags(): use its flags() for a block"
             )
@@ -68,13 +74,16 @@ class FlagModule(types.ModuleType):
             type(self)._changed()
 
 
-def install(module, _changed=None, **flags):
+def install(module, _changed=None, _elsewhere=None, **flags):
     """Makes the settings attributes of a module (an entry of sys.modules) and checks them from now on. `_changed` is
-    called after each change.
+    called after each change. `_elsewhere`: ({name: property} of settings that are not kept here, a function that gives
+    all of them, one that takes that).
     """
+    members = {} if _elsewhere is None else {**_elsewhere[0], "_elsewhere": _elsewhere[1:]}
     for name, value in flags.items():
-        setattr(module, name, value[0] if isinstance(value, Choice) else value)
-    members = {"_flags": dict(flags)}
+        if name not in members:
+            setattr(module, name, value[0] if isinstance(value, Choice) else value)
+    members["_flags"] = dict(flags)
     if _changed is not None:
         members["_changed"] = staticmethod(_changed)
     module.__class__ = type(f"{module.__name__}_flags", (FlagModule,), members)
@@ -89,19 +98,17 @@ def tell_cuda():
 
 @contextlib.contextmanager
 def changed(module, **flags):
-    """Gives settings other values for a block; None leaves one as it is, and so does the first of its choices."""
-    defaults = type(module)._flags
-    flags = {
-        name: value
-        for name, value in flags.items()
-        if value is not None and not (isinstance(defaults[name], Choice) and value == defaults[name][0])
-    }
-    saved = {name: getattr(module, name) for name in flags}
+    """Gives settings other values for a block; None leaves one as it is, and so does "none"."""
+    flags = {name: value for name, value in flags.items() if value not in (None, "none")}
+    saved, elsewhere = {name: module.__dict__[name] for name in flags if name in module.__dict__}, module._elsewhere
+    held = elsewhere[0]() if elsewhere else None
     try:
         set_all(module, flags)
         yield
     finally:
         set_all(module, saved)
+        if elsewhere:
+            elsewhere[1](held)
 
 
 def set_all(module, flags):
@@ -109,6 +116,13 @@ def set_all(module, flags):
     with allowed():
         for name, value in flags.items():
             setattr(module, name, value)
+
+
+def set_given(module, flags):
+    """Sets those settings (name -> value) that are not None; returns the old values of all."""
+    old = tuple(getattr(module, name) for name in flags)
+    set_all(module, {name: value for name, value in flags.items() if value is not None})
+    return old
 
 
 class Verbose:

@@ -7,7 +7,7 @@ import os
 import warnings
 
 import tessera
-from tessera.backends import _flags
+from tessera.backends import _flags, _precision
 
 
 def is_built():
@@ -37,22 +37,24 @@ class cuBLASModule:
         )
 
     def __getattr__(self, name):
-        if name == "allow_tf32":
-            return tessera.get_float32_matmul_precision() != "highest"
+        if name in ("allow_tf32", "fp32_precision"):
+            return _precision.get_cuda_tf32() if name == "allow_tf32" else _precision.get("cuda", "matmul")
         if name not in self._values:
             raise AttributeError("Unknown attribute " + name)
         return self._values[name]
 
     def __setattr__(self, name, value):
+        if name == "fp32_precision":
+            return _precision.set_("cuda", "matmul", value)
         if name != "allow_tf32" and name not in self._values:
             raise AttributeError("Unknown attribute " + name)
         if not isinstance(value, bool):
             raise RuntimeError(f"expected a bool for {name}, but got {type(value).__name__}")
         if name == "allow_tf32":
-            tessera.set_float32_matmul_precision("high" if value else "highest")
-        else:
-            self._values[name] = value
-            _flags.tell_cuda()
+            return _precision.set_cuda_tf32(value)
+        self._values[name] = value
+        _flags.tell_cuda()
+        return None
 
 
 matmul = cuBLASModule()

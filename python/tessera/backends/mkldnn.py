@@ -2,7 +2,7 @@
 
 import sys
 
-from tessera.backends import _flags
+from tessera.backends import _flags, _precision
 
 VERBOSE_OFF = 0
 VERBOSE_ON = 1
@@ -32,6 +32,17 @@ def flags(enabled=None, deterministic=None, allow_tf32=None, fp32_precision="non
     )
 
 
+def set_flags(_enabled=None, _deterministic=None, _allow_tf32=None, _fp32_precision="none"):
+    """Sets the given settings; returns the old values of all."""
+    given = {
+        "enabled": _enabled,
+        "deterministic": _deterministic,
+        "allow_tf32": _allow_tf32,
+        "fp32_precision": _fp32_precision,
+    }
+    return _flags.set_given(sys.modules[__name__], given)
+
+
 class verbose(_flags.Verbose):
     """Context manager in which the library would report its calls; it makes none in this build, so nothing is printed.
 
@@ -47,10 +58,12 @@ class verbose(_flags.Verbose):
         super().__init__(level)
 
 
+matmul, conv, rnn = (_precision.family("mkldnn", name) for name in ("matmul", "conv", "rnn"))
 _flags.install(
     sys.modules[__name__],
+    None,
+    _precision.of_module("mkldnn"),
     enabled=True,
     deterministic=False,
     allow_tf32=False,
-    fp32_precision=_flags.Choice("none", "ieee", "tf32", "bf16"),
 )

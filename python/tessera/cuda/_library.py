@@ -75,7 +75,9 @@ def apply_settings():
     cuda, cudnn = tessera.backends.cuda, tessera.backends.cudnn
     matmul = cuda.matmul
     _module.set_blas(
-        matmul.allow_tf32, matmul.allow_fp16_reduced_precision_reduction, matmul.allow_bf16_reduced_precision_reduction
+        matmul.fp32_precision == "tf32",
+        matmul.allow_fp16_reduced_precision_reduction,
+        matmul.allow_bf16_reduced_precision_reduction,
     )
     _module.set_linalg_library(int(cuda.preferred_linalg_library()))
     _module.set_dnn(

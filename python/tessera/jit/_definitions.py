@@ -822,6 +822,7 @@ _HOMES = (
     "tessera.nn._functional",
     "tessera.nn.init",
     "tessera.nn._recurrent",
+    "tessera.nn.utils.rnn",
     "tessera.functional",
     "tessera.sparse",
     "tessera._root.quantized",

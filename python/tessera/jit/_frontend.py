@@ -278,6 +278,8 @@ def operator_of(obj):
             return "aten::_sparse_mm"
         if obj is tessera.autograd.grad:
             return "aten::grad"
+        if name == "get_cpu_capability" and module == "tessera.backends.cpu":
+            return "aten::_get_cpu_capability"
         from ._definitions import VARIANTS
 
         if name and getattr(tessera, name, None) is obj and name not in VARIANTS and _jit.has_op(f"aten::{name}"):
@@ -331,6 +333,8 @@ def _with_signature(declaration, fn, name, owner=None, member=None):
     """A function with the signature of an @overload and the body of the implementation."""
     head, body = source_of(declaration).text, source_of(fn)
     text = _signature_text(head) + _type_comment(head) + _body_text(body.text)
+    if owner is not None:  # archives know the methods by these names
+        text = re.sub(r"\bdef\s+\w+", "def " + name.rpartition(".")[2], text, count=1)
     return _jit.define(text, body.file, body.line, name, lookup_in(fn), member or add_member, owner)
 
 
@@ -412,6 +416,7 @@ def _definition_scope():
 
     scope = {"torch": tessera, "nn": tessera._C._nn, "F": functional, "annotate": tessera.jit.annotate}
     scope.update({name: getattr(typing, name) for name in ("Optional", "List", "Tuple", "Dict", "Union")})
+    scope["PackedSequence"] = tessera.nn.utils.rnn.PackedSequence
     scope.update(Tensor=tessera.Tensor, Device=tessera.device, Generator=tessera.Generator, math=math)
     return types.FunctionType((lambda: None).__code__, _Definitions(scope))
 

@@ -247,6 +247,41 @@ class ConcreteType:
                 made = self._define(hook, hook.__name__)
                 self.made.add_method(made, how)
                 self.made.add_method(made, "method")  # archives have it
+                self._check_hook(made, how == "pre_hook", hook is hooks[0])
+
+    def _check_hook(self, made, before, first):
+        """RuntimeError for a hook whose signature is not that of hooks of this module's forward()."""
+        from ._definitions import method_of
+
+        text = method_of(self.cls, "forward", self.attributes, self.children)
+        own = self.replaced.get("forward", inspect.getattr_static(self.cls, "forward", None))
+        if not isinstance(own, types.FunctionType) or own is Module.forward or isinstance(text, tuple):
+            return
+        own_text = text is not None and "forward" not in self.replaced
+        forward = self._define(own, "forward", text, lookup_in(_scope_of(self.cls))) if own_text else self._define(
+            own, "forward")  # fmt: skip
+        given = [kind for _, kind, _ in made.arguments[1:]]
+        # what a hook gives is what the next one takes
+        gives = None if before else forward.result if first or len(given) != 2 else given[1]
+        wanted = [simple("Tuple", *(kind for _, kind, _ in forward.arguments[1:])), *([] if before else [gives])]
+        if len(given) != len(wanted):
+            wrong = f"was expected to only have exactly {len(wanted) + 1} inputs but it had {len(given) + 1} inputs"
+        elif given[0].kind() != "TupleType":
+            wrong = f"expected the input argument to be typed as a Tuple but found type: '{given[0]}' instead"
+        elif given[0] != wanted[0]:
+            wrong = f"has the wrong inner types for the input tuple argument. Received type: '{given[0]}'"
+        elif given[1:] != wanted[1:]:
+            wrong = f"has the wrong type for the output argument. Received type: '{given[1]}'. Expected type: '{gives}'"
+        else:
+            return
+        kind, what = ("Pre-hook", "pre-hook") if before else ("Hook", "hook")
+        more = "" if before else f", output: {gives}"
+        raise RuntimeError(
+            f"{kind} '{made.name}' on module '{self.cls.__name__}' {wrong}.\nThis error occurred while scripting the "
+            f"forward {what} '{made.name}' on module '{self.cls.__name__}'. If you did not want to script this {what} "
+            f"remove it from the original NN module before scripting. It is expected to have the signature: "
+            f"{made.name}(self, input: {wanted[0]}{more})."
+        )
 
     def _define(self, fn, name, text=None, scope=None):
         fn = inspect.unwrap(fn)
@@ -278,6 +313,11 @@ class ConcreteType:
             return ("error", f"Module '{self.cls.__name__}' has no attribute '{name}' {self.failed[name]}\n")
         return self._add(name)
 
+    def _overloads(self, made):
+        for method in made:
+            self.made.add_method(method, "method")
+        return ("overloads", made)
+
     def _add(self, name):
         from ._definitions import method_of
 
@@ -286,6 +326,9 @@ class ConcreteType:
         ):
             return None  # the compiler unrolls them
         text = method_of(self.cls, name, self.attributes, self.children)
+        if isinstance(text, tuple) and name not in self.replaced:
+            scope = lookup_in(_scope_of(self.cls))
+            return self._overloads(tuple(self._define(self.cls.forward, t[4 : t.index("(")], t, scope) for t in text))
         if text is not None and name not in self.replaced:
             self.made.add_method(self._define(self.cls.forward, name, text, lookup_in(_scope_of(self.cls))), "method")
             return True
@@ -314,7 +357,7 @@ class ConcreteType:
                     _with_signature(d, value, f"{self.made.name}.{name}__{i}", self.made)
                     for i, d in enumerate(declared)
                 )
-                return ("overloads", made)
+                return self._overloads(made)
             if self.cls.forward is Module.forward and name == "forward":
                 return None
             self.made.add_method(self._define(value, name), "method")

@@ -2,7 +2,53 @@
 _definitions gives to the compiler. `torch` and `nn` are the operators, `F` is nn.functional.
 """
 
+import re
+
 FUNCTIONS = """
+def pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool = False,
+        enforce_sorted: bool = True) -> PackedSequence:
+    if lengths.dim() != 1 or lengths.dtype != torch.int64 or lengths.device.type != "cpu":
+        raise RuntimeError("'lengths' argument should be a 1D CPU int64 tensor, but got a tensor of {} "
+                "dimensions".format(lengths.dim()))
+    if input.numel() == 0:
+        raise RuntimeError("Cannot pack empty tensors.")
+    steps = input.transpose(0, 1) if batch_first else input
+    if lengths.numel() != steps.size(1):
+        raise RuntimeError("Expected `len(lengths)` to be equal to batch_size, but got {} (batch_size={})".format(
+                lengths.numel(), steps.size(1)))
+    order: Optional[Tensor] = None
+    back: Optional[Tensor] = None
+    if not enforce_sorted:
+        lengths, places = lengths.sort(descending=True)
+        places = places.to(input.device)
+        steps, order, back = steps.index_select(1, places), places, places.argsort().to(places.dtype)
+    if bool((lengths[1:] > lengths[:-1]).any()):
+        raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is True.")
+    longest = int(lengths[0])
+    if int(lengths[-1]) <= 0 or longest > steps.size(0):
+        raise RuntimeError("Expected lengths from 1 to {}, but got {}".format(steps.size(0), lengths))
+    rows = torch.arange(longest).unsqueeze(1) < lengths
+    data = steps[:longest].flatten(0, 1).index_select(0, rows.flatten().nonzero().squeeze(1).to(input.device))
+    return PackedSequence(data, rows.sum(1), order, back)
+def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0,
+        total_length: Optional[int] = None) -> Tuple[Tensor, Tensor]:
+    data, sizes, back = sequence.data, sequence.batch_sizes, sequence.unsorted_indices
+    longest, batch = sizes.numel(), int(sizes[0])
+    steps = longest
+    if total_length is not None:
+        steps = total_length
+    if steps < longest:
+        raise ValueError("Expected total_length to be at least the length of the longest sequence in input, but got "
+                "total_length={} and max sequence length being {}".format(steps, longest))
+    rows = torch.arange(batch) < sizes.unsqueeze(1)
+    places = rows.flatten().nonzero().squeeze(1).to(data.device)
+    empty = torch.full([steps * batch] + data.size()[1:], padding_value, dtype=data.dtype, device=data.device)
+    padded, lengths = empty.index_copy(0, places, data).unflatten(0, [steps, batch]), rows.sum(0)
+    if batch_first:
+        padded = padded.transpose(0, 1)
+    if back is not None:
+        padded, lengths = padded.index_select(0 if batch_first else 1, back), lengths[back.cpu()]
+    return padded, lengths
 def _additive_mask(mask: Optional[Tensor], like: Tensor) -> Optional[Tensor]:
     if mask is None:
         return None
@@ -323,9 +369,35 @@ def forward(self, input: Tensor, hx: Optional[{state}] = None) -> Tuple[Tensor, 
     return out, {result}
 """
 
+_PACKED = """
+def forward__packed(self, input: PackedSequence, hx: Optional[{state}] = None) -> Tuple[PackedSequence, {state}]:
+    x, sizes, order, back = input.data, input.batch_sizes, input.sorted_indices, input.unsorted_indices
+    if x.dim() != 2 or x.size(-1) != self.input_size:
+        raise RuntimeError("{name}: expected a packed input of {{}} columns, but got {{}}".format(self.input_size,
+                x.size()))
+    batch = int(sizes[0])
+    if hx is None:
+        h0 = torch.zeros([{rows}, batch, {out}], dtype=x.dtype, device=x.device)
+        c0 = torch.zeros([{rows}, batch, self.hidden_size], dtype=x.dtype, device=x.device) if {cells} else h0
+    else:
+        h0, c0 = {given}
+        if order is not None:
+            h0, c0 = h0.index_select(1, order), c0.index_select(1, order)
+    expected = [{rows}, batch, {out}]
+    if h0.size() != expected:
+        raise RuntimeError("Expected hidden size {{}}, got {{}}".format(expected, h0.size()))
+    c = c0
+{call}
+    if back is not None:
+        h, c = h.index_select(1, back), c.index_select(1, back)
+    return PackedSequence(x, sizes, order, back), {result}
+"""
+
 
 def recurrent(cls, name, attributes):
-    """The text of forward() of LSTM, GRU or RNN for modules with these attributes: one call of the operator."""
+    """The texts of forward() of LSTM, GRU or RNN for modules with these attributes, of batches and of packed sequences:
+    one call of the operator.
+    """
     tags = [n[len("weight_ih") :] for n in attributes if n.startswith("weight_ih_l")]
     both = any(tag.endswith("_reverse") for tag in tags)
     parts = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
@@ -342,13 +414,14 @@ def recurrent(cls, name, attributes):
             f"    else:\n        x, h = torch.rnn_relu(x, h0, {given})"
         )
     lstm = name == "LSTM"
-    return _RECURRENT.format(
-        state="Tuple[Tensor, Tensor]" if lstm else "Tensor",
-        given="hx" if lstm else "hx, hx",
-        result="(h, c)" if lstm else "h",
-        name=cls.__name__,
-        rows=len(tags),
-        out="self.proj_size if self.proj_size > 0 else self.hidden_size",
-        cells=lstm,
-        call=call,
-    )
+    words = {
+        "state": "Tuple[Tensor, Tensor]" if lstm else "Tensor",
+        "given": "hx" if lstm else "hx, hx",
+        "result": "(h, c)" if lstm else "h",
+        "name": cls.__name__,
+        "rows": len(tags),
+        "out": "self.proj_size if self.proj_size > 0 else self.hidden_size",
+        "cells": lstm,
+    }
+    packed = re.sub(r"(= torch\.\w+)\(x, (.*), False\)", r"\1(x, sizes, \2)", call)
+    return _RECURRENT.format(call=call, **words), _PACKED.lstrip().format(call=packed, **words)

@@ -559,7 +559,7 @@ def _general_convolutions(graph):
     """Convolutions of every kind become calls of the operator below them, which has the arguments of all."""
     from tessera.backends import cudnn
 
-    flags = [cudnn.benchmark, cudnn.deterministic, cudnn.enabled, cudnn.allow_tf32]
+    flags = [cudnn.benchmark, cudnn.deterministic, cudnn.enabled, cudnn._uses_tf32()]
     for node in list(graph.nodes()):
         kind = node.kind().removeprefix("aten::").rstrip("123d")
         given = list(node.inputs())

@@ -150,6 +150,9 @@ def _common(kinds):
             result = kind
         elif "NoneType" in (kind.kind(), result.kind()):
             result = simple("Optional", kind if result.kind() == "NoneType" else result)
+        elif kind.kind() == result.kind() == "TupleType" and len(kind.elements()) == len(result.elements()):
+            parts = [_common(pair) for pair in zip(result.elements(), kind.elements())]
+            result = None if None in parts else simple("Tuple", *parts)
         else:
             return None
     return result

@@ -3,11 +3,24 @@
 import tessera
 from tessera.onnx import _wire
 from tessera.onnx._types import BOOL, FLOAT, INT64, TO_ONNX
+from tessera.onnx.errors import UnsupportedOperatorError
 
 _OF_BOOL = frozenset(
     "Equal Less Greater LessOrEqual GreaterOrEqual Not And Or Xor IsNaN IsInf StringNormalizer".split()
 )
 _OF_INT64 = frozenset("Shape Size NonZero ArgMax ArgMin".split())
+# What operators of numbers are for truths, which ONNX's own do not take: another one, or themselves on whole numbers.
+_OF_TRUTHS = {"Mul": "And", "Min": "And", "Add": "Or", "Max": "Or"}
+_ORDERS = frozenset("Less Greater LessOrEqual GreaterOrEqual".split())
+# Operators without whole numbers of 8 and 16 bits (before operator set 14 the second ones, too), and those without any.
+_WIDE = frozenset("MatMul Gemm CumSum Pow ReduceSum ReduceProd ReduceMean ReduceL1 ReduceL2 ReduceSumSquare".split())
+_WIDE_BEFORE_14 = frozenset("Add Sub Mul Div".split())
+_NARROW = frozenset((tessera.int8, tessera.uint8, tessera.int16))
+_OF_FLOATS = frozenset(
+    "Conv ConvTranspose AveragePool InstanceNormalization BatchNormalization LayerNormalization LRN Softmax LogSoftmax "
+    "Exp Log Sqrt Erf Sigmoid Tanh GridSample".split()
+)
+_ROUNDINGS = frozenset("Ceil Floor Round".split())
 RANDOM = frozenset("RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli Multinomial".split())
 
 
@@ -52,6 +65,15 @@ class Value:
 
     def __neg__(self):
         return self.graph.op("Neg", self)
+
+
+class Missing:
+    """What stands for a result of an operator that its translation does not make."""
+
+    __slots__ = ("operator", "which")
+
+    def __init__(self, operator, which):
+        self.operator, self.which = operator, which
 
 
 def _arithmetic(op, swap):
@@ -239,6 +261,22 @@ class Graph:
         values = self._lift(op, inputs)
         while values and values[-1] is None:
             values.pop()
+        if values and values[0] is not None and not (domain or values[0].dtype.is_floating_point):
+            if op in _ROUNDINGS:
+                return values[0]
+            if values[0].dtype == BOOL:
+                op = _OF_TRUTHS.get(op, op)
+            narrow = values[0].dtype in _NARROW and (op in _WIDE or (op in _WIDE_BEFORE_14 and self.opset < 14))
+            if narrow or (values[0].dtype == BOOL and (op in _ORDERS or op in _WIDE)):
+                before = values[0].dtype
+                wide = [self.to(v, tessera.int32) if v is not None and v.dtype == before else v for v in values]
+                made = self.op(op, *wide, **attrs)
+                return made if op in _ORDERS else self.to(made, before)
+            if op in _OF_FLOATS:
+                raise NotImplementedError(f"ONNX's {op} takes floating numbers, no {values[0].dtype}")
+        if op == "IsInf" and self.opset < 20 and values[0].dtype not in (FLOAT, tessera.float64):
+            values[0] = self.to(values[0], FLOAT)
+        self._check_version(op, attrs)
         attrs = {
             k: TO_ONNX[v] if isinstance(v, tessera.dtype) else v for k, v in attrs.items() if v is not None
         }  # fmt: skip
@@ -254,6 +292,12 @@ class Graph:
         self.nodes.append(node)
         return node.outputs[0] if outputs == 1 else tuple(node.outputs)
 
+    def _check_version(self, op, attrs):
+        how = attrs.get("reduction")
+        if how and op.startswith("Scatter") and self.opset < (18 if how in ("max", "min") else 16):
+            needed = 18 if how in ("max", "min") else 16
+            raise NotImplementedError(f"{op} with the reduction {how!r} needs opset_version {needed}, not {self.opset}")
+
     def _lift(self, op, inputs):
         candidates = inputs[1:] if op == "Where" else inputs
         like = next((v.dtype for v in candidates if isinstance(v, Value)), None)
@@ -267,6 +311,9 @@ class Graph:
             return self.model.initializer("const", x.detach())
         if isinstance(x, (list, tuple)):
             return self.ints(x)
+        if isinstance(x, Missing):
+            why = f"its result {x.which} is read, which no operator of ONNX gives"
+            raise UnsupportedOperatorError(x.operator, self.opset, None, why=why, where=self.model.origin)
         if isinstance(x, (tessera.SymInt, tessera.SymFloat, tessera.SymBool)):
             raise NotImplementedError(f"the symbolic number {x} has no value in the graph")
         if dtype is None:

@@ -327,7 +327,9 @@ def _makes_complex(name):
 def may_make_complex(graph, tensors):
     """Whether a traced graph has complex tensors among those that it is given, or makes some."""
     return any(map(_is_complex, tensors)) or any(
-        _makes_complex(n.kind().rpartition("::")[2]) or (n.kind() == "prim::Constant" and "complex" in str(n))
+        _makes_complex(n.kind().rpartition("::")[2])
+        or (n.kind() == "prim::Constant" and "complex" in str(n))
+        or "Complex" in str(n)
         for n in graph.nodes()
     )
 

@@ -5,7 +5,7 @@ import inspect
 
 import tessera
 from tessera.onnx import _all
-from tessera.onnx._build import Value, _meta
+from tessera.onnx._build import Missing, Value, _meta, _plain
 from tessera.onnx._types import BOOL, FLOAT, INT64
 from tessera.onnx.errors import UnsupportedOperatorError
 
@@ -127,6 +127,7 @@ _PUT = {
     **dict.fromkeys("alias detach contiguous to positive lift_fresh view_as_real".split(),
                     lambda b, base, piece, named, i: b.to(piece, base.dtype)),
     **dict.fromkeys("split split_with_sizes chunk".split(), _piece_back),
+    "diagonal": _put_with("diagonal_scatter", "offset", "dim1", "dim2"),
     "select": _put_with("select_scatter", "dim", "index"),
     "slice": _put_with("slice_scatter", "dim", "start", "end", "step"),
     "narrow": lambda b, base, piece, named, i: _all.TABLE["aten::slice_scatter"](
@@ -134,6 +135,22 @@ _PUT = {
     "unbind": lambda b, base, piece, named, i: _all.TABLE["aten::select_scatter"](
         b, base, piece, named.get("dim", 0), i),
 }  # fmt: skip
+
+
+def _left_out(graph, name, which, out):
+    """A result that a translation does not make; one without elements is made here."""
+    sizes = [s for s in out.shape if isinstance(s, int)]
+    if 0 not in sizes or len(sizes) != len(out.shape):
+        return Missing(name, which)
+    made = graph.full(sizes, 0, out.dtype)
+    made.val = out
+    return made
+
+
+def _called(function, op, named):
+    """A function's result for arguments by the names of the operator's schema."""
+    first = [named.pop(a.name) for a in op._schema.arguments if not a.kwarg_only and a.name in named]
+    return function(*first, **named)
 
 
 class Translator:
@@ -185,9 +202,18 @@ class Translator:
                 else:
                     made = function(graph, **self._fitting(function, named))
             except NotImplementedError as error:
-                raise self.unsupported(name, str(error)) from None
+                try:
+                    made = self._taken_apart(graph, name, named, op)
+                except UnsupportedOperatorError:
+                    raise self.unsupported(name, str(error)) from None
         self.translated[name] = self.translated.get(name, 0) + 1
-        return self.finished(graph, made, out)
+        made = self.finished(graph, made, out)
+        if isinstance(made, tuple) and isinstance(out, (list, tuple)):
+            made = tuple(
+                _left_out(graph, name, i, o) if m is None and isinstance(o, tessera.Tensor) else m
+                for i, (m, o) in enumerate(zip(made, out))
+            )
+        return made
 
     def unsupported(self, name, why=None):
         """The error of an operator."""
@@ -233,26 +259,26 @@ class Translator:
         if op is None or not name.startswith("aten::"):
             raise self.unsupported(name)
         from tessera._decomp import get_decompositions
+        from tessera.utils import _pytree as pytree
 
+        leaves, spec = pytree.tree_flatten(named)
+        places = [i for i, v in enumerate(leaves) if isinstance(v, Value)]
+        if not places and tessera.Tag.nondeterministic_seeded not in op.tags:
+            return self._constant(graph, op, named)
         function = get_decompositions([op]).get(op)
         if function is None and op.has_kernel_for_dispatch_key("CompositeImplicitAutograd"):
             function = op.decompose
         if function is None:
             raise self.unsupported(name)
         from tessera.fx.experimental.proxy_tensor import make_fx
-        from tessera.utils import _pytree as pytree
 
-        leaves, spec = pytree.tree_flatten(named)
-        places = [i for i, v in enumerate(leaves) if isinstance(v, Value)]
         known = [leaves[i].val for i in places]
 
         def run(*given):
             filled = list(leaves)
             for i, v in zip(places, given):
                 filled[i] = v
-            whole = pytree.tree_unflatten(filled, spec)
-            first = [whole.pop(a.name) for a in op._schema.arguments if not a.kwarg_only and a.name in whole]
-            return function(*first, **whole)
+            return _called(function, op, pytree.tree_unflatten(filled, spec))
 
         try:
             program = make_fx(run)(*known)
@@ -261,6 +287,13 @@ class Translator:
         inputs = [n for n in program.graph.nodes if n.op == "placeholder"]
         env = {n: cells_of(leaves[i]) for n, i in zip(inputs, places)}
         return read(self.walk(self, graph, program, env).run())
+
+    def _constant(self, graph, op, named):
+        """The results of an operator of plain values alone."""
+        from tessera.utils import _pytree as pytree
+
+        with _plain():
+            return pytree.tree_map_only(tessera.Tensor, graph.value, _called(op, op, dict(named)))
 
     # --- calls of programs ---
 

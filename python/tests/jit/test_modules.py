@@ -334,3 +334,118 @@ def test_interfaces_hold_modules_of_derived_script_classes():
     assert made(x).item() == 18
     with pytest.raises(RuntimeError, match="TwoMethods"):
         made.inner = nn.Linear(1, 1)
+
+
+class Counted(nn.Module):
+    def forward(self, x: tessera.Tensor) -> tessera.Tensor:
+        return x + 1
+
+
+def no_tuple(self, given: tessera.Tensor):
+    return given
+
+
+def other_items(self, given: Tuple[int], out: tessera.Tensor):
+    return out
+
+
+def too_few(self, given: Tuple[tessera.Tensor]):
+    return given
+
+
+def other_result(self, given: Tuple[tessera.Tensor], out: int):
+    return out
+
+
+@pytest.mark.parametrize(
+    "hook, before, message",
+    [
+        (no_tuple, True, "Pre-hook 'no_tuple' .* to be typed as a Tuple but found type: 'Tensor'"),
+        (other_items, False, r"wrong inner types .* Received type: 'Tuple\[int\]'"),
+        (too_few, False, "exactly 3 inputs but it had 2 inputs"),
+        (other_result, False, "output argument. Received type: 'int'. Expected type: 'Tensor'"),
+    ],
+)
+def test_hooks_have_the_signature_of_hooks(hook, before, message):
+    module = Counted()
+    (module.register_forward_pre_hook if before else module.register_forward_hook)(hook)
+    with pytest.raises(RuntimeError, match=message):
+        tessera.jit.script(module)
+
+
+class Packs(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.layer = kind(3, 4, batch_first=True, bidirectional=True)
+
+    def forward(self, x: tessera.Tensor, lengths: tessera.Tensor):
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        out, _ = self.layer(packed)
+        whole, _ = self.layer(x)
+        padded, n = nn.utils.rnn.pad_packed_sequence(out, batch_first=True)
+        return padded, n, whole
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_take_packed_sequences(kind, tmp_path):
+    module, args = Packs(kind), (tessera.randn(3, 5, 3), tessera.tensor([2, 5, 4]))
+    made = tessera.jit.script(module)
+    made.save(tmp_path / "m.pt")
+    for program in (made, tessera.jit.load(tmp_path / "m.pt"), tessera.jit.trace(module, args)):
+        tessera.testing.assert_close(program(*args), module(*args))
+    with pytest.raises(tessera.jit.Error, match="Expected lengths from 1 to 5"):
+        made(args[0], tessera.tensor([2, 6, 4]))
+
+
+class OfTwoKinds(nn.Module):
+    @tessera._jit_internal._overload_method
+    def forward(self, x: Tuple[tessera.Tensor, int]) -> int: ...
+
+    @tessera._jit_internal._overload_method
+    def forward(self, x: tessera.Tensor) -> int: ...  # noqa: F811
+
+    def forward(self, x):  # noqa: F811
+        if isinstance(x, tessera.Tensor):
+            return 1
+        return 2
+
+
+class CallsBoth(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = OfTwoKinds()
+
+    def forward(self, x: tessera.Tensor):
+        return self.part(x), self.part((x, 1))
+
+
+def test_archives_know_the_overloads_of_methods(tmp_path):
+    tessera.jit.script(CallsBoth()).save(tmp_path / "m.pt")
+    assert tessera.jit.load(tmp_path / "m.pt")(tessera.ones(1)) == (1, 2)
+
+
+class Drawn(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.policies = [(("a", 0.4, None), ("b", 0.6, 9)), (("c", 0.4, 8), ("d", 0.6, None))]
+
+    def place(self, n: int) -> Tuple[int, float]:
+        drawn = tessera.randint(0, n, size=(1,)).item()
+        return drawn, drawn
+
+    def forward(self, x: Tensor, mean: List[float], as_it_is: bool):
+        if as_it_is:
+            return x
+        mean = tessera.as_tensor(mean)
+        return x - mean + self.place(1)[0] + len(self.policies)
+
+
+def test_what_transforms_of_images_are_written_with():
+    made = tessera.jit.script(Drawn())
+    assert made(tessera.ones(2), [1.0, 2.0], False).tolist() == [2.0, 1.0]
+    assert made(tessera.ones(2), [1.0, 2.0], True).tolist() == [1.0, 1.0]
+
+    def capability() -> str:
+        return tessera.backends.cpu.get_cpu_capability()
+
+    assert tessera.jit.script(capability)() == capability()

@@ -504,9 +504,142 @@ CASES.update(
         "gru cell": (nn.GRUCell(4, 5), X),
         "shape": (lambda x: x.reshape(x.shape[0], -1) * x.size(1) + x.dim() + x.numel(), C),
         "histc": (lambda x: torch.histc(x, 5, -2.0, 2.0), X),
+        "masked": (
+            lambda x, b: (
+                *[getattr(torch.masked, n)(x, 1, mask=b) for n in "sum mean amax amin prod logsumexp var".split()],
+                torch.masked.norm(x, 3.0, 0, mask=b),
+                torch.masked.softmax(x, 1, mask=b),
+                torch.masked.log_softmax(x, 0, mask=b),
+            ),
+            X,
+            torch.tensor([[True, False, True, True], [True, True, False, True], [False, True, True, False]]),
+        ),
+        "index_reduce": (
+            lambda x, i: [
+                x.index_reduce(1, i, x[:, :3], r, include_self=k)
+                for r in ("prod", "mean", "amax", "amin")
+                for k in (True, False)
+            ],
+            X,
+            torch.tensor([1, 0, 1]),
+        ),
+        "diagonal, written": (lambda x: _write_diagonals(x), C),
+        "bincount": (lambda i, x: (torch.bincount(i), torch.bincount(i, x, 7)), J[0], P[0]),
+        # what runtimes and ONNX's own operators do otherwise
+        "addmm of nothing": (lambda c, x: torch.addmm(c, x[:, :0], x[:, :0].T, beta=0.2), numbers(3, 3), X),
+        "addmm of whole numbers": (lambda c, x: torch.addmm(c, x, x.T, beta=2, alpha=3), I[:, :3], I),
+        "empty": (
+            lambda x: (
+                x.fliplr(),
+                x.cumprod(1),
+                *x.cummax(1),
+                x.roll(1),
+                x.gather(1, torch.zeros(0, dtype=torch.long)),
+            ),
+            torch.zeros(3, 0),
+        ),
+        "numbers": (
+            lambda x: (
+                x.sum(0),
+                x.any(0),
+                torch.count_nonzero(x, 0),
+                x.logsumexp(0),
+                x.logcumsumexp(0),
+                *x.kthvalue(1, 0),
+                x.argwhere(),
+                x.median(),
+                x.softmax(0, dtype=torch.float64),
+                x.norm(dim=0),
+                x.masked_select(x > -9),
+                x.scatter(0, torch.tensor(0), x + 1),
+                x.bool().argsort(),
+                F.one_hot(x.long() % 3, 3),
+                F.cosine_similarity(x, x, 0),
+                F.prelu(x, torch.tensor([0.5])),
+            ),
+            X[0, 0],
+        ),
+        "infinities": (
+            lambda x, y: (
+                torch.atan2(x, y),
+                torch.logaddexp(x, y),
+                torch.logaddexp2(x, y),
+                torch.fmax(x, y),
+                torch.fmin(x, y),
+                F.threshold(x, 0.1, 9.0),
+                F.hardshrink(x),
+                torch.special.entr(x),
+                x.norm(0),
+            ),
+            torch.tensor([math.inf, -math.inf, math.inf, math.nan, 0.0, -1.0]),
+            torch.tensor([math.inf, -math.inf, -math.inf, 1.0, math.nan, 0.0]),
+        ),
+        "shifts too far": (
+            lambda x, n: (x >> n, x << n, x.int() >> n.int(), x.int() << n.int()),
+            I[0],
+            torch.tensor([1, 63, 64, -1]),
+        ),
+        "truths": (
+            lambda b, c: (
+                b.clamp(min=c),
+                torch.maximum(b, c),
+                b.cummin(1)[0],
+                torch.kron(b, c),
+                b.sign(),
+                b < c,
+                torch.addr(b[:, 0], b[:, 1], c[0, :3]),
+            ),
+            B,
+            Y > 0,
+        ),
+        "whole numbers": (
+            lambda x: (x.ceil(), x.nansum(), F.relu6(x), F.pad(x, (1, 0), value=2.0), F.max_pool1d(x, 2)),
+            I,
+        ),
+        "einsum, dots": (
+            lambda x, y: (torch.einsum("...ik,...j->ij", x, y), torch.einsum("...k,k", x, y)),
+            C,
+            numbers(4),
+        ),
+        "avg_pool, rest": (
+            lambda x: [
+                F.avg_pool2d(x, 3, 2, 1, c, p, d) for c in (False, True) for p in (False, True) for d in (None, 5)
+            ],
+            IMG,
+        ),
+        "max_pool, rest": (
+            lambda x: (F.max_pool2d(x, 3, 2, 1, ceil_mode=True), *F.adaptive_max_pool2d(x, 4, return_indices=True)),
+            IMG,
+        ),
+        "pad, less": (lambda x: [F.pad(x, (-1, 3, 2, -2), mode=m) for m in ("constant", "replicate", "reflect")], IMG),
+        "windows": (lambda x: torch.signal.windows.hann(4) * x, X),
+        "norm of one": (lambda x: (F.layer_norm(x, (1,)), F.celu(x.double())), X[:, :1]),
+        "masked_scatter, wider": (lambda x, b: x[0].masked_scatter(b, x), X, B),
+        "attention, fewer dimensions": (lambda q, k: F.scaled_dot_product_attention(q, k, k), IMG[0], IMG),
+        "smoothed": (
+            lambda x, t, p: (F.cross_entropy(x, t, label_smoothing=0.1), F.cross_entropy(x, p)),
+            X,
+            torch.tensor([0, 3, 1]),
+            P,
+        ),
         "multi_margin": (lambda x: F.softmax(x.unsqueeze(0), dim=-1).squeeze(0), X),
     }
 )
+
+
+@pytest.mark.parametrize("dynamo", [True, False], ids=["program", "trace"])
+@pytest.mark.parametrize(
+    "function, error",
+    [
+        (lambda x: F.adaptive_max_pool1d(x, 3, return_indices=True), "its result 1 is read"),
+        (lambda x: x.index_add(0, torch.tensor([0]), x[:1]), "reduction 'add' needs opset_version 16, not 15"),
+        (lambda x: F.conv1d(x.long(), torch.ones(3, 3, 1, dtype=torch.long)), "takes floating numbers, no .*int64"),
+        (lambda x: x.mT.as_strided((2, 2), (1, 2)), "elements do not lie in their order"),
+    ],
+)
+def test_what_no_operator_of_onnx_does_is_said(function, error, dynamo):
+    with pytest.raises(torch.onnx.errors.UnsupportedOperatorError, match=error):
+        exported(Fn(function), (numbers(3, 5),), dynamo, opset_version=15)
 
 
 def _write(x):
@@ -518,6 +651,14 @@ def _write(x):
     y[:, ::2] *= 3
     y[torch.tensor([0, 2])] = 0.5
     return y
+
+
+def _write_diagonals(x):
+    y = x.clone()
+    y.diagonal(0, 1, 2).fill_(0)
+    y.diagonal(1, 0, 2).mul_(2)
+    y.diagonal(-1, 1, 2).add_(1)
+    return y, torch.diagflat(x[0, 0]), x.diagonal_scatter(x[0, :3, :2] * 5, 1, 0, 2)
 
 
 def _write_views(x):

@@ -4,7 +4,7 @@ import sys
 
 import tessera
 from tessera._lazy import attach as _attach
-from tessera.backends import _flags
+from tessera.backends import _flags, _precision
 
 __getattr__, __dir__ = _attach(__name__)
 
@@ -35,8 +35,8 @@ def is_acceptable(tensor):
 def flags(
     enabled=None, benchmark=None, benchmark_limit=None, deterministic=None, allow_tf32=None, fp32_precision="none"
 ):
-    """Context manager: other settings for a block. fp32_precision: "ieee" or "tf32" decide in place of allow_tf32,
-    "none" leaves it to that.
+    """Context manager: other settings for a block. fp32_precision: "ieee" or "tf32" for what has no
+    precision of its own (conv.fp32_precision, rnn.fp32_precision); "none" leaves it as it is.
     """
     return _flags.changed(
         sys.modules[__name__],
@@ -53,7 +53,6 @@ def set_flags(
     _enabled=None, _benchmark=None, _benchmark_limit=None, _deterministic=None, _allow_tf32=None, _fp32_precision="none"
 ):
     """Sets the given settings; returns the old values of all."""
-    module = sys.modules[__name__]
     given = {
         "enabled": _enabled,
         "benchmark": _benchmark,
@@ -62,25 +61,26 @@ def set_flags(
         "allow_tf32": _allow_tf32,
         "fp32_precision": _fp32_precision,
     }
-    old = tuple(getattr(module, name) for name in given)
-    _flags.set_all(module, {name: value for name, value in given.items() if value is not None})
-    return old
+    return _flags.set_given(sys.modules[__name__], given)
 
 
 def _uses_tf32():
     """Whether convolutions of float32 may round their operands to TF32."""
-    module = sys.modules[__name__]
-    return module.allow_tf32 if module.fp32_precision == "none" else module.fp32_precision == "tf32"
+    return _precision.get("cuda", "conv") == "tf32"
 
 
+conv, rnn = _precision.family("cuda", "conv"), _precision.family("cuda", "rnn")
 _DTYPES = (tessera.half, tessera.bfloat16, tessera.float, tessera.double)
 _flags.install(
     sys.modules[__name__],
     _flags.tell_cuda,
+    _precision.of_module(
+        "cuda",
+        allow_tf32=property(lambda self: _precision.get_dnn_tf32(), lambda self, v: _precision.set_dnn_tf32(v)),
+    ),
     enabled=True,
     benchmark=False,
     benchmark_limit=10,
     deterministic=False,
     allow_tf32=True,
-    fp32_precision=_flags.Choice("none", "ieee", "tf32"),
 )

@@ -18,7 +18,8 @@ def _positions(b, x):
 
 @aten("nonzero argwhere")
 def nonzero(b, self):
-    return _positions(b, self)
+    found = _positions(b, self)
+    return found if self.rank else b.slice(found, 1, 0, 0)  # places of numbers have no coordinate
 
 
 @aten("nonzero_numpy")
@@ -135,6 +136,8 @@ def index_select(b, self, dim, index):
 def gather(b, self, dim, index, sparse_grad=False):
     if self.shape == ():
         return b.Expand(self, b.Shape(index))
+    if 0 in index.shape:
+        return b.full(b.Shape(index), 0, self.dtype)
     scalar = index.shape == ()
     index = b.to(index, INT64)
     made = b.op("GatherElements", self, b.unsqueeze(index, 0) if scalar else index, axis=dim)
@@ -181,16 +184,20 @@ def scatter(b, self, dim, index, src=None, value=None, reduce=None):
         src = b.Expand(b.to(value, self.dtype), b.cached("Shape", index))
     else:
         src = _cut_to(b, b.to(src, self.dtype), index)
-    if self.shape == ():
-        return b.reshape(src, [])
-    return b.op(
-        "ScatterElements", self, index, src, axis=dim, reduction=None if reduce is None else _REDUCTIONS[reduce]
-    )
+    return _scattered(b, self, dim, index, src, None if reduce is None else _REDUCTIONS[reduce])
+
+
+def _scattered(b, x, dim, index, src, reduction=None):
+    """Numbers are scattered as vectors of one element."""
+    if not x.rank:
+        one = b.op("ScatterElements", *[b.Reshape(v, [1]) for v in (x, index, src)], axis=0, reduction=reduction)
+        return b.reshape(one, [])
+    return b.op("ScatterElements", x, index, src, axis=dim, reduction=reduction)
 
 
 @aten("scatter_add")
 def scatter_add(b, self, dim, index, src):
-    return b.op("ScatterElements", self, index, _cut_to(b, src, index), axis=dim, reduction="add")
+    return _scattered(b, self, dim, index, _cut_to(b, src, index), "add")
 
 
 def _neutral(dtype, reduce):
@@ -198,6 +205,8 @@ def _neutral(dtype, reduce):
         return 0
     if reduce == "prod":
         return 1
+    if dtype == BOOL:
+        return reduce == "amin"
     limits = tessera.finfo(dtype) if dtype.is_floating_point else tessera.iinfo(dtype)
     return limits.min if reduce == "amax" else limits.max
 
@@ -208,16 +217,32 @@ def scatter_reduce(b, self, dim, index, src, reduce, include_self=True):
     start = self
     if not include_self:
         neutral = b.Expand(b.value(_neutral(self.dtype, reduce), self.dtype), b.cached("Shape", index))
-        start = b.op("ScatterElements", self, index, neutral, axis=dim)
-    made = b.op("ScatterElements", start, index, src, axis=dim, reduction=_REDUCTIONS[reduce])
+        start = _scattered(b, like_of(self, self), dim, index, neutral)
+    made = _scattered(b, like_of(start, self), dim, index, src, _REDUCTIONS[reduce])
     if reduce != "mean":
         return made
-    ones = b.full(b.cached("Shape", self), 1, self.dtype)
+    ones = like_of(b.full(b.cached("Shape", self), 1, self.dtype), self)
+    each = lambda number: b.full(b.cached("Shape", index), number, self.dtype)  # noqa: E731
     if not include_self:
-        ones = b.op("ScatterElements", ones, index, b.full(b.cached("Shape", index), 0, self.dtype), axis=dim)
-    count = b.op("ScatterElements", ones, index, b.full(b.cached("Shape", index), 1, self.dtype), axis=dim,
-                 reduction="add")  # fmt: skip
-    return made / b.Max(count, b.value(1, self.dtype))
+        ones = like_of(_scattered(b, ones, dim, index, each(0)), self)
+    count = _scattered(b, ones, dim, index, each(1), "add")
+    return TABLE["aten::div"](b, made, b.Max(count, b.value(1, self.dtype)),
+                              None if self.dtype.is_floating_point else "floor")  # fmt: skip
+
+
+@aten("index_reduce")
+def index_reduce(b, self, dim, index, source, reduce, include_self=True):
+    rest = (reduce, include_self)
+    if not self.rank:
+        index, source = (like_of(b.reshape(v, []), self) for v in (index, source))
+        return scatter_reduce(b, self, 0, index, source, *rest)
+    return scatter_reduce(b, self, dim, like_of(_along(b, self, dim, index, source), source), source, *rest)
+
+
+def like_of(value, other):
+    """A value that is known to have another one's shape."""
+    value.val = other.val if value.val is None else value.val
+    return value
 
 
 def _along(b, self, dim, index, like):
@@ -258,13 +283,20 @@ def index_fill(b, self, dim, index, value):
 
 @aten("masked_select")
 def masked_select(b, self, mask):
-    both = b.Shape(b.And(truth(b, mask), b.full(b.Shape(self), True, BOOL)))
-    return b.GatherND(b.Expand(self, both), _positions(b, b.Expand(truth(b, mask), both)))
+    self, mask = (x if x.rank else b.Reshape(x, [1]) for x in (self, truth(b, mask)))
+    both = b.Shape(b.And(mask, b.full(b.Shape(self), True, BOOL)))
+    return b.GatherND(b.Expand(self, both), _positions(b, b.Expand(mask, both)))
 
 
 @aten("masked_scatter")
 def masked_scatter(b, self, mask, source):
-    places = _positions(b, b.Expand(truth(b, mask), b.Shape(self)))
+    mask = truth(b, mask)
+    if not alike_in_shape(self, mask):
+        both = b.Shape(b.And(mask, b.full(b.Shape(self), True, BOOL)))
+        self, mask = b.Expand(self, both), b.Expand(mask, both)
+    elif not self.rank:
+        return b.Where(mask, b.op("Gather", b.Reshape(source, [-1]), b.value(0), axis=0), self)
+    places = _positions(b, mask)
     n = b.op("Gather", b.Shape(places), b.value(0), axis=0)
     return b.ScatterND(self, places, b.slice(b.Reshape(source, [-1]), 0, 0, n))
 
@@ -304,7 +336,9 @@ def one_hot(b, self, num_classes=-1):
     depth = num_classes
     if not isinstance(depth, Value) and depth == -1:
         depth = b.reduce("ReduceMax", self, None) + 1
-    return b.op("OneHot", self, b.reshape(b.to(depth, INT64), [1]), b.const([0, 1], INT64), axis=-1, dtype=INT64)
+    index = self if self.rank else b.Reshape(self, [1])
+    made = b.op("OneHot", index, b.reshape(b.to(depth, INT64), [1]), b.const([0, 1], INT64), axis=-1, dtype=INT64)
+    return made if self.rank else b.squeeze(made, 0)
 
 
 def _searched(b, sorted_sequence, values, right, out_int32):

@@ -137,7 +137,7 @@ def native_group_norm(b, input, weight, bias, N, C, HxW, group, eps):
 @aten("layer_norm")
 def layer_norm(b, input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
     n = len(normalized_shape)
-    if b.opset >= 17:
+    if b.opset >= 17 and math.prod([s if isinstance(s, int) else 2 for s in normalized_shape]) > 1:
         if weight is None:
             weight = b.full(list(normalized_shape), 1, input.dtype)
         return b.op("LayerNormalization", input, weight, bias, axis=-n, epsilon=float(eps))
@@ -171,7 +171,7 @@ def local_response_norm(b, input, size, alpha=1e-4, beta=0.75, k=1.0):
 def _softmax(op):
     def translate(b, self, dim, dtype=None, half_to_float=False):
         x = b.to(self, b.out_dtype or dtype or self.dtype)
-        if x.shape == ():
+        if self.shape == ():
             return b.squeeze(b.op(op, b.unsqueeze(x, 0), axis=0), 0)
         return b.op(op, x, axis=dim)
 
@@ -192,17 +192,38 @@ def _pool(b, op, x, n, kernel, stride, padding, ceil_mode, outputs=1, **attrs):
     kernel = many(kernel, n)
     stride = many(stride, n) if stride else kernel
     padding = many(padding, n)
-    return b.op(op, x, kernel_shape=kernel, strides=stride, pads=padding * 2, ceil_mode=int(ceil_mode), outputs=outputs,
+    padding = padding * 2 if len(padding) == n else padding
+    return b.op(op, x, kernel_shape=kernel, strides=stride, pads=padding, ceil_mode=int(ceil_mode), outputs=outputs,
                 **attrs)  # fmt: skip
+
+
+def _sizes(b, x, n, kernel, stride, padding, dilation=1):
+    """[(size, window, step, padding, size of the result)] for each of n dimensions; None if some may differ."""
+    out = b.out[0] if isinstance(b.out, (list, tuple)) else b.out
+    ends = list(out.shape[-n:]) if isinstance(out, tessera.Tensor) else [None] * n
+    kernel, stride = many(kernel, n), many(stride, n) if stride else many(kernel, n)
+    windows = [d * (k - 1) + 1 for d, k in zip(many(dilation, n), kernel)]
+    made = list(zip([b.dim(x, i - n) for i in range(n)], windows, stride, many(padding, n), ends))
+    return made if all(isinstance(s, int) for row in made for s in row) else None
+
+
+def _beyond(sizes):
+    """How many places behind the padding the last windows of a pool with ceil_mode reach."""
+    return [max((count - 1) * step + window - size - 2 * pad, 0) for size, window, step, pad, count in sizes]
 
 
 def _max_pool(n, with_indices):
     def translate(b, self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
-        dilations = many(dilation, n)
+        dilations, pads = many(dilation, n), many(padding, n)
+        sizes = _sizes(b, self, n, kernel_size, stride, pads, dilations)
+        ends = [p + q for p, q in zip(pads, _beyond(sizes))] if ceil_mode and sizes else []
+        if ends and all(p < k for p, k in zip(ends, many(kernel_size, n))):  # what runtimes allow
+            pads, ceil_mode = [*pads, *ends], False
 
         def run(x):
+            x = x if x.dtype.is_floating_point else b.to(x, tessera.float64)
             wanted = 2 if with_indices else 1
-            made = _pool(b, "MaxPool", x, n, kernel_size, stride, padding, ceil_mode, wanted, dilations=dilations)
+            made = _pool(b, "MaxPool", x, n, kernel_size, stride, pads, ceil_mode, wanted, dilations=dilations)
             return (made[0], _in_image(b, x, made[1], n)) if with_indices else made
 
         return batched(b, self, n, run)
@@ -220,18 +241,41 @@ def _average_pool(n):
     def translate(b, self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True,
                   divisor_override=None):  # fmt: skip
         whole = divisor_override is not None or count_include_pad
+        kernel, pads = many(kernel_size, n), many(padding, n)
+        known = _sizes(b, self, n, kernel, stride, pads)
+        if ceil_mode and not known and any(pads) and whole:
+            raise NotImplementedError("avg_pool with ceil_mode and padding of images whose sizes may differ")
+        beyond, factors = [0] * n, []
+        if ceil_mode and known:
+            beyond = _beyond(known)
+            if divisor_override is None:
+                factors = [_shares(*row, whole) for row in known]
+        apart = any(beyond) or (any(pads) and whole and (ceil_mode or b.opset >= 19))  # runtimes differ about these
 
         def run(x):
-            if ceil_mode and any(many(padding, n)) and whole:
-                raise NotImplementedError("avg_pool with ceil_mode, padding and count_include_pad")
-            made = _pool(b, "AveragePool", x, n, kernel_size, stride, padding, ceil_mode, count_include_pad=int(whole))
+            if not apart:
+                made = _pool(b, "AveragePool", x, n, kernel, stride, pads, ceil_mode, count_include_pad=int(whole))
+            else:
+                padded = b.op("Pad", x, b.ints([0, 0, *pads, 0, 0, *[p + q for p, q in zip(pads, beyond)]]))
+                padded = b.Max(padded, b.value(-math.inf, self.dtype))  # or runtimes join the two, and count amiss
+                made = _pool(b, "AveragePool", padded, n, kernel, stride, 0, ceil_mode and not known)
+                for i, shares in enumerate(factors):
+                    if any(f != 1 for f in shares):
+                        made = made * b.reshape(b.const(shares, self.dtype), [-1] + [1] * (n - 1 - i))
             if divisor_override is not None:
-                made = made * (math.prod(many(kernel_size, n)) / divisor_override)
+                made = made * (math.prod(kernel) / divisor_override)
             return made
 
         return batched(b, self, n, run)
 
     return translate
+
+
+def _shares(size, kernel, step, pad, count, whole):
+    """By how much a mean of `kernel` places, zeros where there are none, is too small for each window."""
+    first, last = (-pad, size + pad) if whole else (0, size)
+    begins = [i * step - pad for i in range(count)]
+    return [kernel / max(min(i + kernel, last) - max(i, first), 1) for i in begins]
 
 
 def _adaptive(n, op, reduction):
@@ -264,6 +308,18 @@ def _areas(b, x, axis, before, after, reduction):
     return b.op("Concat", *parts, axis=axis)
 
 
+def _adaptive_max(n):
+    most = _adaptive(n, "MaxPool", "ReduceMax")
+
+    def translate(b, self, output_size):
+        before, sizes = [b.dim(self, i - n) for i in range(n)], many(output_size, n)
+        if any(isinstance(p, Value) or p % s for p, s in zip(before, sizes)):
+            return most(b, self, output_size), None
+        return _max_pool(n, True)(b, self, [p // s for p, s in zip(before, sizes)])
+
+    return translate
+
+
 for _n in (1, 2, 3):
     TABLE[f"aten::max_pool{_n}d"] = _max_pool(_n, False)
     TABLE[f"aten::max_pool{_n}d_with_indices"] = _max_pool(_n, True)
@@ -271,8 +327,7 @@ for _n in (1, 2, 3):
     TABLE[f"aten::adaptive_avg_pool{_n}d"] = TABLE[f"aten::_adaptive_avg_pool{_n}d"] = _adaptive(
         _n, "AveragePool", "ReduceMean"
     )
-    _most = _adaptive(_n, "MaxPool", "ReduceMax")
-    TABLE[f"aten::adaptive_max_pool{_n}d"] = lambda b, self, output_size, f=_most: (f(b, self, output_size), None)
+    TABLE[f"aten::adaptive_max_pool{_n}d"] = _adaptive_max(_n)
 
 
 @aten("max_unpool2d max_unpool3d")

@@ -16,7 +16,8 @@ def work(b, *xs):
 
 def _unary(op):
     def translate(b, self):
-        return b.op(op, *work(b, self))
+        (x,) = work(b, self)
+        return x if x.dtype == BOOL else b.op(op, x)  # a truth's sign, size ...
 
     return translate
 
@@ -27,6 +28,12 @@ rows(
     "absolute=Abs negative=Neg softsign",
     _unary,
 )  # fmt: skip
+
+
+@aten("relu")
+def relu(b, self):
+    return b.Relu(self) if b.opset >= 14 or self.dtype.is_floating_point else b.Max(self, 0)
+
 
 # Formulas of one tensor of floating dtype.
 _FORMULAS = {
@@ -54,7 +61,9 @@ _FORMULAS = {
     "rad2deg": lambda b, x: x * (180 / math.pi),
     "angle": lambda b, x: _angle(b, x),
     "special_expit": lambda b, x: b.Sigmoid(x),
-    "special_entr": lambda b, x: b.Where(b.Greater(x, 0), -x * b.Log(x), b.Where(b.Equal(x, 0), 0, -math.inf)),
+    "special_entr": lambda b, x: b.Where(
+        b.Greater(x, 0), -x * b.Log(x), b.Where(b.Equal(x, 0), 0, b.Where(b.IsNaN(x), x, -math.inf))
+    ),
 }
 
 
@@ -134,7 +143,7 @@ def leaky_relu(b, self, negative_slope=0.01):
 
 @aten("elu")
 def elu(b, self, alpha=1.0, scale=1.0, input_scale=1.0):
-    if input_scale == 1:
+    if input_scale == 1 and self.dtype == FLOAT:  # all that runtimes have
         made = b.Elu(self, alpha=float(alpha))
     else:
         made = b.Where(b.Greater(self, 0), self, (b.Exp(self * float(input_scale)) - 1) * float(alpha))
@@ -143,6 +152,8 @@ def elu(b, self, alpha=1.0, scale=1.0, input_scale=1.0):
 
 @aten("celu")
 def celu(b, self, alpha=1.0):
+    if self.dtype != FLOAT:  # all that Celu takes
+        return elu(b, self, alpha, 1.0, 1 / alpha)
     return b.Celu(self, alpha=float(alpha))
 
 
@@ -157,22 +168,22 @@ def rrelu(b, self, lower=0.125, upper=1 / 3, training=False, generator=None):
 def prelu(b, self, weight):
     if weight.shape not in (None, ()) and len(weight.shape) == 1 and self.rank > 2:
         weight = b.reshape(weight, [-1] + [1] * (self.rank - 2))
-    return b.PRelu(self, weight)
+    return b.PRelu(self, weight if self.rank else b.reshape(weight, []))
 
 
 @aten("threshold")
 def threshold(b, self, threshold, value):
-    return b.Where(b.Greater(self, threshold), self, value)
+    return b.Where(b.LessOrEqual(self, _fitted(threshold, self.dtype)), _fitted(value, self.dtype), self)
 
 
 @aten("hardtanh")
 def hardtanh(b, self, min_val=-1.0, max_val=1.0):
-    return b.Clip(self, b.value(min_val, self.dtype), b.value(max_val, self.dtype))
+    return b.Clip(self, *[b.value(_fitted(v, self.dtype), self.dtype) for v in (min_val, max_val)])
 
 
 @aten("hardshrink")
 def hardshrink(b, self, lambd=0.5):
-    return b.Where(b.Greater(b.Abs(self), float(lambd)), self, 0)
+    return b.Where(b.LessOrEqual(b.Abs(self), float(lambd)), 0, self)
 
 
 @aten("softshrink")
@@ -207,7 +218,9 @@ def glu(b, self, dim=-1):
 def clamp(b, self, min=None, max=None):
     dtype = b.out_dtype or b.promoted(self, min, max)
     self = b.to(self, dtype)
-    plain = not any(isinstance(v, Value) and v.shape != () for v in (min, max))
+    plain = dtype != BOOL and not any(isinstance(v, Value) and v.shape != () for v in (min, max))
+    if plain and dtype.is_floating_point:  # without a limit runtimes make infinities finite
+        min, max = -math.inf if min is None else min, math.inf if max is None else max
     if plain:
         limits = [None if v is None else b.to(v, dtype) if isinstance(v, Value) else b.const(_fitted(v, dtype), dtype)
                   for v in (min, max)]  # fmt: skip
@@ -362,7 +375,21 @@ def _pair(op):
     return translate
 
 
-rows("maximum=Max minimum=Min fmax=Max fmin=Min", _pair)
+rows("maximum=Max minimum=Min", _pair)
+
+
+def _ignoring_nan(op):
+    def translate(b, self, other):
+        one, two = work(b, self, other)
+        made = b.op(op, one, two)
+        if not one.dtype.is_floating_point:
+            return made
+        return b.Where(b.IsNaN(one), two, b.Where(b.IsNaN(two), one, made))
+
+    return translate
+
+
+rows("fmax=Max fmin=Min", _ignoring_nan)
 
 
 def _comparison(op, negated=False):
@@ -419,32 +446,50 @@ def bitwise_not(b, self):
     return b.BitwiseNot(self) if b.opset >= 18 else -self - 1
 
 
+def _power_of_two(b, places, dtype, bits):
+    """(2 ** places, whether all bits go away by a shift of so many places)."""
+    beyond = b.to(b.GreaterOrEqual(places, bits), BOOL)
+    if dtype.is_signed:
+        beyond = b.Or(b.Less(places, 0), beyond)
+    power = b.Pow(b.value(2.0, tessera.float64), b.to(b.Where(beyond, 0, places), tessera.float64))
+    return b.to(power, dtype), beyond
+
+
 @aten("bitwise_left_shift __lshift__")
 def left_shift(b, self, other):
     one, two = work(b, self, other)
-    return one * b.to(b.Pow(b.value(2.0, tessera.float64), b.to(two, tessera.float64)), one.dtype)
+    power, beyond = _power_of_two(b, two, one.dtype, tessera.iinfo(one.dtype).bits)
+    return b.Where(beyond, 0, one * power)
 
 
 @aten("bitwise_right_shift __rshift__")
 def right_shift(b, self, other):
     one, two = work(b, self, other)
-    return div(b, one, b.to(b.Pow(b.value(2.0, tessera.float64), b.to(two, tessera.float64)), one.dtype), "floor")
+    power, beyond = _power_of_two(b, two, one.dtype, tessera.iinfo(one.dtype).bits - one.dtype.is_signed)
+    rest = b.Where(b.Less(one, 0), -1, b.value(0, one.dtype)) if one.dtype.is_signed else 0
+    return b.Where(beyond, rest, div(b, one, power, "floor"))
 
 
 @aten("atan2 arctan2")
 def atan2(b, self, other):
     y, x = work(b, self, other)
-    angle = b.Atan(y / x)
+    # of two infinities the signs say the direction
+    angle = b.Atan(b.Where(b.And(b.IsInf(y), b.IsInf(x)), b.Sign(y) * b.Sign(x), y / x))
     turned = b.Where(b.Less(y, 0), angle - math.pi, angle + math.pi)
     made = b.Where(b.Less(x, 0), turned, angle)
-    return b.Where(b.And(b.Equal(x, 0), b.Equal(y, 0)), 0, made)
+    return b.Where(b.Equal(x, 0), b.Sign(y) * (math.pi / 2), made)
+
+
+def _apart(b, x, y):
+    """How far two numbers lie apart; two equal infinities do not."""
+    return b.Where(b.Equal(x, y), 0, b.Abs(x - y))
 
 
 # Formulas of two tensors.
 _OF_TWO = {
     "hypot": lambda b, x, y: b.Sqrt(x * x + y * y),
-    "logaddexp": lambda b, x, y: b.Max(x, y) + b.Log(b.Exp(-b.Abs(x - y)) + 1),
-    "logaddexp2": lambda b, x, y: b.Max(x, y) + b.Log(b.Pow(b.value(2.0, x.dtype), -b.Abs(x - y)) + 1) / math.log(2),
+    "logaddexp": lambda b, x, y: b.Max(x, y) + b.Log(b.Exp(-_apart(b, x, y)) + 1),
+    "logaddexp2": lambda b, x, y: b.Max(x, y) + b.Log(b.Pow(b.value(2.0, x.dtype), -_apart(b, x, y)) + 1) / math.log(2),
     "xlogy": lambda b, x, y: b.Where(b.And(b.Equal(x, 0), b.Not(b.IsNaN(y))), 0, x * b.Log(y)),
     "special_xlog1py": lambda b, x, y: b.Where(b.And(b.Equal(x, 0), b.Not(b.IsNaN(y))), 0, x * b.Log(y + 1)),
     "copysign": lambda b, x, y: b.Where(b.Less(y, 0), -b.Abs(x), b.Abs(x)),

@@ -3,15 +3,15 @@
 import math
 
 import tessera
-from tessera.onnx._build import Value
+from tessera.onnx._build import Value, alike_in_shape
 from tessera.onnx._operators.pointwise import truth, work
 from tessera.onnx._table import TABLE, aten, rows
 from tessera.onnx._types import BOOL, INT64
 
 
-def axes_of(dim):
-    """Dimensions of a reduction: None for all."""
-    if dim is None or (isinstance(dim, (list, tuple)) and not dim):
+def axes_of(dim, x):
+    """Dimensions of a reduction of x: None for all, and for a tensor that has none."""
+    if dim is None or x.shape == () or (isinstance(dim, (list, tuple)) and not dim):
         return None
     return [dim] if isinstance(dim, int) else list(dim)
 
@@ -20,7 +20,7 @@ def _sums(op):
     def translate(b, self, dim=None, keepdim=False, dtype=None):
         wanted = b.out_dtype or dtype or (self.dtype if self.dtype.is_floating_point else INT64)
         x = b.to(self, wanted)
-        return x if x.shape == () else b.reduce(op, x, axes_of(dim), keepdim)
+        return x if self.shape == () else b.reduce(op, x, axes_of(dim, self), keepdim)
 
     return translate
 
@@ -30,11 +30,13 @@ for _name, _of in (("nansum", "sum"), ("nanmean", "mean")):
 
     def _no_nan(b, self, dim=None, keepdim=False, dtype=None, of=_of):
         x = b.to(self, b.out_dtype or dtype or self.dtype)
+        if not self.dtype.is_floating_point:
+            return _sums("ReduceSum" if of == "sum" else "ReduceMean")(b, self, dim, keepdim, dtype)
         held = b.Where(b.IsNaN(x), 0, x)
-        total = b.reduce("ReduceSum", held, axes_of(dim), keepdim)
+        total = b.reduce("ReduceSum", held, axes_of(dim, self), keepdim)
         if of == "sum":
             return total
-        return total / b.reduce("ReduceSum", b.to(b.Not(b.IsNaN(x)), x.dtype), axes_of(dim), keepdim)
+        return total / b.reduce("ReduceSum", b.to(b.Not(b.IsNaN(x)), x.dtype), axes_of(dim, self), keepdim)
 
     TABLE["aten::" + _name] = _no_nan
 
@@ -43,8 +45,8 @@ def extreme(b, op, self, dim, keepdim):
     if self.shape == ():
         return self
     if self.dtype == BOOL:
-        return b.to(b.reduce(op, b.to(self, tessera.int32), axes_of(dim), keepdim), BOOL)
-    return b.reduce(op, self, axes_of(dim), keepdim)
+        return b.to(b.reduce(op, b.to(self, tessera.int32), axes_of(dim, self), keepdim), BOOL)
+    return b.reduce(op, self, axes_of(dim, self), keepdim)
 
 
 def _extremes(op):
@@ -55,10 +57,9 @@ rows("amax=ReduceMax amin=ReduceMin", _extremes)
 
 
 def index_of(b, op, self, dim, keepdim):
-    x = b.to(self, tessera.int32) if self.dtype == BOOL else self
-    if x.shape == ():
+    if self.shape == ():
         return b.value(0)
-    return b.op(op, x, axis=dim, keepdims=int(keepdim))
+    return b.op(op, b.to(self, tessera.int32) if self.dtype == BOOL else self, axis=dim, keepdims=int(keepdim))
 
 
 def _max_min(reduction, index, pointwise):
@@ -97,7 +98,7 @@ rows("argmax=ArgMax argmin=ArgMin", _arg)
 def _quantified(op):
     def translate(b, self, dim=None, keepdim=False):
         x = b.to(truth(b, self), tessera.int32)
-        return truth(b, x if x.shape == () else b.reduce(op, x, axes_of(dim), keepdim))
+        return truth(b, x if self.shape == () else b.reduce(op, x, axes_of(dim, self), keepdim))
 
     return translate
 
@@ -107,17 +108,18 @@ rows("all=ReduceMin any=ReduceMax", _quantified)
 
 @aten("count_nonzero")
 def count_nonzero(b, self, dim=None):
-    return b.reduce("ReduceSum", b.to(truth(b, self), INT64), axes_of(dim))
+    return b.reduce("ReduceSum", b.to(truth(b, self), INT64), axes_of(dim, self))
 
 
 @aten("logsumexp special_logsumexp")
 def logsumexp(b, self, dim, keepdim=False):
-    return b.reduce("ReduceLogSumExp", work(b, self)[0], axes_of(dim), keepdim)
+    return b.reduce("ReduceLogSumExp", work(b, self)[0], axes_of(dim, self), keepdim)
 
 
 def count(b, x, dim):
     """How many elements a reduction takes together: a number or a Value of x's dtype."""
-    axes = range(x.rank) if axes_of(dim) is None else axes_of(dim)
+    axes = axes_of(dim, x)
+    axes = range(x.rank) if axes is None else axes
     sizes = [b.dim(x, a) for a in axes]
     if not any(isinstance(s, Value) for s in sizes):
         return math.prod(sizes)
@@ -126,7 +128,7 @@ def count(b, x, dim):
 
 def moments(b, self, dim, correction, keepdim):
     """(variance, mean)."""
-    axes = axes_of(dim)
+    axes = axes_of(dim, self)
     kept = b.reduce("ReduceMean", self, axes, True)
     off = self - kept
     var = b.reduce("ReduceMean", off * off, axes, keepdim)
@@ -155,13 +157,21 @@ for _name, _root, _mean in (("var", 0, 0), ("std", 1, 0), ("var_mean", 0, 1), ("
     TABLE["aten::" + _name] = _variances(_root, _mean)
 
 
-@aten("norm linalg_vector_norm linalg_norm frobenius_norm")
+@aten("linalg_norm")
+def linalg_norm(b, self, ord=None, dim=None, keepdim=False, dtype=None):
+    axes = axes_of(dim, self)
+    if ord is not None and (self.rank if axes is None else len(axes)) != 1:
+        raise NotImplementedError(f"norms of matrices of order {ord!r}")
+    return norm(b, self, 2, dim, keepdim, dtype, ord)
+
+
+@aten("norm linalg_vector_norm frobenius_norm")
 def norm(b, self, p=2, dim=None, keepdim=False, dtype=None, ord=None):
     p = p if ord is None else ord
     p = 2 if p is None or p == "fro" else p
     dtype = b.out_dtype or dtype
     x = self if dtype is None else b.to(self, dtype)
-    axes = axes_of(dim)
+    axes = axes_of(dim, self)
     if isinstance(p, str):
         raise NotImplementedError(f"norms of order {p!r}")
     if p == 2:
@@ -172,18 +182,20 @@ def norm(b, self, p=2, dim=None, keepdim=False, dtype=None, ord=None):
     if abs(p) == math.inf:
         return b.reduce("ReduceMax" if p > 0 else "ReduceMin", x, axes, keepdim)
     if p == 0:
-        return b.reduce("ReduceSum", b.to(b.Greater(x, 0), x.dtype), axes, keepdim)
+        return b.reduce("ReduceSum", b.to(b.Not(b.Equal(x, 0)), x.dtype), axes, keepdim)
     return b.reduce("ReduceSum", x ** float(p), axes, keepdim) ** (1 / float(p))
 
 
 @aten("cumsum")
 def cumsum(b, self, dim, dtype=None):
     x = b.to(self, b.out_dtype or dtype or (self.dtype if self.dtype.is_floating_point else INT64))
-    return x if x.shape == () else b.CumSum(x, b.value(dim))
+    return x if self.shape == () else b.CumSum(x, b.value(dim))
 
 
 @aten("logcumsumexp")
 def logcumsumexp(b, self, dim):
+    if self.shape == ():
+        return self
     top = b.reduce("ReduceMax", self, [dim], True)
     return b.Log(b.CumSum(b.Exp(self - top), b.value(dim))) + top
 
@@ -191,13 +203,16 @@ def logcumsumexp(b, self, dim):
 @aten("cumprod")
 def cumprod(b, self, dim, dtype=None):
     """As a scan over the dimension."""
-    return _scanned(b, b.to(self, b.out_dtype or dtype or self.dtype), dim, "Mul", 1)
+    x = b.to(self, b.out_dtype or dtype or self.dtype)
+    return b.Identity(x) if nothing_to_scan(self) else _scanned(b, x, dim % self.rank, "Mul", 1)
+
+
+def nothing_to_scan(x):
+    """Whether a tensor has no dimension or no element, of which a scan is itself (runtimes refuse to scan those)."""
+    return not x.rank or 0 in [s for s in x.shape if isinstance(s, int)]
 
 
 def _scanned(b, x, dim, op, first):
-    if not x.rank:
-        return b.Identity(x)
-    dim %= x.rank
     start = b.op("Expand", b.value(first, x.dtype), b.Shape(b.op("Gather", x, b.value(0), axis=dim)), dtype=x.dtype)
     body = b.inner()
     state, element = body.input("state", x.dtype), body.input("element", x.dtype)
@@ -209,8 +224,8 @@ def _scanned(b, x, dim, op, first):
 
 def _cumulative_extreme(op, compare):
     def translate(b, self, dim):
-        if not self.rank:
-            return b.Identity(self), b.value(0)
+        if nothing_to_scan(self):
+            return b.Identity(self), b.full(b.Shape(self), 0, INT64)
         dim %= self.rank
         start = b.op("Gather", self, b.value(0), axis=dim)
         zeros = b.full(b.Shape(start), 0, INT64)
@@ -250,9 +265,9 @@ def trace(b, self):
 
 
 def top(b, self, k, dim, largest, in_order=True):
-    x = b.to(self, tessera.int32) if self.dtype == BOOL else self
-    if x.shape == ():
+    if self.shape == ():
         return self, b.value(0)
+    x = b.to(self, tessera.int32) if self.dtype == BOOL else self
     values, at = b.op("TopK", x, [k], axis=dim, largest=int(largest), sorted=int(in_order), outputs=2)
     return b.to(values, self.dtype), at
 
@@ -279,6 +294,8 @@ def msort(b, self):
 
 @aten("kthvalue")
 def kthvalue(b, self, k, dim=-1, keepdim=False):
+    if self.shape == ():
+        return self, b.value(0)
     return _picked(b, top(b, self, k, dim, False), k - 1, dim, keepdim)
 
 
@@ -288,6 +305,8 @@ def _picked(b, found, at, dim, keepdim):
 
 @aten("median")
 def median(b, self, dim=None, keepdim=False):
+    if self.shape == ():
+        return self if dim is None else (self, b.value(0))
     x = b.Reshape(self, [-1]) if dim is None else self
     n = b.dim(self, dim) if dim is not None else count(b, self, None)
     if isinstance(n, Value):
@@ -330,13 +349,14 @@ def linear(b, input, weight, bias=None):
 
 
 def _accumulated(self, product, beta, alpha):
-    product = product if alpha == 1 else product * float(alpha)
-    return product if beta == 0 else product + (self if beta == 1 else self * float(beta))
+    fit = float if product.dtype.is_floating_point else int
+    product = product if alpha == 1 else product * fit(alpha)
+    return product if beta == 0 else product + (self if beta == 1 else self * fit(beta))
 
 
 @aten("addmm")
 def addmm(b, self, mat1, mat2, beta=1, alpha=1):
-    if mat1.dtype.is_floating_point:
+    if mat1.dtype.is_floating_point and b.dim(mat1, 1) != 0:  # runtimes' Gemm forgets beta where there is no product
         return b.Gemm(mat1, mat2, self, alpha=float(alpha), beta=float(beta))
     return _accumulated(self, b.MatMul(mat1, mat2), beta, alpha)
 
@@ -376,7 +396,7 @@ def inner(b, self, other):
 
 @aten("einsum")
 def einsum(b, equation, tensors, path=None):
-    equation = _letters(equation)
+    equation = _letters(equation, [x.rank for x in tensors])
     left, _, right = equation.partition("->")
     if len(tensors) == 1 and "." not in left and len(set(left)) == len(left):  # sums and an order alone
         x = tensors[0]
@@ -387,8 +407,8 @@ def einsum(b, equation, tensors, path=None):
     return b.op("Einsum", *b.alike(*tensors), equation=equation)
 
 
-def _letters(equation):
-    """An equation in small letters and with its result written out."""
+def _letters(equation, ranks):
+    """An equation in small letters, with its result and what its dots stand for written out."""
     equation = equation.replace(" ", "")
     names = sorted(set(equation) - set(".,->"))
     free = [c for c in "abcdefghijklmnopqrstuvwxyz" if c not in names]
@@ -396,7 +416,11 @@ def _letters(equation):
     left, arrow, right = equation.partition("->")
     if not arrow:
         right = ("..." if "..." in left else "") + "".join(c for c in names if left.count(c) == 1)
-    return "".join(table.get(c, c) for c in left + "->" + right)
+    parts = left.split(",")
+    missing = [rank - len(part) + 3 if "..." in part else 0 for part, rank in zip(parts, ranks)]
+    dots = "".join(free[: max(missing)])
+    spell = lambda text, n: "".join(table.get(c, c) for c in text.replace("...", dots[len(dots) - n :]))  # noqa: E731
+    return ",".join(map(spell, parts, missing)) + "->" + spell(right, len(dots))
 
 
 @aten("tensordot")
@@ -429,13 +453,20 @@ def cross(b, self, other, dim=None):
 
 @aten("cosine_similarity")
 def cosine_similarity(b, x1, x2, dim=1, eps=1e-8):
+    x1, x2 = work(b, x1, x2)
+    if not alike_in_shape(x1, x2):
+        whole = b.Shape(x1 * x2)
+        x1, x2 = b.Expand(x1, whole), b.Expand(x2, whole)
+    elif x1.shape == ():
+        x1, x2 = b.unsqueeze(x1, 0), b.unsqueeze(x2, 0)
     length = lambda x: b.Max(b.reduce("ReduceL2", x, [dim], True), b.value(float(eps), x.dtype))  # noqa: E731
     return b.reduce("ReduceSum", (x1 / length(x1)) * (x2 / length(x2)), [dim])
 
 
 @aten("pairwise_distance")
 def pairwise_distance(b, x1, x2, p=2.0, eps=1e-6, keepdim=False):
-    return norm_free(b, x1 - x2 + float(eps), p, [-1], keepdim)
+    one, two = work(b, x1, x2)
+    return norm_free(b, one - two + float(eps), p, [-1], keepdim)
 
 
 def norm_free(b, x, p, axes, keepdim):
@@ -534,28 +565,73 @@ _WAYS = {0: "none", 1: "mean", 2: "sum"}
 
 @aten("nll_loss nll_loss_nd nll_loss2d")
 def nll_loss(b, self, target, weight=None, reduction=1, ignore_index=-100):
-    if self.rank == 1:
+    alone = self.rank == 1
+    if alone:
         self, target = b.unsqueeze(self, 0), b.unsqueeze(target, 0)
-    made = b.op(
-        "NegativeLogLikelihoodLoss", self, target, weight, reduction=_WAYS[reduction], ignore_index=ignore_index
-    )
-    return made
+    made = b.op("NegativeLogLikelihoodLoss", self, target, weight, reduction=_WAYS[reduction],
+                ignore_index=ignore_index)  # fmt: skip
+    return b.squeeze(made, 0) if alone and reduction == 0 else made
 
 
 @aten("cross_entropy_loss")
 def cross_entropy_loss(b, self, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0.0):
     if label_smoothing or target.dtype.is_floating_point:
         raise NotImplementedError("cross_entropy with probabilities as targets or label_smoothing")
-    if self.rank == 1:
+    alone = self.rank == 1
+    if alone:
         self, target = b.unsqueeze(self, 0), b.unsqueeze(target, 0)
-    return b.op("SoftmaxCrossEntropyLoss", self, target, weight, reduction=_WAYS[reduction], ignore_index=ignore_index)
+    made = b.op("SoftmaxCrossEntropyLoss", self, target, weight, reduction=_WAYS[reduction], ignore_index=ignore_index)
+    return b.squeeze(made, 0) if alone and reduction == 0 else made
 
 
 @aten("bincount")
 def bincount(b, self, weights=None, minlength=0):
-    if weights is not None:
-        raise NotImplementedError("bincount with weights")
+    dtype = INT64 if weights is None else b.out_dtype or weights.dtype
     top_ = b.Max(b.reduce("ReduceMax", self, None) + 1, b.value(int(minlength), self.dtype))
-    zeros = b.full(b.ints([top_]), 0, INT64)
-    ones = b.full(b.Shape(self), 1, INT64)
+    zeros = b.full(b.ints([top_]), 0, dtype)
+    ones = b.full(b.Shape(self), 1, INT64) if weights is None else b.to(weights, dtype)
     return b.op("ScatterElements", zeros, b.to(self, INT64), ones, axis=0, reduction="add")
+
+
+# --- under masks: the private operators of this library's torch.masked ---
+
+
+def _under(b, self, mask, otherwise):
+    """(what is read, and `otherwise` where nothing is; the mask in the shape of both)."""
+    whole = b.And(mask, b.full(b.Shape(self), True, BOOL))
+    return b.Where(whole, self, b.value(otherwise, self.dtype)), whole
+
+
+@aten("_masked_sum")
+def masked_sum(b, self, mask, dim, keepdim=False, mean=False, dtype=None):
+    held, whole = _under(b, b.to(self, b.out_dtype or dtype or self.dtype), mask, 0)
+    axes = list(dim) or None
+    total = b.reduce("ReduceSum", held, axes, keepdim)
+    return total / b.reduce("ReduceSum", b.to(whole, held.dtype), axes, keepdim) if mean else total
+
+
+@aten("_masked_reduce")
+def masked_reduce(b, self, mask, kind, dim, keepdim=False, param=0.0):
+    axes, floating = list(dim) or None, self.dtype.is_floating_point
+    limits = tessera.finfo(self.dtype) if floating else tessera.iinfo(self.dtype)
+    if kind in ("amax", "amin"):
+        least = kind == "amax"
+        edge = (-math.inf if least else math.inf) if floating else limits.min if least else limits.max
+        return b.reduce("ReduceMax" if least else "ReduceMin", _under(b, self, mask, edge)[0], axes, keepdim)
+    if kind == "prod":
+        return b.reduce("ReduceProd", _under(b, self, mask, 1)[0], axes, keepdim)
+    if kind == "logsumexp":
+        return b.reduce("ReduceLogSumExp", _under(b, self, mask, -math.inf)[0], axes, keepdim)
+    if kind == "norm":
+        edge = math.inf if param == -math.inf else 0
+        return norm_free(b, _under(b, b.Abs(self), mask, edge)[0], param, axes, keepdim)
+    x = b.to(self, b.out_dtype or self.dtype)  # var
+    held, whole = _under(b, x, mask, 0)
+    n = lambda keep: b.reduce("ReduceSum", b.to(whole, x.dtype), axes, keep)  # noqa: E731
+    off = b.Where(whole, x - b.reduce("ReduceSum", held, axes, True) / n(True), b.value(0, x.dtype))
+    return b.reduce("ReduceSum", off * off, axes, keepdim) / b.Max(n(keepdim) - float(param), b.value(0, x.dtype))
+
+
+@aten("_softmax_under")
+def softmax_under(b, self, mask, dim, log=False):
+    return b.op("LogSoftmax" if log else "Softmax", _under(b, self, mask, -math.inf)[0], axis=dim)

@@ -89,7 +89,7 @@ def scaled_dot_product_attention(b, query, key, value, attn_mask=None, dropout_p
                                  enable_gqa=False):  # fmt: skip
     if dropout_p:
         raise NotImplementedError("attention with dropout: export the model after eval()")
-    n = query.rank
+    n = key.rank
     width = b.dim(query, -1)
     if scale is None and not isinstance(width, int):
         raise NotImplementedError("attention over heads whose width may differ, without a scale")

@@ -391,7 +391,7 @@ def select_scatter(b, self, src, dim, index):
 
 @aten("flip")
 def flip(b, self, dims):
-    if not dims:
+    if not dims or 0 in [b.dim(self, d) for d in dims if isinstance(b.dim(self, d), int)]:
         return self
     ones = [-1] * len(dims)
     return b.op("Slice", self, ones, [-_END] * len(dims), list(dims), ones)
@@ -424,6 +424,8 @@ def rot90(b, self, k=1, dims=(0, 1)):
 @aten("roll")
 def roll(b, self, shifts, dims=()):
     x = self
+    if 0 in self.shape:
+        return self
     if not dims:
         flat, shape = b.Reshape(self, [-1]), b.Shape(self)
         shift = shifts[0]
@@ -533,6 +535,24 @@ def diagonal(b, self, offset=0, dim1=0, dim2=1):
     return b.op("Gather", flat, b.const(places, INT64), axis=n - 2)
 
 
+@aten("diagonal_scatter")
+def diagonal_scatter(b, self, src, offset=0, dim1=0, dim2=1):
+    n = self.rank
+    dim1, dim2 = dim1 % n, dim2 % n
+    rest = [i for i in range(n) if i not in (dim1, dim2)]
+    order = [*rest, dim1, dim2]
+    x = b.transpose(self, order)
+    rows_, columns = b.dim(self, dim1), b.dim(self, dim2)
+    line = lambda k: b.op("Range", b.value(0), b.value(k), b.value(1))  # noqa: E731
+    there = b.Equal(b.unsqueeze(line(rows_), 1) + offset, b.unsqueeze(line(columns), 0))
+    # the diagonal's element of a row lies beside those of the whole row
+    before, after = max(-offset, 0), b.value(rows_) - b.op("Gather", b.Shape(src), b.value(-1), axis=0)
+    pads = [0] * (n - 2)
+    wide = b.op("Pad", b.to(src, self.dtype), b.ints([*pads, before, *pads, after - before]))
+    made = b.Where(there, b.unsqueeze(wide, -1), x)
+    return b.transpose(made, [order.index(i) for i in range(n)])
+
+
 @aten("diag")
 def diag(b, self, diagonal=0):
     return globals()["diagonal"](b, self, diagonal) if self.rank == 2 else diag_embed(b, self, diagonal)
@@ -562,17 +582,22 @@ def padded(b, self, pad, mode="constant", value=None):
     n = self.rank
     pad = [*pad, *[0] * (2 * n - len(pad))]
     begins, ends = pad[-2::-2], pad[-1::-2]
-    x = self
-    if mode == "constant" and any(isinstance(p, int) and p < 0 for p in pad):
-        cut = [(i, -min(p, 0), min(q, 0) or _END) for i, (p, q) in enumerate(zip(begins, ends)) if min(p, q) < 0]
-        axes, starts, stops = zip(*cut)
-        x = b.op("Slice", x, b.ints(starts), b.ints(stops), b.ints(axes))
+    cut = lambda x: x  # noqa: E731
+    if any(isinstance(p, int) and p < 0 for p in pad):
+        lost = [(i, -min(p, 0), min(q, 0) or _END) for i, (p, q) in enumerate(zip(begins, ends)) if min(p, q) < 0]
+        axes, starts, stops = zip(*lost)
+        cut = lambda x: b.op("Slice", x, b.ints(starts), b.ints(stops), b.ints(axes))  # noqa: E731
         begins, ends = [max(p, 0) for p in begins], [max(q, 0) for q in ends]
         if not any(begins) and not any(ends):
-            return x
-    filler = None if mode != "constant" or value is None else b.to(value, self.dtype) if isinstance(value, Value) else (
-        b.value(float(value) if self.dtype.is_floating_point else type(value)(value), self.dtype)
+            return cut(self)
+    if mode in ("edge", "reflect"):  # which take what is cut away into account
+        return cut(b.op("Pad", self, b.ints([*begins, *ends]), mode=mode))
+    x = cut(self)
+    filler = None if mode == "wrap" or value is None else b.to(value, self.dtype) if isinstance(value, Value) else (
+        b.value((float if self.dtype.is_floating_point else int)(value), self.dtype)
     )  # fmt: skip
+    if mode == "wrap" and b.opset < 19:
+        return _wrapped(b, x, begins, ends)
     held = x.dtype == BOOL
     x = b.to(x, tessera.int64) if held else x
     filler = b.to(filler, tessera.int64) if held and filler is not None else filler
@@ -585,8 +610,6 @@ _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "ci
 
 @aten("pad")
 def pad(b, self, pad, mode="constant", value=None):
-    if mode == "circular" and b.opset < 19:
-        return _circular(b, self, pad)
     return padded(b, self, pad, _MODES[mode], value)
 
 
@@ -602,11 +625,12 @@ for _n in (1, 2, 3):
 
 @aten("_pad_circular")
 def _circular(b, self, pad):
-    if b.opset >= 19:
-        return padded(b, self, pad, "wrap")
-    x = self
-    for i in range(len(pad) // 2):
-        begin, end, axis = pad[2 * i], pad[2 * i + 1], self.rank - 1 - i
+    return padded(b, self, pad, "wrap")
+
+
+def _wrapped(b, x, begins, ends):
+    """What begins before, and goes on behind, with the elements of the other end."""
+    for axis, (begin, end) in enumerate(zip(begins, ends)):
         parts = [b.slice(x, axis, -begin, _END)] if begin else []
         parts += [x, *([b.slice(x, axis, 0, end)] if end else [])]
         x = b.op("Concat", *parts, axis=axis) if len(parts) > 1 else x
@@ -669,6 +693,8 @@ def col2im(b, self, output_size, kernel_size, dilation, padding, stride):
 def as_strided(b, self, size, stride, storage_offset=None):
     if any(isinstance(v, Value) for v in (*size, *stride)):
         raise NotImplementedError("as_strided with sizes that may differ")
+    if isinstance(self.val, tessera.Tensor) and not self.val.is_contiguous():
+        raise NotImplementedError("as_strided of a tensor whose elements do not lie in their order")
     places = [storage_offset or 0]
     for n, s in zip(size, stride):
         places = [p + i * s for p in places for i in range(n)]
