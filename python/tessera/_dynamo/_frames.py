@@ -3,7 +3,7 @@
 import linecache
 import traceback
 
-from . import _calls, _code, _objects
+from . import _builtins, _calls, _code, _objects
 from ._resume import apply
 from ._tracer import BY_IDENTITY, CONSTANTS, Tracer
 from ._raising import Observed
@@ -639,7 +639,10 @@ def _dict_update(f, ins):
     into = f.stack[-ins.arg]
     f.tracer.change(into)
     if not isinstance(more, Map):
-        raise Unsupported("** of a value that is no dict")
+        given, more = more, Map({})
+        if not isinstance(given, (Obj, New)):
+            raise Unsupported("** of a value that is no dict")
+        _builtins.update(f.tracer, more, given)
     if ins.name == "DICT_MERGE" and set(more.items) & set(into.items):
         raise Unsupported("a keyword argument is given twice")
     into.items.update(more.items)
@@ -890,10 +893,7 @@ def _with_except(f, ins):
 
 @_op("DELETE_ATTR")
 def _delete_attr(f, ins):
-    owner = f.pop()
-    if not isinstance(owner, New) or ins.value not in owner.attributes:
-        raise Unsupported(f"del of the attribute {ins.value!r}")
-    del owner.attributes[ins.value]
+    _objects.delete_attribute(f.tracer, f.pop(), ins.value)
 
 
 @_op("RETURN_GENERATOR")

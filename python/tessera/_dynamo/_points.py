@@ -8,7 +8,9 @@ import weakref
 import tessera
 from tessera.compiler import _stance
 
-from . import _breaks, _builtins, _calls, _code, _emit, _library, _logs, _resume, _transforms, config, exc, utils
+from . import (
+    _breaks, _builtins, _calls, _code, _copies, _emit, _library, _logs, _resume, _transforms, config, exc, utils,
+)  # fmt: skip
 from ._frames import Frame
 from ._raising import Observed
 from ._sources import Source
@@ -535,4 +537,5 @@ def reset():
 
 
 _library.install()
+_copies.install()
 _transforms.install()
