@@ -14,7 +14,7 @@ from . import _objects
 from ._raising import Observed, fail
 from ._tracer import BY_IDENTITY, CONSTANTS, is_named_tuple, kind_of
 from ._values import (
-    NONE, Bound, Closure, Const, Context, Iter, Map, Method, New, NumberV, Obj, Partial, Raised, Seq, Slice,
+    NONE, NULL, Bound, Closure, Const, Context, Iter, Map, Method, New, NumberV, Obj, Partial, Raised, Seq, Slice,
     Super, TensorV, View, contents,
 )  # fmt: skip
 from .exc import Unsupported, UserError, UserErrorType
@@ -188,16 +188,16 @@ def _getattr(tracer, owner, name, *default):
         if default:
             return default[0]
         fail(tracer, AttributeError, str(error.msg))
+    except Observed as error:
+        if default and issubclass(error.raised.cls, AttributeError):
+            return default[0]
+        raise
 
 
 @_special(hasattr)
 @_simple
 def _hasattr(tracer, owner, name):
-    try:
-        _objects.attribute(tracer, owner, _objects.constant(name, "the name of an attribute"))
-    except _objects.NoAttribute:
-        return Const(False)
-    return Const(True)
+    return Const(_getattr(tracer, [owner, name, NULL], {}) is not NULL)
 
 
 @_special(setattr)

@@ -793,11 +793,14 @@ def _build_class(f, ins):
 
 @_op("IMPORT_NAME")
 def _import_name(f, ins):
+    import importlib.util
     import sys
 
     names, level = f.pop(), f.pop()
     name = ins.value
-    if level.value or name.partition(".")[0] not in sys.modules or name not in sys.modules:
+    if level.value:
+        name = importlib.util.resolve_name("." * level.value + name, f.space.get("__package__") or "")
+    if name.partition(".")[0] not in sys.modules or name not in sys.modules:
         raise Unsupported(f"an import of {name}, which was not imported before")
     whole = isinstance(names, Const)
     f.push(f.tracer.trusted(sys.modules[name.partition(".")[0] if whole else name]))

@@ -86,6 +86,7 @@ def _answer(value):
 def install():
     """Fills in what needs modules that import this one."""
     c, overrides = tessera.compiler, tessera.overrides
+    SPECIAL[tessera._C._log_api_usage_once] = lambda tracer, args, kwargs: NONE
     SPECIAL[c.is_compiling] = SPECIAL[c.is_dynamo_compiling] = _answer(True)
     SPECIAL[overrides.has_torch_function] = _answer(False)
     for name in ("has_torch_function_unary", "has_torch_function_variadic"):

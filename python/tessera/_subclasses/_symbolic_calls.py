@@ -17,6 +17,7 @@ from tessera._subclasses._symbolic_tools import (
     mapped,
     plain,
     solved,
+    with_arguments,
 )
 from tessera.fx.experimental._expressions import as_expr, condition, constant, int_oo, is_unbacked
 
@@ -123,7 +124,7 @@ def inner_call(mode, func, args, kwargs):
     env = mode.shape_env or env_of((args, kwargs))
     given = {
         abs(v)
-        for argument, value in _with_arguments(func, args, kwargs)
+        for argument, value in with_arguments(func, args, kwargs)
         if "SymInt" in str(argument.type) or argument.name in _SIZES
         for v in leaves(value)
         if type(v) is int and abs(v) > 1
@@ -137,14 +138,6 @@ def inner_call(mode, func, args, kwargs):
 
 
 _SIZES = frozenset(("size", "sizes", "shape", "stride", "length", "start", "end", "index", "split_size", "split_sizes"))
-
-
-def _with_arguments(func, args, kwargs):
-    for i, argument in enumerate(func._schema.arguments):
-        if i < len(args):
-            yield argument, args[i]
-        elif argument.name in kwargs:
-            yield argument, kwargs[argument.name]
 
 
 # --- composite operators ---

@@ -163,3 +163,20 @@ def test_types_are_constants():
         return x
 
     assert tessera.compile(function, backend="eager", fullgraph=True)(tessera.zeros(1)) == 5
+
+
+class Hooked:
+    def __getattr__(self, name):
+        if name == "given":
+            return 3
+        raise AttributeError(name)
+
+
+HOOKED = Hooked()
+
+
+def test_attributes_that_a_method_refuses():
+    def function(x):
+        return x + hasattr(HOOKED, "missing") + 10 * hasattr(HOOKED, "given") + getattr(HOOKED, "missing", 5)
+
+    assert tessera.compile(function, backend="eager", fullgraph=True)(tessera.zeros(1)) == 15
