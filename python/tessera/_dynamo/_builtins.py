@@ -20,7 +20,9 @@ from ._values import (
 from .exc import Unsupported, UserError, UserErrorType
 
 FOLDED = ("math", "cmath", "_operator", "unicodedata", "_struct", "re")
-LOOKED_INTO = ("tessera.nn.modules", "tessera.nn.utils", "tessera.utils._contextlib")
+LOOKED_INTO = (
+    "tessera.nn.modules", "tessera.nn.utils", "tessera.utils._contextlib", "tessera._higher_order_ops",
+)  # fmt: skip
 SPECIAL: dict = {}  # function or class -> how it is called: (tracer, args, kwargs) -> Var
 
 

@@ -3,10 +3,11 @@
 import functools
 
 import tessera
+from tessera.fx import traceback as fx_traceback
 
 from . import _objects
 from ._builtins import SPECIAL, _simple, _special
-from ._values import NONE, Const, Context, TensorV
+from ._values import NONE, Const, Context, Map, TensorV
 from .exc import Unsupported, UserError, UserErrorType
 
 
@@ -49,6 +50,21 @@ def _autocast(tracer, args, kwargs):
     values = [_objects.constant(a, "an argument of autocast") for a in args]
     named = {k: _objects.constant(v, "an argument of autocast") for k, v in kwargs.items()}
     return _region(tessera.autocast, values, named)
+
+
+@_special(fx_traceback.annotate)
+@_simple
+def _annotate(tracer, notes):
+    """A region whose nodes have notes; it is none of the graph."""
+    if not isinstance(notes, Map):
+        raise Unsupported("annotate with something else than a dict")
+    known = {key: _objects.constant(v, "a note of annotate") for key, v in notes.items.items()}
+
+    def enter(tracer):
+        tracer.regions.append(fx_traceback.annotate(known))
+        tracer.regions[-1].__enter__()
+
+    return Context((fx_traceback.annotate, (known,)), enter, lambda tracer: tracer.regions.pop().__exit__(*[None] * 3))
 
 
 def _region(cls, values, named):

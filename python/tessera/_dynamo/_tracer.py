@@ -12,6 +12,7 @@ import typing
 import tessera
 from tessera._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from tessera.fx import Graph, GraphModule
+from tessera.fx import traceback as fx_traceback
 
 from . import config
 from ._sources import Guards, Source, held, plain_mapping, tensor_facts, tensor_of
@@ -328,6 +329,9 @@ class Tracer:
         """Notes of a node which modules' calls it is part of, and which layer, function or method it comes from."""
         if self.modules:
             node.meta["nn_module_stack"] = self.modules
+        custom = fx_traceback.get_current_meta().get("custom")
+        if custom and self.regions:
+            node.meta["custom"] = dict(custom)
         if node.op in ("call_function", "call_method"):
             _, cls = next(reversed(self.modules.values()), (None, None))
             layer = cls is not None and cls.__module__.startswith("tessera.nn.modules.")

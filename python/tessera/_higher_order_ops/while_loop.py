@@ -35,6 +35,19 @@ def _next(body_fn, carried, additional):
     return tuple(made)
 
 
+def _unknown(carried, others):
+    """What is carried, with symbols of which nothing is known in place of numbers; None if there are none, or tensors
+    have values.
+    """
+    if all(isinstance(v, tessera.Tensor) for v in carried):
+        return None
+    modes = [_C._fake_mode_of(v) for v in (*carried, *others) if isinstance(v, tessera.Tensor)]
+    env = next((m.shape_env for m in modes if m is not None and m.shape_env is not None), None)
+    if env is None:
+        return None
+    return tuple(v if isinstance(v, tessera.Tensor) else env.create_unbacked_symint() for v in carried)
+
+
 class WhileLoopOp(ControlFlow):
     """`while_loop(cond_fn, body_fn, carried_inputs, additional_inputs)`: the last ones carried, a tuple."""
 
@@ -43,6 +56,10 @@ class WhileLoopOp(ControlFlow):
 
     def run(self, cond_fn, body_fn, carried_inputs, additional_inputs=()):
         carried, additional = tuple(carried_inputs), tuple(additional_inputs)
+        unknown = _unknown(carried, additional)
+        if unknown is not None:
+            made = _next(body_fn, unknown, additional)
+            return _unknown(made, made) or made
         go_on = _condition(cond_fn, carried, additional)
         if without_values(go_on):
             return _next(body_fn, carried, additional)
@@ -58,9 +75,12 @@ class WhileLoopOp(ControlFlow):
 
         carried, additional = list(carried_inputs), list(additional_inputs)
         count = len(carried)
-        if not all(isinstance(t, tessera.Tensor) for t in carried):
-            raise RuntimeError(f"while_loop: a traced loop carries tensors, but carried_inputs are {carried}")
-        sample = [*_bodies.samples(mode, *carried), *additional]
+        sample = [*_bodies.samples(mode, *(_unknown(carried, (*carried, *additional)) or carried)), *additional]
+        if any(isinstance(t, int) for t in sample[:count]):
+            raise RuntimeError(
+                f"while_loop: a loop that is traced on real tensors carries tensors, but carried_inputs are {carried}; "
+                "make the numbers tensors, or trace with fake ones: tracing_mode='symbolic'"
+            )
 
         def predicate(*values):
             return (_condition(cond_fn, values[:count], values[count:]),)
