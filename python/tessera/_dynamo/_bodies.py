@@ -119,43 +119,40 @@ class _Step(Body):
         super().__init__(tracer, function, [*given, *additional], {}, graph)
 
 
-def _carried(tracer, var):
-    """What a step is given of a value that is carried: of a number nothing is known."""
+def _sample(tracer, kind, var):
+    """What a step is given of a value: a slice, or all of it; of a number that is carried nothing is known."""
+    if kind == "slice":
+        return var.example.new_zeros(var.example.shape[1:])
     if isinstance(var, TensorV):
         return var.example.detach().clone()
     return tracer.symbols().env.create_unbacked_symint()
 
 
-def _slice(tracer, var):
-    del tracer
-    return var.example.new_zeros(var.example.shape[1:])
-
-
 # Operator -> (how many functions it has, what steps get of the values in each of the tuples behind them); the last
 # tuple, of what all steps get as it is, comes after these.
 _LOOPS = {
-    while_loop_op: (2, (_carried,)),
-    scan_op: (1, (_carried, _slice)),
-    map_impl: (1, (_slice,)),
-    associative_scan_op: (1, (_slice,)),
+    while_loop_op: (2, ("carried",)),
+    scan_op: (1, ("carried", "slice")),
+    map_impl: (1, ("slice",)),
+    associative_scan_op: (1, ("slice",)),
 }
 
 
 def loop(tracer, op, args):
     """A call of one of these operators. Raises: Unsupported where the operator refuses what its functions give."""
-    count, rules = _LOOPS[op]
+    count, kinds = _LOOPS[op]
     tuples = [_objects.items_of(tracer, v) for v in args[count:]]
-    additional = tuples[len(rules)] if len(tuples) > len(rules) else []
+    additional = tuples[len(kinds)] if len(tuples) > len(kinds) else []
 
     def samples():
-        pairs = [(rule, v) for rule, values in zip(rules, tuples) for v in values]
+        pairs = [(kind, v) for kind, values in zip(kinds, tuples) for v in values]
         with tracer.fake:
-            return [rule(tracer, v) for rule, v in pairs * (2 if op is associative_scan_op else 1)]
+            return [_sample(tracer, kind, v) for kind, v in pairs * (2 if op is associative_scan_op else 1)]
 
     bodies = [_Step(tracer, op, f, samples(), additional) for f in args[:count]]
     outer = list(dict.fromkeys(node for body in bodies for node in body.outer()))
     modules = [body.attach(f"{op.name()}_body", outer) for body in bodies]
-    given = [Seq(values, tuple) for values in tuples[: len(rules)]]
+    given = [Seq(values, tuple) for values in tuples[: len(kinds)]]
     node = tracer.node("call_function", op, (*modules, *(tracer.argument(v, True) for v in given), tuple(outer)), {})
     functions = [tracer.attributes[m.target] for m in modules]
     try:
