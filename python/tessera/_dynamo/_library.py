@@ -59,12 +59,17 @@ def _annotate(tracer, notes):
     if not isinstance(notes, Map):
         raise Unsupported("annotate with something else than a dict")
     known = {key: _objects.constant(v, "a note of annotate") for key, v in notes.items.items()}
+    return quiet_region(functools.partial(fx_traceback.annotate, known))
+
+
+def quiet_region(make):
+    """The Context of a context manager that holds while capturing, and is no part of the graph."""
 
     def enter(tracer):
-        tracer.regions.append(fx_traceback.annotate(known))
+        tracer.regions.append(make())
         tracer.regions[-1].__enter__()
 
-    return Context((fx_traceback.annotate, (known,)), enter, lambda tracer: tracer.regions.pop().__exit__(*[None] * 3))
+    return Context((make, ()), enter, lambda tracer: tracer.regions.pop().__exit__(None, None, None))
 
 
 def _region(cls, values, named):
