@@ -7,7 +7,7 @@ from tessera._higher_order_ops._operator import ControlFlow
 from tessera._higher_order_ops.associative_scan import associative_scan_op
 from tessera._higher_order_ops.map import map_impl
 from tessera._higher_order_ops.scan import scan_op
-from tessera._higher_order_ops.while_loop import while_loop_op
+from tessera._higher_order_ops.while_loop import check_open, while_loop_op
 from tessera.fx import Graph, GraphModule
 from tessera.fx.node import map_arg
 
@@ -117,6 +117,10 @@ class _Step(Body):
             node.meta["example_value"] = example
         given = [tracer.result(example, node) for node, example in zip(self.inputs, samples)]
         super().__init__(tracer, function, [*given, *additional], {}, graph)
+        try:
+            check_open(samples)
+        except RuntimeError as error:
+            raise Unsupported(str(error), case_name="operator") from error
 
 
 def _sample(tracer, kind, var):
@@ -140,6 +144,10 @@ _LOOPS = {
 
 def loop(tracer, op, args):
     """A call of one of these operators. Raises: Unsupported where the operator refuses what its functions give."""
+    nested = op is while_loop_op and tracer.is_inside_of_function()
+    if nested and not tracer.settings.fullgraph and tessera.is_grad_enabled():
+        # A traced gradient of the outer loop would hold how often the inner one runs.
+        raise Unsupported("a while_loop in a function that is an argument of an operator, with gradients")
     count, kinds = _LOOPS[op]
     tuples = [_objects.items_of(tracer, v) for v in args[count:]]
     additional = tuples[len(kinds)] if len(tuples) > len(kinds) else []

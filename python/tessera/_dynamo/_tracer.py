@@ -313,6 +313,10 @@ class Tracer:
             self._into = before
             self._open.pop()
 
+    def is_inside_of_function(self):
+        """Whether a function that is an argument of an operator is being captured."""
+        return self._into is not self.graph
+
     def node(self, op, target, args, kwargs):
         """A new node, which knows the lines of the program that it is of."""
         node = self._into.create_node(op, target, args, kwargs)

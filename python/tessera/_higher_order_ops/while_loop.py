@@ -48,6 +48,15 @@ def _unknown(carried, others):
     return tuple(v if isinstance(v, tessera.Tensor) else env.create_unbacked_symint() for v in carried)
 
 
+def check_open(samples):
+    """Raises: RuntimeError if a number that is carried, of which nothing is known, has become one number."""
+    if any(is_symbol(v, "SymInt") and v.node.expr.is_number for v in samples):
+        raise RuntimeError(
+            "while_loop: a function works for one value of a number that is carried, as an operator needs to know it; "
+            "carry a tensor, or take operators that work for all"
+        )
+
+
 class WhileLoopOp(ControlFlow):
     """`while_loop(cond_fn, body_fn, carried_inputs, additional_inputs)`: the last ones carried, a tuple."""
 
@@ -89,6 +98,7 @@ class WhileLoopOp(ControlFlow):
             return _next(body_fn, values[:count], values[count:])
 
         bodies, lifted = _bodies.trace_bodies("while_loop", mode, (predicate, body), (sample, sample))
+        check_open(sample[:count])
         condition, step = (b.module for b in bodies)
         given = [*carried, *additional, *lifted]
         needs_gradient = tessera.is_grad_enabled() and any(
@@ -100,6 +110,11 @@ class WhileLoopOp(ControlFlow):
         if without_values(*given):
             return _bodies.with_gradient(
                 lambda values: self._emit(_bodies, mode, self, condition, step, values, count), _no_gradient, given
+            )
+        if self is while_loop_stack_output_op:
+            raise RuntimeError(
+                "while_loop: the gradient of a traced loop in a traced loop, or of a traced gradient, depends on how "
+                "often the inner loop runs, which a trace does not know; run one of the loops outside of the trace"
             )
         aten = tessera.ops.aten
 

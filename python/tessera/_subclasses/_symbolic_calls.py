@@ -29,6 +29,7 @@ __all__ = [
     "getitem",
     "inner_call",
     "interleaved",
+    "selected",
     "setitem",
     "sliced",
     "split_at",
@@ -93,6 +94,24 @@ def sliced(mode, func, args, kwargs):
         result = func(x, dim, 0, env._stand_in(count))
     dim = dim % len(sizes)
     env._attach(result, [*sizes[:dim], count, *sizes[dim + 1 :]], strides, offset)
+    return result
+
+
+def selected(mode, func, args, kwargs):
+    """A row: at an index that is not known it is anywhere in the tensor. The operator checks the index when it runs."""
+    given = dict(zip([a.name for a in func._schema.arguments], args)) | kwargs
+    x, dim, index = (given.get(name) for name in ("self", "dim", "index"))
+    env = mode.shape_env or env_of((args, kwargs))
+    if type(dim) is not int or not any(map(is_unbacked, _expr(env, index).free_symbols)):
+        return call(mode, func, args, kwargs)
+    sizes, strides, offset = exprs_of(env, x)
+    with Without([x]), mode:
+        result = func(x, dim, 0)
+    if not strides[dim].is_number or strides[dim].value():
+        offset = env.create_unbacked_symint().node._expr
+        env.constrain_symbol_range(offset, 0, int_oo)
+    at = dim % len(sizes)
+    env._attach(result, [*sizes[:at], *sizes[at + 1 :]], [*strides[:at], *strides[at + 1 :]], offset)
     return result
 
 

@@ -84,3 +84,48 @@ def test_results_that_are_operands(mode):
     for given in signs:
         traced = make_fx(function, tracing_mode=mode)(given)
         assert all(tessera.equal(traced(x), function(x)) for x in signs)
+
+
+class Nested(tessera.nn.Module):
+    def __init__(self, varies):
+        super().__init__()
+        self.varies = varies
+        tessera.manual_seed(0)
+        self.linear = tessera.nn.Linear(2, 2)
+
+    def forward(self, n, x):
+        def outer(i, x):
+            start = i + 1 if self.varies else tessera.tensor(2)
+            inner = tessera.while_loop(lambda j, x: j > 0, lambda j, x: (j - 1, self.linear(x) + 3), (start, x))
+            return i - 1, inner[1] * 0.5
+
+        return tessera.while_loop(lambda i, x: i > 0, outer, (n, x))[1]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("varies", [False, True])
+def test_loops_in_loops(varies, backend):
+    tessera._dynamo.reset()
+    found = []
+    for module in (Nested(varies), tessera.compile(Nested(varies), backend=backend, fullgraph=backend == "eager")):
+        x = tessera.ones(2, 2, requires_grad=True)
+        made = module(tessera.tensor(2), x)
+        made.square().sum().backward()
+        found.append([made, x.grad, *(p.grad for p in module.parameters())])
+    assert all(tessera.allclose(a, b) for a, b in zip(*found))
+
+
+class Rows(tessera.nn.Module):
+    def forward(self, x):
+        return tessera.while_loop(lambda i, y: i < x.shape[0], lambda i, y: (i + 1, y + y[i].sum()), (0, x))
+
+
+def test_rows_at_numbers_that_are_carried():
+    x = tessera.arange(6.0).reshape(2, 3)
+    want = Rows()(x)
+    program = export(Rows(), (x,))
+    calls = [program.module(), program.run_decompositions().module()]
+    calls += [tessera.compile(Rows(), backend=backend, fullgraph=True) for backend in ("eager", "aot_eager")]
+    for call in calls:
+        count, made = call(x)
+        assert count == want[0] == 2 and tessera.equal(made, want[1])
