@@ -125,9 +125,10 @@ std::array<OutputSpec, 2> linalg_cholesky_ex_meta(const Tensor& self, bool, bool
   return {like(self, self.sizes()), integers(self, batch_sizes(self))};
 }
 void linalg_cholesky_ex_kernel(const Tensor& self, bool upper, bool check_errors, const Tensor& L, const Tensor& info) {
-  const ResultMemory l = copied_result(self, L), i(info);
+  const ResultMemory l = linalg::dense_result(L), i(info);
+  const Tensor from = linalg::dense_batch(self, batch_sizes(self));
   TESSERA_ON(self.device(), run_cholesky)
-  (self.dtype(), matrices(l.tensor()), upper, static_cast<int32_t*>(i.data()));
+  (self.dtype(), matrices(from), matrices(l.tensor()), upper, static_cast<int32_t*>(i.data()));
   l.finish();
   i.finish();
   if (check_errors) linalg::check_errors(info, "linalg.cholesky", self.dim() == 2);

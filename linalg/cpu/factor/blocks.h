@@ -47,7 +47,7 @@ struct CholeskyKernels {
   // U of A = U^H U from the upper triangle, n x n by rows at distance ld. 0, or the order of the minor that is not
   // positive definite.
   int64_t (*block)(int64_t n, T* a, int64_t ld);
-  void (*small)(int64_t count, int64_t n, Group<T> a, int32_t* info);
+  void (*small)(int64_t count, int64_t n, Group<const T> a, Group<T> l, int32_t* info);
 };
 // Of small matrices; `count` <= lanes of them, written over. Scratch of a thread is theirs.
 template <class T>

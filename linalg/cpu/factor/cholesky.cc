@@ -12,7 +12,7 @@ int64_t factor_block(int64_t n, Matrix<T> a) {
     for (int64_t j = i; j < n; ++j) rows[i * kBlock + j] = conj_if(a(j, i), true);
   const int64_t info = kernels<CholeskyKernels<T>>().block(n, rows, kBlock);
   for (int64_t i = 0; i < n; ++i)
-    for (int64_t j = i; j < n; ++j) a(j, i) = conj_if(rows[i * kBlock + j], true);
+    for (int64_t j = 0; j < n; ++j) a(j, i) = j < i ? T{} : conj_if(rows[i * kBlock + j], true);
   return info;
 }
 
@@ -29,6 +29,7 @@ void subtract_square(int64_t n, int64_t k, Matrix<const T> a, Matrix<T> c) {
   subtract_square(n - top, k, below, c.at(top, top));
 }
 
+// The lower triangle's. What is above and not zero already is near the diagonal, see subtract_square.
 template <class T>
 int64_t factor_lower(int64_t n, Matrix<T> a) {
   if (n <= kBlock) return factor_block(n, a);
@@ -40,30 +41,51 @@ int64_t factor_lower(int64_t n, Matrix<T> a) {
   solve_triangle<T>(top, rest, a.reading(), {false, false, true}, below.transposed());
   subtract_square<T>(rest, top, below.reading(), last);
   const int64_t later = factor_lower(rest, last);
+  if (n <= 2 * kBlock)
+    for (int64_t i = 0; i < top; ++i)
+      for (int64_t j = top; j < n; ++j) a(i, j) = T{};
   return later ? later + top : 0;
+}
+
+// What is left of and on the diagonal of a, zeros above it, to l, which may be a.
+template <class T>
+void take_lower(int64_t n, Matrix<T> a, Matrix<T> l) {
+  const bool by_rows = l.col_stride == 1, is_copy = a.data != l.data;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t begin = by_rows ? 0 : i, end = by_rows ? i + 1 : n;
+    T* const line = by_rows ? &l(i, 0) : &l(0, i);
+    const T* const from = by_rows ? &a(i, 0) : &a(0, i);
+    const int64_t step = by_rows ? a.col_stride : a.row_stride;
+    if (is_copy && step == 1)
+      std::copy(from + begin, from + end, line + begin);
+    else if (is_copy)
+      for (int64_t j = begin; j < end; ++j) line[j] = from[j * step];
+    std::fill(line, line + begin, T{});
+    std::fill(line + end, line + n, T{});
+  }
 }
 
 }  // namespace
 }  // namespace factor
 
-void run_cholesky(DType dtype, const MatrixBatch& a, bool upper, int32_t* info) {
+void run_cholesky(DType dtype, const MatrixBatch& a, const MatrixBatch& l, bool upper, int32_t* info) {
   using namespace factor;
   const int64_t n = a.rows;
   std::fill(info, info + a.count, 0);
   if (n == 0) return;
-  const MatrixBatch lower = upper ? transposed(a) : a;
+  const MatrixBatch from = upper ? transposed(a) : a, to = upper ? transposed(l) : l;
   visit_number(dtype, [&]<class T>(T) {
     if (is_lockstep<T>(a.count, n, n)) {
       for_groups<T>(a.count, n, n, [&](int64_t first, int64_t count) {
-        kernels<CholeskyKernels<T>>().small(count, n, group_of<T>(lower, first), info + first);
+        const auto [data, step, row, col] = group_of<T>(from, first);
+        kernels<CholeskyKernels<T>>().small(count, n, {data, step, row, col}, group_of<T>(to, first), info + first);
       });
       return;
     }
     for_matrices(a.count, n * n * n / 3, [&](int64_t b) {
-      const Matrix<T> l = matrix_of<T>(lower, b);
-      info[b] = static_cast<int32_t>(factor_lower(n, l));
-      for (int64_t i = 0; i < n; ++i)
-        for (int64_t j = i + 1; j < n; ++j) l(i, j) = T{};
+      const Matrix<T> lower = matrix_of<T>(to, b);
+      take_lower(n, matrix_of<T>(from, b), lower);
+      info[b] = static_cast<int32_t>(factor_lower(n, lower));
     });
   });
 }

@@ -37,10 +37,10 @@ void run_unpack_pivots(const int32_t* pivots, int64_t count, int64_t size, int64
 // a becomes its inverse; info as that of run_lu_factor: where it is not 0, a is left as anything.
 void run_inverse(DType dtype, const MatrixBatch& a, int32_t* info);
 
-// A = L L^H, L in the place of a, zeros above. A's lower triangle is read, and of its diagonal the real parts. upper:
-// A = U^H U of the upper triangle, zeros below. info: 0, or the order of the first leading minor that is not positive
-// definite; then the rest of a is anything.
-void run_cholesky(DType dtype, const MatrixBatch& a, bool upper, int32_t* info);
+// A = L L^H, zeros above; l may be a itself, else they share nothing. A's lower triangle is read, and of its diagonal
+// the real parts. upper: A = U^H U of the upper triangle, zeros below. info: 0, or the order of the first leading minor
+// that is not positive definite; then the rest of l is anything.
+void run_cholesky(DType dtype, const MatrixBatch& a, const MatrixBatch& l, bool upper, int32_t* info);
 
 struct TriangularForm {
   bool upper;

@@ -247,13 +247,13 @@ void small_inverse(int64_t count, int64_t n, Group<T> a, int32_t* info) {
 }
 
 template <class T>
-void small_cholesky(int64_t count, int64_t n, Group<T> a, int32_t* info) {
+void small_cholesky(int64_t count, int64_t n, Group<const T> a, Group<T> l, int32_t* info) {
   using L = Lanes<T>;
   using R = Real<T>;
   const typename L::D d;
   const Scratch memory(LaneMatrix<T>::bytes(n, n));
   const LaneMatrix<T> w{memory.as<R>(), n};
-  w.load(count, n, reading(a));
+  w.load(count, n, a);
   auto found = hn::Zero(d);
   for_tiles<tile_cols<T>()>(0, n, [&](int64_t first, auto cols) HWY_ATTR {
     const int64_t last = first + cols();
@@ -276,7 +276,7 @@ void small_cholesky(int64_t count, int64_t n, Group<T> a, int32_t* info) {
     }
   });
   store_numbers<T>(found, count, info, 1);
-  w.store(count, n, a);
+  w.store(count, n, l);
 }
 
 template <class T>

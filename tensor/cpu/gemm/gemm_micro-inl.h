@@ -38,7 +38,7 @@ constexpr int kDirectSteps = 1;
 constexpr int64_t kLine = 64;         // bytes of a cache line
 constexpr int64_t kPrefetchStep = 8;  // values of k between requests for C and for the next panel
 
-// One tile. Kernels write whole panels of c = a b where beta is 0, of c += a b where it is not; those of a single
+// One tile. Kernels write whole panels of c = a b where beta is 0, of c += alpha a b where it is not; those of a single
 // vector write just the columns that exist. A is read as a[r * a_row + p * a_col] (packed: 1, rows of the tile), B as
 // b[p * b_row + j] (packed: kPanel).
 struct MicroArgs {
@@ -71,7 +71,7 @@ struct Tile {
       for (int q = 0; q < kVecs; ++q) v[r][q] = hn::Zero(d);
     }
   }
-  // c = the tile, or c += it; a single vector goes by the mask.
+  // c = the tile, or c += alpha times it; a single vector goes by the mask.
   HWY_INLINE void store(const MicroArgs& g, M mask) const {
     T* c = g.c;
     if (g.beta == T{0}) {
@@ -82,10 +82,11 @@ struct Tile {
       }
       return;
     }
+    const V alpha = hn::Set(d, g.alpha);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r, c += g.c_row) {
 #pragma GCC unroll 2
-      for (int q = 0; q < kVecs; ++q) put(hn::Add(take(mask, c + q * kLanes), v[r][q]), mask, c + q * kLanes);
+      for (int q = 0; q < kVecs; ++q) put(hn::MulAdd(alpha, v[r][q], take(mask, c + q * kLanes)), mask, c + q * kLanes);
     }
   }
   static HWY_INLINE V take(M mask, const T* p) { return kVecs == 1 ? hn::MaskedLoad(mask, d, p) : hn::LoadU(d, p); }
@@ -247,9 +248,9 @@ HWY_INLINE void through_temporary(MicroFn micro, const MicroArgs& g, Finish fini
   finish(tile);
 }
 
-// Kernels write the tile themselves where alpha is 1, beta 0 or 1 and the columns follow each other.
+// Kernels write the tile themselves where beta is 1, or 0 with an alpha of 1, and the columns follow each other.
 HWY_INLINE bool is_plain(const MicroArgs& g, int64_t c_col) {
-  return c_col == 1 && g.alpha == T{1} && (g.beta == T{0} || g.beta == T{1});
+  return c_col == 1 && (g.beta == T{1} || (g.beta == T{0} && g.alpha == T{1}));
 }
 
 // A micro tile at any place of C.
