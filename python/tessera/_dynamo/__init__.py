@@ -4,7 +4,7 @@ ends it: Python does that, and another graph begins behind it.
 
     _points       places where captures begin, their compiled pieces, and the loop that runs these
     _frames       one frame of the program: its instructions
-    _calls, _builtins, _objects   calls; Python's own functions and types; attributes and items
+    _calls, _builtins, _objects, _copies   calls; Python's own functions and types; attributes and items; copies
     _tracer       one capture: values that come in, nodes, what the program writes
     _sources      where values come from, and the guards on them
     _emit, _breaks, _resume       the function of a piece; the end of a graph; Python's continuation from the middle
