@@ -4,7 +4,7 @@ ends it: Python does that, and another graph begins behind it.
 
     _points       places where captures begin, their compiled pieces, and the loop that runs these
     _frames       one frame of the program: its instructions
-    _calls, _builtins, _objects   calls; Python's own functions and types; attributes and items
+    _calls, _builtins, _objects, _copies   calls; Python's own functions and types; attributes and items; copies
     _tracer       one capture: values that come in, nodes, what the program writes
     _sources      where values come from, and the guards on them
     _emit, _breaks, _resume       the function of a piece; the end of a graph; Python's continuation from the middle
@@ -14,7 +14,8 @@ ends it: Python does that, and another graph begins behind it.
 from tessera._lazy import attach as _attach
 
 __all__ = [
-    "OptimizedModule", "allow_in_graph", "assume_constant_result", "disable", "disallow_in_graph", "explain", "export",
+    "OptimizedModule", "allow_in_graph", "assume_constant_result", "disable", "disallow_in_graph",
+    "error_on_graph_break", "explain", "export",
     "forbid_in_graph", "graph_break", "is_compiling", "is_dynamo_supported", "is_inductor_supported",
     "list_backends", "lookup_backend", "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic",
     "nonstrict_trace",
@@ -26,8 +27,9 @@ _frame = (
     "reset", "reset_code_caches",
 )  # fmt: skip
 _marks = (
-    "allow_in_graph", "assume_constant_result", "disallow_in_graph", "forbid_in_graph", "graph_break", "is_compiling",
-    "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic", "nonstrict_trace", "run", "skip_frame",
+    "allow_in_graph", "assume_constant_result", "disallow_in_graph", "error_on_graph_break", "forbid_in_graph",
+    "graph_break", "is_compiling", "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic",
+    "nonstrict_trace", "run", "skip_frame",
     "substitute_in_graph",
 )  # fmt: skip
 __getattr__, __dir__ = _attach(

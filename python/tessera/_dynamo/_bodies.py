@@ -3,12 +3,23 @@ the graph that is captured.
 """
 
 import tessera
+from tessera._higher_order_ops._operator import ControlFlow
+from tessera._higher_order_ops.associative_scan import associative_scan_op
+from tessera._higher_order_ops.map import map_impl
+from tessera._higher_order_ops.scan import scan_op
+from tessera._higher_order_ops.while_loop import check_open, while_loop_op
 from tessera.fx import Graph, GraphModule
 from tessera.fx.node import map_arg
 
+from . import _objects
 from ._tracer import is_named_tuple
 from ._values import Const, Map, NumberV, Seq, TensorV
 from .exc import Unsupported
+
+
+def is_loop(value):
+    """Whether an object is an operator that calls functions again and again."""
+    return isinstance(value, ControlFlow) and value in _LOOPS
 
 
 def cond(tracer, args, kwargs):
@@ -44,6 +55,7 @@ class Body:
 
     what = "a function that is an argument of torch.cond"
     inputs = ()  # placeholders of the graph, for arguments of its own
+    inputs_first = False  # whether they stand before those for nodes outside
     output = None  # what the graph gives, of nodes
 
     def __init__(self, tracer, function, args, kwargs, graph):
@@ -74,9 +86,10 @@ class Body:
 
     def module(self, outer):
         """The graph as a module of these nodes' values, which are placeholders in it, before its own inputs."""
-        first = next(iter(self.graph.nodes), None)
+        nodes = list(self.graph.nodes)[len(self.inputs) if self.inputs_first else 0 :]
+        first = next(iter(nodes), None)
         inside = {}
-        with self.graph.inserting_before(first) if first is not None else self.graph.inserting_before():
+        with self.graph.inserting_before(first if first is not None else self.graph._root):
             for node in outer:
                 inside[node] = made = self.graph.placeholder(node.name)
                 made.target = made.name  # nodes of several graphs may have the same name
@@ -90,6 +103,75 @@ class Body:
         for name, value in self.tracer.attributes.items():
             setattr(root, name, value)
         return GraphModule(root, self.graph, "GraphModule")
+
+
+class _Step(Body):
+    """A function of an operator that calls it again and again. samples: examples of what each call gets."""
+
+    inputs_first = True
+
+    def __init__(self, tracer, op, function, samples, additional):
+        self.what, graph = f"a function that is an argument of {op.name()}", Graph()
+        self.inputs = [graph.placeholder(f"arg{i}") for i in range(len(samples))]
+        for node, example in zip(self.inputs, samples):
+            node.meta["example_value"] = example
+        given = [tracer.result(example, node) for node, example in zip(self.inputs, samples)]
+        super().__init__(tracer, function, [*given, *additional], {}, graph)
+        try:
+            check_open(samples)
+        except RuntimeError as error:
+            raise Unsupported(str(error), case_name="operator") from error
+
+
+def _sample(tracer, kind, var):
+    """What a step is given of a value: a slice, or all of it; of a number that is carried nothing is known."""
+    if kind == "slice":
+        return var.example.new_zeros(var.example.shape[1:])
+    if isinstance(var, TensorV):
+        return var.example.detach().clone()
+    return tracer.symbols().env.create_unbacked_symint()
+
+
+# Operator -> (how many functions it has, what steps get of the values in each of the tuples behind them); the last
+# tuple, of what all steps get as it is, comes after these.
+_LOOPS = {
+    while_loop_op: (2, ("carried",)),
+    scan_op: (1, ("carried", "slice")),
+    map_impl: (1, ("slice",)),
+    associative_scan_op: (1, ("slice",)),
+}
+
+
+def loop(tracer, op, args):
+    """A call of one of these operators. Raises: Unsupported where the operator refuses what its functions give."""
+    nested = op is while_loop_op and tracer.is_inside_of_function()
+    if nested and not tracer.settings.fullgraph and tessera.is_grad_enabled():
+        # A traced gradient of the outer loop would hold how often the inner one runs.
+        raise Unsupported("a while_loop in a function that is an argument of an operator, with gradients")
+    count, kinds = _LOOPS[op]
+    tuples = [_objects.items_of(tracer, v) for v in args[count:]]
+    additional = tuples[len(kinds)] if len(tuples) > len(kinds) else []
+
+    def samples():
+        pairs = [(kind, v) for kind, values in zip(kinds, tuples) for v in values]
+        with tracer.fake:
+            return [_sample(tracer, kind, v) for kind, v in pairs * (2 if op is associative_scan_op else 1)]
+
+    bodies = [_Step(tracer, op, f, samples(), additional) for f in args[:count]]
+    outer = list(dict.fromkeys(node for body in bodies for node in body.outer()))
+    modules = [body.attach(f"{op.name()}_body", outer) for body in bodies]
+    given = [Seq(values, tuple) for values in tuples[: len(kinds)]]
+    node = tracer.node("call_function", op, (*modules, *(tracer.argument(v, True) for v in given), tuple(outer)), {})
+    functions = [tracer.attributes[m.target] for m in modules]
+    try:
+        with tracer.fake:
+            examples = op.run(
+                *functions, *(tracer.argument(v, False) for v in given), tuple(n.meta["example_value"] for n in outer)
+            )
+    except RuntimeError as error:
+        raise Unsupported(str(error), case_name="operator") from error
+    node.meta["example_value"] = examples
+    return tracer.result(examples, node)
 
 
 class _Branch(Body):

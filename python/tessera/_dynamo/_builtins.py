@@ -2,8 +2,10 @@
 
 import collections
 import functools
+import inspect
 import itertools
 import operator
+import os
 import types
 
 import tessera
@@ -12,13 +14,15 @@ from . import _objects
 from ._raising import Observed, fail
 from ._tracer import BY_IDENTITY, CONSTANTS, is_named_tuple, kind_of
 from ._values import (
-    NONE, Bound, Closure, Const, Context, Iter, Map, Method, New, NumberV, Obj, Partial, Raised, Seq, Slice,
-    Super, TensorV, View,
+    NONE, NULL, Bound, Closure, Const, Context, Iter, Map, Method, New, NumberV, Obj, Partial, Raised, Seq, Slice,
+    Super, TensorV, View, contents,
 )  # fmt: skip
 from .exc import Unsupported, UserError, UserErrorType
 
 FOLDED = ("math", "cmath", "_operator", "unicodedata", "_struct", "re")
-LOOKED_INTO = ("tessera.nn.modules", "tessera.nn.utils", "tessera.utils._contextlib")
+LOOKED_INTO = (
+    "tessera.nn.modules", "tessera.nn.utils", "tessera.utils._contextlib", "tessera._higher_order_ops",
+)  # fmt: skip
 SPECIAL: dict = {}  # function or class -> how it is called: (tracer, args, kwargs) -> Var
 
 
@@ -186,22 +190,29 @@ def _getattr(tracer, owner, name, *default):
         if default:
             return default[0]
         fail(tracer, AttributeError, str(error.msg))
+    except Observed as error:
+        if default and issubclass(error.raised.cls, AttributeError):
+            return default[0]
+        raise
 
 
 @_special(hasattr)
 @_simple
 def _hasattr(tracer, owner, name):
-    try:
-        _objects.attribute(tracer, owner, _objects.constant(name, "the name of an attribute"))
-    except _objects.NoAttribute:
-        return Const(False)
-    return Const(True)
+    return Const(_getattr(tracer, [owner, name, NULL], {}) is not NULL)
 
 
 @_special(setattr)
 @_simple
 def _setattr(tracer, owner, name, value):
     _objects.set_attribute(tracer, owner, _objects.constant(name, "the name of an attribute"), value)
+    return NONE
+
+
+@_special(delattr)
+@_simple
+def _delattr(tracer, owner, name):
+    _objects.delete_attribute(tracer, owner, _objects.constant(name, "the name of an attribute"))
     return NONE
 
 
@@ -293,6 +304,51 @@ for _cls in (int, float, complex, str, bytes):
 
 def _folded(function):
     return lambda tracer, args, kwargs: fold(function, args, kwargs, tracer)
+
+
+@_special(inspect.signature)
+@_simple
+def _signature(tracer, function):
+    """The signature of a function or method of Python, which is known by its identity."""
+    bound = isinstance(function, Bound)
+    value = getattr(function.function if bound else function, "value", None)
+    if not isinstance(value, types.FunctionType):
+        raise Unsupported(f"inspect.signature of a {kind_of(function)}")
+    return Const(inspect.signature(types.MethodType(value, tracer) if bound else value))
+
+
+def _constant_object(cls):
+    """A class of objects that don't change, made of constants."""
+    return lambda tracer, args, kwargs: Const(
+        cls(*(_objects.constant(a, cls.__name__) for a in args),
+            **{k: _objects.constant(v, cls.__name__) for k, v in kwargs.items()})
+    )  # fmt: skip
+
+
+for _cls in (tessera.finfo, tessera.iinfo):
+    SPECIAL[_cls] = _constant_object(_cls)
+
+
+def _variable(tracer, source, name):
+    """A variable of the environment, or None; it has to be the same at later calls."""
+    name = _objects.constant(name, "the name of a variable of the environment")
+    value = os.environ.get(name)
+    tracer.guard(source, "CALL", (operator.methodcaller("get", name), value))
+    return value
+
+
+@_special(type(os.environ).__getitem__)
+@_simple
+def _environment(tracer, owner, name):
+    value = _variable(tracer, owner.source, name)
+    return fail(tracer, KeyError, name.value) if value is None else Const(value)
+
+
+@_special(os.getenv)
+def _getenv(tracer, args, kwargs):
+    name, default = [*args, *kwargs.values(), NONE][:2]
+    value = _variable(tracer, tracer.trusted(os).source.attr("environ"), name)
+    return default if value is None else Const(value)
 
 
 for _function in (repr, ord, chr, ascii, bin, hex, oct, format, slice.indices):
@@ -425,6 +481,8 @@ def update(tracer, into, more):
     if isinstance(more, Map):
         into.items.update(more.items)
         return
+    if contents(more) is not None and class_of(more).__iter__ is dict.__iter__:
+        return update(tracer, into, contents(more))
     if isinstance(more, (Obj, New)) and hasattr(class_of(more), "keys"):
         for key_ in _objects.items_of(tracer, _call(tracer, _objects.attribute(tracer, more, "keys"))):
             into.items[_objects.key(key_)] = _objects.item(tracer, more, key_)
@@ -652,8 +710,8 @@ def method(tracer, owner, name, args, kwargs, unbound=None):
     if isinstance(owner, (Const, NumberV)):
         known = owner if isinstance(owner, Const) else Const(tracer.specialize(owner))
         return _const_method(tracer, known, name, args, kwargs)
-    if isinstance(owner, New) and owner.base is not None and unbound is not object.__init__:
-        return method(tracer, owner.base, "update" if name == "__init__" else name, args, kwargs)
+    if unbound is not object.__init__ and contents(owner) is not None:
+        return _inherited(tracer, owner, "update" if name == "__init__" else name, args, kwargs)
     table = _MAP if isinstance(owner, (Map, View)) else _SEQ if isinstance(owner, Seq) else _ITER
     found = table.get(name) if isinstance(owner, (Map, View, Seq, Iter)) else None
     if found is not None:
@@ -665,6 +723,15 @@ def method(tracer, owner, name, args, kwargs, unbound=None):
     if name == "__init__" and (unbound is object.__init__ or (isinstance(owner, Obj) and unbound is not None)):
         return NONE
     raise Unsupported(f"the method {name} of a {kind_of(owner)}")
+
+
+def _inherited(tracer, owner, name, args, kwargs):
+    """What a subclass of dict has of dict."""
+    base, cls = contents(owner), class_of(owner)
+    if name == "__getitem__" and hasattr(cls, "__missing__") and base.factory is None:
+        if not _objects.contains(tracer, base, *args):
+            return _call(tracer, _objects.attribute(tracer, owner, "__missing__"), *args)
+    return method(tracer, base, name, args, kwargs)
 
 
 def _const_method(tracer, owner, name, args, kwargs):

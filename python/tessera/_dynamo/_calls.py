@@ -95,6 +95,8 @@ def _call_object(tracer, function, args, kwargs):
         return _call_cached(tracer, function, args, kwargs)
     if isinstance(value, BY_IDENTITY):
         return _call_builtin(tracer, value, args, kwargs)
+    if _bodies.is_loop(value):
+        return _bodies.loop(tracer, value, args)
     if isinstance(value, (OpOverload, OpOverloadPacket, CustomOpDef)):
         if function.source is not None:
             tracer.guard(function.source, "ID_MATCH", value, value)

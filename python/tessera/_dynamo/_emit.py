@@ -2,13 +2,12 @@
 result, or the state with which another piece goes on.
 """
 
-import collections
 import functools
 import types
 
 import tessera
 
-from ._sources import Writer
+from ._sources import Writer, plain_mapping, refill
 from ._tracer import is_named_tuple, kind_of
 from ._values import (
     Bound, Cell, Closure, Const, Context, Exit, Iter, Lazy, ListIter, Map, Method, New, NumberV, Obj, Partial, Raised,
@@ -115,8 +114,12 @@ class Emitter:
         """Lines that write what the program has written to objects of others."""
         bind, lines = self.writer.bind, []
         for container in self.tracer.calls:
-            place, value = self.writer.read(container.source), self._contents(container)
-            if container.cls is list:
+            source = container.source
+            whole = source.base if source.kind == "held" else source
+            place, value = self.writer.read(whole), self._contents(container)
+            if source.kind == "held":
+                lines.append(f"{bind(refill)}({place}, {self.name(value)})")
+            elif container.cls is list:
                 lines.append(f"{place}[:] = {value}")
             else:
                 value = self.name(value)
@@ -214,16 +217,11 @@ def _closure(e, var):
     return name
 
 
-def _plain_setitem(cls):
-    """How a subclass of dict stores an item, without its own `__setitem__`."""
-    return collections.OrderedDict.__setitem__ if issubclass(cls, collections.OrderedDict) else dict.__setitem__
-
-
 def _new(e, var):
     name = e.name(f"{e.writer.bind(var.cls.__new__)}({e.writer.bind(var.cls)})")
     e.remember(var, name)
     if var.base is not None:
-        store = e.writer.bind(_plain_setitem(var.cls))
+        store = e.writer.bind(plain_mapping(var.cls).__setitem__)
         for key, value in var.base.items.items():
             e.line(f"{store}({name}, {_key(e, key)}, {e.expression(value)})")
     for key, value in var.attributes.items():

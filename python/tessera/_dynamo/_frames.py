@@ -3,7 +3,7 @@
 import linecache
 import traceback
 
-from . import _calls, _code, _objects
+from . import _builtins, _calls, _code, _objects
 from ._resume import apply
 from ._tracer import BY_IDENTITY, CONSTANTS, Tracer
 from ._raising import Observed
@@ -639,7 +639,10 @@ def _dict_update(f, ins):
     into = f.stack[-ins.arg]
     f.tracer.change(into)
     if not isinstance(more, Map):
-        raise Unsupported("** of a value that is no dict")
+        given, more = more, Map({})
+        if not isinstance(given, (Obj, New)):
+            raise Unsupported("** of a value that is no dict")
+        _builtins.update(f.tracer, more, given)
     if ins.name == "DICT_MERGE" and set(more.items) & set(into.items):
         raise Unsupported("a keyword argument is given twice")
     into.items.update(more.items)
@@ -790,11 +793,14 @@ def _build_class(f, ins):
 
 @_op("IMPORT_NAME")
 def _import_name(f, ins):
+    import importlib.util
     import sys
 
     names, level = f.pop(), f.pop()
     name = ins.value
-    if level.value or name.partition(".")[0] not in sys.modules or name not in sys.modules:
+    if level.value:
+        name = importlib.util.resolve_name("." * level.value + name, f.space.get("__package__") or "")
+    if name.partition(".")[0] not in sys.modules or name not in sys.modules:
         raise Unsupported(f"an import of {name}, which was not imported before")
     whole = isinstance(names, Const)
     f.push(f.tracer.trusted(sys.modules[name.partition(".")[0] if whole else name]))
@@ -890,10 +896,7 @@ def _with_except(f, ins):
 
 @_op("DELETE_ATTR")
 def _delete_attr(f, ins):
-    owner = f.pop()
-    if not isinstance(owner, New) or ins.value not in owner.attributes:
-        raise Unsupported(f"del of the attribute {ins.value!r}")
-    del owner.attributes[ins.value]
+    _objects.delete_attribute(f.tracer, f.pop(), ins.value)
 
 
 @_op("RETURN_GENERATOR")

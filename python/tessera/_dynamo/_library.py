@@ -3,10 +3,11 @@
 import functools
 
 import tessera
+from tessera.fx import traceback as fx_traceback
 
 from . import _objects
 from ._builtins import SPECIAL, _simple, _special
-from ._values import NONE, Const, Context, TensorV
+from ._values import NONE, Const, Context, Map, TensorV
 from .exc import Unsupported, UserError, UserErrorType
 
 
@@ -51,6 +52,26 @@ def _autocast(tracer, args, kwargs):
     return _region(tessera.autocast, values, named)
 
 
+@_special(fx_traceback.annotate)
+@_simple
+def _annotate(tracer, notes):
+    """A region whose nodes have notes; it is none of the graph."""
+    if not isinstance(notes, Map):
+        raise Unsupported("annotate with something else than a dict")
+    known = {key: _objects.constant(v, "a note of annotate") for key, v in notes.items.items()}
+    return quiet_region(functools.partial(fx_traceback.annotate, known))
+
+
+def quiet_region(make):
+    """The Context of a context manager that holds while capturing, and is no part of the graph."""
+
+    def enter(tracer):
+        tracer.regions.append(make())
+        tracer.regions[-1].__enter__()
+
+    return Context((make, ()), enter, lambda tracer: tracer.regions.pop().__exit__(None, None, None))
+
+
 def _region(cls, values, named):
     nodes = []
 
@@ -86,6 +107,7 @@ def _answer(value):
 def install():
     """Fills in what needs modules that import this one."""
     c, overrides = tessera.compiler, tessera.overrides
+    SPECIAL[tessera._C._log_api_usage_once] = lambda tracer, args, kwargs: NONE
     SPECIAL[c.is_compiling] = SPECIAL[c.is_dynamo_compiling] = _answer(True)
     SPECIAL[overrides.has_torch_function] = _answer(False)
     for name in ("has_torch_function_unary", "has_torch_function_variadic"):

@@ -13,7 +13,7 @@ from ._raising import fail
 from ._tracer import BY_IDENTITY, CONSTANTS, is_named_tuple, kind_of
 from ._values import (
     Bound, Closure, Const, Context, Endless, Iter, ListIter, Loose, Map, Method, New, NumberV, Obj, Partial, Raised,
-    Seq, Slice, Super, TensorV, View,
+    Seq, Slice, Super, TensorV, View, contents,
 )  # fmt: skip
 from .exc import FUNDAMENTAL, Unsupported
 
@@ -226,14 +226,16 @@ def _of_container(tracer, owner, name):
     cls = type(owner.value) if isinstance(owner, Const) else getattr(owner, "cls", None)
     if name == "__class__" and cls is not None:
         return tracer.trusted(cls)
-    if isinstance(owner, Const) and not callable(getattr(owner.value, name, None)):
+    raw = inspect.getattr_static(cls, name, None) if isinstance(cls, type) else None
+    if isinstance(owner, Const) and (isinstance(raw, property) or not callable(getattr(owner.value, name, None))):
         found = getattr(owner.value, name, _missing)
         if found is _missing:
             raise NoAttribute(f"'{cls.__name__}' object has no attribute {name!r}")
+        if isinstance(found, types.MappingProxyType):  # the parameters of a signature
+            return Map({k: Const(v) for k, v in found.items()}, type(found))
         return Const(found) if isinstance(found, CONSTANTS) else tracer.trusted(found)
     if isinstance(cls, type) and not hasattr(cls, name):
         raise NoAttribute(f"'{cls.__name__}' object has no attribute {name!r}")
-    raw = inspect.getattr_static(cls, name, None) if isinstance(cls, type) else None
     if isinstance(raw, types.FunctionType):  # a method of a named tuple
         return Bound(tracer.trusted(raw), owner)
     if isinstance(raw, staticmethod) and isinstance(raw.__func__, types.FunctionType):
@@ -556,6 +558,15 @@ def set_attribute(tracer, owner, name, value):
     store_attribute(tracer, owner, name, value)
 
 
+def delete_attribute(tracer, owner, name):
+    """`del owner.name`."""
+    if not isinstance(owner, New) or owner.cls.__delattr__ is not object.__delattr__:
+        raise Unsupported(f"del of the attribute {name!r} of a {kind_of(owner)}")
+    if name not in owner.attributes:
+        fail(tracer, AttributeError, f"{owner.cls.__name__!r} object has no attribute {name!r}")
+    del owner.attributes[name]
+
+
 def store_attribute(tracer, owner, name, value):
     """object.__setattr__, and that of modules."""
     if isinstance(owner, New):
@@ -628,8 +639,8 @@ def iterate(tracer, var):
             return _call_method(tracer, var, "__iter__")
         if isinstance(_in_class(cls, "__next__"), types.FunctionType):
             return var
-        if isinstance(var, New) and var.base is not None:
-            return iterate(tracer, var.base)
+        if contents(var) is not None:
+            return iterate(tracer, contents(var))
         raise Unsupported(f"iteration over a {kind_of(var)}")
     if isinstance(var, Obj) and isinstance(var.value, enum.EnumMeta):
         return Iter([tracer.trusted(v) for v in var.value])
@@ -745,8 +756,8 @@ def contains(tracer, owner, var):
         cls = owner.cls if isinstance(owner, New) else type(owner.value)
         if isinstance(_in_class(cls, "__contains__"), types.FunctionType):
             return truth(tracer, _call_method(tracer, owner, "__contains__", var))
-        if isinstance(owner, New) and owner.base is not None:
-            return contains(tracer, owner.base, var)
+        if contents(owner) is not None:
+            return contains(tracer, contents(owner), var)
         if isinstance(owner, Obj) and isinstance(owner.value, enum.EnumMeta):
             return constant(var, "what is looked for") in owner.value
     raise Unsupported(f"`in` of a {kind_of(owner)}")

@@ -8,7 +8,10 @@ import weakref
 import tessera
 from tessera.compiler import _stance
 
-from . import _breaks, _builtins, _calls, _code, _emit, _library, _logs, _resume, _transforms, config, exc, utils
+from . import (
+    _breaks, _builtins, _calls, _code, _copies, _emit, _library, _logs, _registry, _resume, _transforms, config,
+    exc, utils,
+)  # fmt: skip
 from ._frames import Frame
 from ._raising import Observed
 from ._sources import Source
@@ -164,7 +167,8 @@ class Point:
                 symbolic = True
             except Unsupported as error:
                 at = error.at if hasattr(error, "at") else None
-                if self.settings.fullgraph and not isinstance(error, exc.UserError):
+                whole = self.settings.fullgraph or _registry.STATE.error_on_break
+                if whole and not isinstance(error, exc.UserError):
                     raise error.add_place() from error.__cause__
                 if isinstance(error, exc.UserError):
                     raise
@@ -535,4 +539,5 @@ def reset():
 
 
 _library.install()
+_copies.install()
 _transforms.install()

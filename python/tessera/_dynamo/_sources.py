@@ -1,5 +1,6 @@
 """Where captured values come from, the text that reads them again, and the checks that they are as they were."""
 
+import collections
 import keyword
 import math
 import types
@@ -14,7 +15,8 @@ class Source:
     """A place that can be read again at each call: a local variable, or an attribute or item of another place.
 
     Args:
-        kind: "local", "object" (the value itself), "attr", "item", "type", "tensor" (of a float).
+        kind: "local", "object" (the value itself), "attr", "item", "type", "tensor" (of a float), "held" (what an
+            instance of a subclass of dict holds).
         base: Source that it is a part of, or None.
         key: name, index, or for "object" what it is.
     """
@@ -47,6 +49,10 @@ class Source:
         """The float at the place as a tensor, which graphs have as input."""
         return self._part("tensor", None)
 
+    def held(self):
+        """What the instance of a subclass of dict at the place holds, as a dict."""
+        return self._part("held", None)
+
     def name(self):
         """The place as people write it: L['x'].weight."""
         if self.kind == "local":
@@ -56,7 +62,7 @@ class Source:
             return f"G<{owner}>" if owner else getattr(self.key, "__qualname__", type(self.key).__name__)
         if self.kind == "type":
             return f"type({self.base.name()})"
-        if self.kind == "tensor":
+        if self.kind in ("tensor", "held"):
             return self.base.name()
         return f"{self.base.name()}.{self.key}" if self.kind == "attr" else f"{self.base.name()}[{self.key!r}]"
 
@@ -72,6 +78,24 @@ class Source:
 def tensor_of(number):
     """A float as the tensor that graphs have as input."""
     return tessera.tensor(number, dtype=tessera.float64)
+
+
+def plain_mapping(cls):
+    """dict, or OrderedDict: the class whose methods reach what an instance of a subclass holds."""
+    return collections.OrderedDict if issubclass(cls, collections.OrderedDict) else dict
+
+
+def held(value):
+    """What an instance of a subclass of dict holds, as a dict, whatever methods its class has."""
+    return {key: dict.__getitem__(value, key) for key in plain_mapping(type(value)).__iter__(value)}
+
+
+def refill(owner, items):
+    """Puts other items into an instance of a subclass of dict, past the methods of its class."""
+    cls = plain_mapping(type(owner))
+    cls.clear(owner)
+    for key, value in items.items():
+        cls.__setitem__(owner, key, value)
 
 
 class Writer:
@@ -129,6 +153,8 @@ class Writer:
             return f"type({base})"
         if source.kind == "tensor":
             return f"{self.bind(tensor_of)}({base})"
+        if source.kind == "held":
+            return f"{self.bind(held)}({base})"
         if source.kind == "item":
             return f"{base}[{self.constant(source.key)}]"
         if source.key.isidentifier() and not keyword.iskeyword(source.key):

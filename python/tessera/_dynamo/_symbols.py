@@ -93,10 +93,20 @@ class Symbols:
             kinds[d] = shapes.DimDynamic.UNBACKED
         ids = {d: shape_id for d, (_, shape_id) in unknown.items() if shape_id is not None}
         limits = [shapes.RelaxedUnspecConstraint(False) if dimensions.get(d) else None for d in range(value.dim())]
+        for bounds in getattr(value, "_dynamo_dynamic_range", ()):
+            limits[bounds.dim] = self._bounds(bounds, value.shape[bounds.dim], f"{source.name()}.size()[{bounds.dim}]")
         context = shapes.StatelessSymbolicContext(kinds, constraint_sizes=limits, shape_ids=ids)
         made = self.fake.from_tensor(value, static_shapes=False, source=source.name(), symbolic_context=context)
         self.inputs.append((made, source))
         return made
+
+    def _bounds(self, bounds, size, name):
+        """What mark_dynamic says of a size."""
+        low, high = (bounds.min or 0), (math.inf if bounds.max is None else bounds.max)
+        if not low <= size <= high:
+            text = f"{name} = {size} not in range [{low}, {high}], as mark_dynamic was told"
+            raise _violation_type()(UserErrorType.CONSTRAINT_VIOLATION, text)
+        return self._module.StrictMinMaxConstraint(False, self._module.ValueRanges(low, high))
 
     def number(self, value, source):
         """A SymInt or SymFloat."""

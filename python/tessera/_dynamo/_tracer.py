@@ -7,15 +7,17 @@ import enum
 import operator
 import re
 import types
+import typing
 
 import tessera
 from tessera._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from tessera.fx import Graph, GraphModule
+from tessera.fx import traceback as fx_traceback
 
 from . import config
-from ._sources import Guards, Source, tensor_facts, tensor_of
+from ._sources import Guards, Source, held, plain_mapping, tensor_facts, tensor_of
 from ._symbols import History, NeedSymbols, Symbols
-from ._values import Bound, Cell, Const, Loose, Map, New, NumberV, Obj, Partial, Seq, Slice, TensorV
+from ._values import Bound, Cell, Const, Held, Loose, Map, New, NumberV, Obj, Partial, Seq, Slice, TensorV
 from .exc import USER_ERROR, OperatorRefused, Unsupported
 
 CONSTANTS = (
@@ -27,7 +29,8 @@ _TENSORS = (tessera.Tensor, tessera.nn.Parameter, tessera.nn.Buffer)
 BY_IDENTITY = (
     types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodDescriptorType,
     types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType, type, enum.Enum, property,
-    type(tessera.Tensor.add), type(tessera.relu), tessera.Generator,
+    type(tessera.Tensor.add), type(tessera.relu), tessera.Generator, types.UnionType, types.GenericAlias,
+    type(typing.List[int]), type(typing.Optional),
 )  # fmt: skip
 
 
@@ -164,7 +167,7 @@ class Tracer:
             function = self.wrap(value.func, source.attr("func"))
             args = self.wrap(value.args, source.attr("args")).items
             return Partial(function, args, self.wrap(value.keywords, source.attr("keywords")).items, source)
-        return Obj(value, source)
+        return Held(self, value, source) if isinstance(value, dict) and source is not None else Obj(value, source)
 
     def _wrap_set(self, value, kind, source):
         if not all(type(v) in CONSTANTS or isinstance(v, (type, enum.Enum, types.FunctionType)) for v in value):
@@ -179,9 +182,21 @@ class Tracer:
         self.guard(source, "DICT_KEYS", keys, value)
         made = Map({}, kind, source, value)
         self._known[id(value)] = (value, made)
+        return self._filled(made, value, keys, source)
+
+    def held(self, var):
+        """The Map of what an instance of a subclass of dict holds. var: Held."""
+        source, value = var.source.held(), held(var.value)
+        self.guard(source, "DICT_KEYS", list(value), value)
+        made = Map({}, plain_mapping(type(var.value)), source, var.value)
+        if isinstance(var.value, collections.defaultdict):
+            made.factory = self.wrap(var.value.default_factory, var.source.attr("default_factory"))
+        return self._filled(made, value, list(value), source)
+
+    def _filled(self, made, value, keys, source):
         for key in keys:
             made.items[key] = self.wrap(value[key], source.item(key) if source else None)
-        if kind is collections.defaultdict:
+        if made.cls is collections.defaultdict:
             made.factory = self.wrap(value.default_factory, source.attr("default_factory"))
         return made
 
@@ -304,6 +319,10 @@ class Tracer:
             self._into = before
             self._open.pop()
 
+    def is_inside_of_function(self):
+        """Whether a function that is an argument of an operator is being captured."""
+        return self._into is not self.graph
+
     def node(self, op, target, args, kwargs):
         """A new node, which knows the lines of the program that it is of."""
         node = self._into.create_node(op, target, args, kwargs)
@@ -320,6 +339,9 @@ class Tracer:
         """Notes of a node which modules' calls it is part of, and which layer, function or method it comes from."""
         if self.modules:
             node.meta["nn_module_stack"] = self.modules
+        custom = fx_traceback.get_current_meta().get("custom")
+        if custom and self.regions:
+            node.meta["custom"] = dict(custom)
         if node.op in ("call_function", "call_method"):
             _, cls = next(reversed(self.modules.values()), (None, None))
             layer = cls is not None and cls.__module__.startswith("tessera.nn.modules.")
@@ -474,8 +496,9 @@ class Tracer:
         changed = [*self.calls, *(e[0] for e in self.effects.values() if hasattr(e[0], "source"))]
         for var in {id(v): v for v in changed if v.source is not None}.values():
             for value, other in list(self._known.values()):
-                if other is not var and other.source is not None and type(value) is type(getattr(var, "value", None)):
-                    self.guard(other.source, "SAME", (var.source, False))
+                whole = var.source.base if var.source.kind == "held" else var.source
+                if other.source not in (None, whole) and type(value) is type(getattr(var, "value", None)):
+                    self.guard(other.source, "SAME", (whole, False))
 
     def space_source(self, space):
         """The place of a module's variables."""

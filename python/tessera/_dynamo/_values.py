@@ -42,6 +42,22 @@ class Loose(Obj):
     __slots__ = ()
 
 
+class Held(Obj):
+    """An instance of a subclass of dict that comes in. `base`: a Map of what it holds, made when it is first used."""
+
+    __slots__ = ("tracer", "_base")
+
+    def __init__(self, tracer, value, source):
+        self.tracer, self.value, self.source, self._base = tracer, value, source, None
+
+    @property
+    def base(self):
+        """What its class inherits from dict works on this."""
+        if self._base is None:
+            self._base = self.tracer.held(self)
+        return self._base
+
+
 class New(Var):
     """An instance that the program has made. `base`: a Map, what a subclass of dict holds."""
 
@@ -262,6 +278,11 @@ class Raised(Var):
 
     def __init__(self, cls, args):
         self.cls, self.args, self.source = cls, args, None
+
+
+def contents(var):
+    """The Map that an instance of a subclass of dict holds; None for others."""
+    return var.base if isinstance(var, (New, Held)) else None
 
 
 NULL = Null()

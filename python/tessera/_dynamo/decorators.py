@@ -5,12 +5,15 @@ import functools
 import tessera
 from tessera.compiler import allow_in_graph, assume_constant_result, is_compiling, substitute_in_graph
 
-from . import _builtins, _library, _registry
+from tessera.utils._contextlib import context_decorator
+
+from . import _builtins, _library, _objects, _registry
 from ._running import disable
 from .eval_frame import innermost_fn
 
 __all__ = [
-    "allow_in_graph", "assume_constant_result", "disable", "disallow_in_graph", "forbid_in_graph", "graph_break",
+    "allow_in_graph", "assume_constant_result", "error_on_graph_break", "disable", "disallow_in_graph",
+    "forbid_in_graph", "graph_break",
     "is_compiling", "mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked", "maybe_mark_dynamic",
     "nonstrict_trace", "run", "skip_frame", "substitute_in_graph",
 ]  # fmt: skip
@@ -24,6 +27,31 @@ def graph_break(msg=""):
 def skip_frame(msg=""):
     """The function that calls this is left to Python from here. Outside of compiled code it does nothing."""
     del msg
+
+
+class _BreaksAreErrors:
+    def __init__(self, flag):
+        self.flag = flag
+
+    def __enter__(self):
+        self.before, _registry.STATE.error_on_break = _registry.STATE.error_on_break, self.flag
+
+    def __exit__(self, *error):
+        _registry.STATE.error_on_break = self.before
+
+    def __call__(self, func):
+        return context_decorator(functools.partial(error_on_graph_break, self.flag), func)
+
+
+def error_on_graph_break(error_on_graph_break):
+    """Context manager and decorator: whether the end of a graph is an error (torch._dynamo.exc.Unsupported) there.
+
+    Inside of compiled functions it holds for what is captured inside of it, around calls of them for what they capture.
+    With `fullgraph=True` the end of a graph is an error in any case.
+    """
+    if not isinstance(error_on_graph_break, bool):
+        raise TypeError(f"error_on_graph_break: expected a bool, but got {error_on_graph_break!r}")
+    return _BreaksAreErrors(error_on_graph_break)
 
 
 def _many(fn, mark):
@@ -176,6 +204,9 @@ def mark_static_address(t, guard=True):
     t._dynamo_static_input_type = "guarded" if guard else "unguarded"
 
 
+_builtins.SPECIAL[error_on_graph_break] = lambda tracer, args, kwargs: _library.quiet_region(
+    functools.partial(error_on_graph_break, _objects.constant([*args, *kwargs.values()][0], "the flag"))
+)
 for _function in (graph_break, skip_frame):
     _builtins.SPECIAL[_function] = _library.asked_for(f"torch._dynamo.{_function.__name__}")
 del _function

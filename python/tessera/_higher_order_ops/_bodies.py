@@ -177,9 +177,24 @@ def emit(op, mode, names, modules, arguments, compute, keywords=None):
     proxy = tracer.create_proxy("call_function", op, arguments(*nodes), keywords or {}, name=op.name())
     with without(mode):
         result = compute()
+        if isinstance(result, (tuple, list)):
+            result = _on_their_own(tracer, result)
     tracer.track(result, proxy)
     proxy.node.meta.setdefault("val", result)
     return result
+
+
+def _on_their_own(tracer, results):
+    """Results none of which is an operand or another one: with other numbers they may be others."""
+    found, seen = [], set()
+    for v in results:
+        if isinstance(v, tessera.Tensor):
+            place = tracer.place(v)
+            if place in seen or tracer.found(v) is not None:
+                v = v.clone()
+            seen.add(tracer.place(v))
+        found.append(v)
+    return tuple(found)
 
 
 class _Through(Function):

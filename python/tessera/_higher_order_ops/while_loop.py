@@ -35,6 +35,28 @@ def _next(body_fn, carried, additional):
     return tuple(made)
 
 
+def _unknown(carried, others):
+    """What is carried, with symbols of which nothing is known in place of numbers; None if there are none, or tensors
+    have values.
+    """
+    if all(isinstance(v, tessera.Tensor) for v in carried):
+        return None
+    modes = [_C._fake_mode_of(v) for v in (*carried, *others) if isinstance(v, tessera.Tensor)]
+    env = next((m.shape_env for m in modes if m is not None and m.shape_env is not None), None)
+    if env is None:
+        return None
+    return tuple(v if isinstance(v, tessera.Tensor) else env.create_unbacked_symint() for v in carried)
+
+
+def check_open(samples):
+    """Raises: RuntimeError if a number that is carried, of which nothing is known, has become one number."""
+    if any(is_symbol(v, "SymInt") and v.node.expr.is_number for v in samples):
+        raise RuntimeError(
+            "while_loop: a function works for one value of a number that is carried, as an operator needs to know it; "
+            "carry a tensor, or take operators that work for all"
+        )
+
+
 class WhileLoopOp(ControlFlow):
     """`while_loop(cond_fn, body_fn, carried_inputs, additional_inputs)`: the last ones carried, a tuple."""
 
@@ -43,6 +65,10 @@ class WhileLoopOp(ControlFlow):
 
     def run(self, cond_fn, body_fn, carried_inputs, additional_inputs=()):
         carried, additional = tuple(carried_inputs), tuple(additional_inputs)
+        unknown = _unknown(carried, additional)
+        if unknown is not None:
+            made = _next(body_fn, unknown, additional)
+            return _unknown(made, made) or made
         go_on = _condition(cond_fn, carried, additional)
         if without_values(go_on):
             return _next(body_fn, carried, additional)
@@ -58,9 +84,12 @@ class WhileLoopOp(ControlFlow):
 
         carried, additional = list(carried_inputs), list(additional_inputs)
         count = len(carried)
-        if not all(isinstance(t, tessera.Tensor) for t in carried):
-            raise RuntimeError(f"while_loop: a traced loop carries tensors, but carried_inputs are {carried}")
-        sample = [*_bodies.samples(mode, *carried), *additional]
+        sample = [*_bodies.samples(mode, *(_unknown(carried, (*carried, *additional)) or carried)), *additional]
+        if any(isinstance(t, int) for t in sample[:count]):
+            raise RuntimeError(
+                f"while_loop: a loop that is traced on real tensors carries tensors, but carried_inputs are {carried}; "
+                "make the numbers tensors, or trace with fake ones: tracing_mode='symbolic'"
+            )
 
         def predicate(*values):
             return (_condition(cond_fn, values[:count], values[count:]),)
@@ -69,6 +98,7 @@ class WhileLoopOp(ControlFlow):
             return _next(body_fn, values[:count], values[count:])
 
         bodies, lifted = _bodies.trace_bodies("while_loop", mode, (predicate, body), (sample, sample))
+        check_open(sample[:count])
         condition, step = (b.module for b in bodies)
         given = [*carried, *additional, *lifted]
         needs_gradient = tessera.is_grad_enabled() and any(
@@ -80,6 +110,11 @@ class WhileLoopOp(ControlFlow):
         if without_values(*given):
             return _bodies.with_gradient(
                 lambda values: self._emit(_bodies, mode, self, condition, step, values, count), _no_gradient, given
+            )
+        if self is while_loop_stack_output_op:
+            raise RuntimeError(
+                "while_loop: the gradient of a traced loop in a traced loop, or of a traced gradient, depends on how "
+                "often the inner loop runs, which a trace does not know; run one of the loops outside of the trace"
             )
         aten = tessera.ops.aten
 

@@ -7,8 +7,9 @@ those.
 
 import contextlib
 
+import tessera
 from tessera import SymBool, SymFloat, Tensor, _C
-from tessera._subclasses._symbolic_tools import Rule, env_of, key_of, leaves, mapped, solved_rule
+from tessera._subclasses._symbolic_tools import Rule, env_of, key_of, leaves, mapped, solved_rule, with_arguments
 from tessera.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 __all__ = ["lifted"]
@@ -76,6 +77,8 @@ class _Composite(Rule):
     def __init__(self, mode, env, func, args, kwargs):
         super().__init__(env, func, args, kwargs, on_meta=False)
         self.mode, self.places = mode, _places((args, kwargs))
+        given = with_arguments(func, args, kwargs) if hasattr(func, "_schema") else ()  # none of a vmap
+        self.written = {id(v) for a, v in given if a.alias_info is not None and a.alias_info.is_write}
 
     def outcome(self, point):
         made, symbols = {}, {}
@@ -90,8 +93,7 @@ class _Composite(Rule):
                 return number
             if isinstance(value, Tensor):
                 if id(value) not in made:
-                    fake = _C._make_fake(self.mode, self.tensor(value, point), value.device, None)
-                    made[id(value)] = fake.requires_grad_(value.requires_grad)
+                    made[id(value)] = self._twin(value, self.tensor(value, point))
                 return made[id(value)]
             return self.number(value, point)
 
@@ -102,6 +104,14 @@ class _Composite(Rule):
                 result = self.func(*args, **kwargs)
             shown = _named(result, recorder.name)
         return (recorder.calls, shown), recorder.numbers
+
+    def _twin(self, value, meta):
+        """A fake tensor of other sizes in place of an argument; no leaf where one may not be written to."""
+        twin = _C._make_fake(self.mode, meta, value.device, None)
+        if id(value) in self.written and value.requires_grad and not value.is_leaf:
+            one = tessera.empty((), dtype=value.dtype, device="meta")
+            return twin.mul_(_C._make_fake(self.mode, one, value.device, None).requires_grad_())
+        return twin.requires_grad_(value.requires_grad)
 
 
 def _places(tree):
@@ -122,7 +132,9 @@ def _settings():
 def _solved(mode, env, func, args, kwargs):
     """((calls, result), expressions) of a composite operator. Remembered as those of operators are (`solved`)."""
     places = _places((args, kwargs))
-    given = tuple((places[id(v)], getattr(v, "requires_grad", False)) for v in _given((args, kwargs)))
+    given = tuple(
+        (places[id(v)], getattr(v, "requires_grad", False), getattr(v, "is_leaf", None)) for v in _given((args, kwargs))
+    )
 
     def key():
         return func, key_of(args), key_of(kwargs), given, *_settings(), env._facts.version

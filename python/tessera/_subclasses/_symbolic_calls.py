@@ -17,6 +17,7 @@ from tessera._subclasses._symbolic_tools import (
     mapped,
     plain,
     solved,
+    with_arguments,
 )
 from tessera.fx.experimental._expressions import as_expr, condition, constant, int_oo, is_unbacked
 
@@ -28,6 +29,7 @@ __all__ = [
     "getitem",
     "inner_call",
     "interleaved",
+    "selected",
     "setitem",
     "sliced",
     "split_at",
@@ -95,6 +97,24 @@ def sliced(mode, func, args, kwargs):
     return result
 
 
+def selected(mode, func, args, kwargs):
+    """A row: at an index that is not known it is anywhere in the tensor. The operator checks the index when it runs."""
+    given = dict(zip([a.name for a in func._schema.arguments], args)) | kwargs
+    x, dim, index = (given.get(name) for name in ("self", "dim", "index"))
+    env = mode.shape_env or env_of((args, kwargs))
+    if type(dim) is not int or not any(map(is_unbacked, _expr(env, index).free_symbols)):
+        return call(mode, func, args, kwargs)
+    sizes, strides, offset = exprs_of(env, x)
+    with Without([x]), mode:
+        result = func(x, dim, 0)
+    if not strides[dim].is_number or strides[dim].value():
+        offset = env.create_unbacked_symint().node._expr
+        env.constrain_symbol_range(offset, 0, int_oo)
+    at = dim % len(sizes)
+    env._attach(result, [*sizes[:at], *sizes[at + 1 :]], [*strides[:at], *strides[at + 1 :]], offset)
+    return result
+
+
 _MOST = 2**63 - 1
 
 
@@ -123,7 +143,7 @@ def inner_call(mode, func, args, kwargs):
     env = mode.shape_env or env_of((args, kwargs))
     given = {
         abs(v)
-        for argument, value in _with_arguments(func, args, kwargs)
+        for argument, value in with_arguments(func, args, kwargs)
         if "SymInt" in str(argument.type) or argument.name in _SIZES
         for v in leaves(value)
         if type(v) is int and abs(v) > 1
@@ -137,14 +157,6 @@ def inner_call(mode, func, args, kwargs):
 
 
 _SIZES = frozenset(("size", "sizes", "shape", "stride", "length", "start", "end", "index", "split_size", "split_sizes"))
-
-
-def _with_arguments(func, args, kwargs):
-    for i, argument in enumerate(func._schema.arguments):
-        if i < len(args):
-            yield argument, args[i]
-        elif argument.name in kwargs:
-            yield argument, kwargs[argument.name]
 
 
 # --- composite operators ---

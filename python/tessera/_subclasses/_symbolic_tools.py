@@ -9,7 +9,7 @@ from tessera.fx.experimental._probing import Fitted, Problem, solve, specialize
 
 __all__ = [
     "BelowPython", "Rule", "Without", "env_of", "exprs_of", "guarded", "is_fake", "leaves", "mapped", "plain", "solved",
-    "solved_rule",
+    "solved_rule", "with_arguments",
 ]  # fmt: skip
 
 SYMBOLIC = (SymInt, SymFloat, SymBool)
@@ -59,6 +59,15 @@ def exprs_of(env, t):
         return [constant(s) for s in t.shape], [constant(s) for s in t.stride()], constant(t.storage_offset())
     replace = env.replace
     return [replace(e) for e in shape.sizes], [replace(e) for e in shape.strides], replace(shape.offset)
+
+
+def with_arguments(func, args, kwargs):
+    """Yields what is given to an operator, each with its argument of the schema."""
+    for i, argument in enumerate(func._schema.arguments):
+        if i < len(args):
+            yield argument, args[i]
+        elif argument.name in kwargs:
+            yield argument, kwargs[argument.name]
 
 
 def env_of(values):

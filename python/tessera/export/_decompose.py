@@ -109,6 +109,9 @@ class _Run(Interpreter):
             tensor = mb_unwrap(self.env[n.args[0]])
             proxy = self.tracer.create_proxy("call_function", n.target, (tensor,), {}, name="item")
             self.tracer.track(known, proxy)
+        elif n.target is operator.getitem:  # a number that a loop gives
+            number = self.env[n.args[0]][n.args[1]]
+            self.tracer.symbols.add(self.tracer.symbols.node_of(number), known)
         return known
 
 

@@ -232,6 +232,7 @@ class Export:
         self.state = _State(mod, self.mode)
         self.tracer = tracer_class(self.mode, self.state.attributes)
         self.tracer.keeps_history, self.tracer.notes_sources = keeps_history, strict
+        self.tracer.notes_annotations |= strict
         self.calls = _Calls(self.tracer, mod, preserve_module_call_signature)
 
     def run(self):

@@ -20,6 +20,7 @@ from tessera import _C
 from tessera._decomp._forms import documented_form
 from tessera.export._functions import CalledFunctions
 from tessera.export._symbols import SymbolNodes, is_symbolic
+from tessera.fx import traceback as fx_traceback
 from tessera.fx.experimental import proxy_tensor
 from tessera.fx.passes.shape_prop import _extract_tensor_metadata
 from tessera.fx.proxy import Proxy
@@ -210,6 +211,7 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
         self._grad_enabled = self._grad_at_first = True
         self.called = None  # CalledFunctions, while a program runs
         self.notes_sources = False
+        self.notes_annotations = fx_traceback.has_preserved_node_meta()  # before the program begins
         self.keeps_history = False  # operators make what backward() needs; slower, and few programs ask for it
 
     # --- values ---
@@ -342,10 +344,13 @@ class ExportTracer(proxy_tensor.PythonKeyTracer):
 
     def _annotate(self, node, like=None):
         if like is not None:
-            for key in ("nn_module_stack", "stack_trace", *NOTES):
+            for key in ("nn_module_stack", "stack_trace", "custom", *NOTES):
                 if key in like.meta:
                     node.meta[key] = like.meta[key]
             return
+        custom = fx_traceback.get_current_meta().get("custom") if self.notes_annotations else None
+        if custom:
+            node.meta["custom"] = dict(custom)
         node.meta["nn_module_stack"] = dict(self.module_stack)
         frame = user_frame(3)
         if frame is not None:

@@ -454,3 +454,62 @@ def test_programs_of_torchscript_in_captured_functions():
 def test_all_names_of_the_module_are_there():
     assert all(hasattr(_dynamo, name) for name in _dynamo.__all__)
     assert _dynamo.is_dynamo_supported() is True
+
+
+def test_ends_of_graphs_that_are_errors():
+    from tessera._dynamo import error_on_graph_break, graph_break
+
+    def inner(x, flag):
+        with error_on_graph_break(flag):
+            x = x + 1
+            graph_break()
+            x = x * 2
+        return x
+
+    @error_on_graph_break(True)
+    def strict(x):
+        graph_break()
+        return x + 1
+
+    x = tessera.ones(2)
+    refused = tessera._dynamo.exc.Unsupported
+    assert tessera.equal(tessera.compile(inner, backend="eager")(x, False), x * 4)
+    for function, args in ((inner, (x, True)), (strict, (x,)), (lambda x: strict(x) + 1, (x,))):
+        with pytest.raises(refused, match="graph_break"):
+            tessera.compile(function, backend="eager")(*args)
+        assert tessera._dynamo._registry.STATE.error_on_break is False
+    with pytest.raises(refused):  # fullgraph goes first
+        tessera.compile(inner, backend="eager", fullgraph=True)(x, False)
+
+    def breaks(x):
+        graph_break()
+        return x
+
+    call = tessera.compile(breaks, backend="eager")
+    with error_on_graph_break(True), pytest.raises(refused):
+        call(x)
+    assert call(x) is x
+    with pytest.raises(TypeError, match="expected a bool"):
+        error_on_graph_break(1)
+
+
+def test_bounds_of_marked_dimensions():
+    counter = tessera._dynamo.testing.CompileCounter()
+    call = tessera.compile(lambda x: x * 2, backend=counter)
+    seen = []
+    for n in (4, 6, 9, 20, 2):
+        x = tessera.ones(n)
+        if n == 4:
+            tessera._dynamo.mark_dynamic(x, 0, min=3, max=6)
+        call(x)
+        seen.append(counter.frame_count)
+    assert seen == [1, 1, 2, 2, 2]
+    kind = tessera.fx.experimental.symbolic_shapes.ConstraintViolationError
+    for function, size, text in (
+        (lambda x: x, 9, "not in range"),
+        (lambda x: x[4:] if len(x) > 4 else x, 5, "allowed"),
+    ):
+        x = tessera.ones(size)
+        tessera._dynamo.mark_dynamic(x, 0, min=3, max=6)
+        with pytest.raises(kind, match=text):
+            tessera.compile(function, backend="eager")(x)

@@ -119,3 +119,20 @@ def test_numbers_of_modules_stay_numbers():
             return x * self.k
 
     assert count(lambda x, m: m(x), *((tessera.ones(3), Scaled(k)) for k in (2, 3, 4))) == 3
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_writes_to_what_needs_a_gradient(backend):
+    def function(x, w):
+        y = x * w + x
+        y += 0
+        y += 1.5
+        return (y.add_(w, alpha=2)).sum()
+
+    call = tessera.compile(function, backend=backend, dynamic=True, fullgraph=True)
+    for n in (4, 5):
+        w, v = (tessera.arange(3.0).requires_grad_() for _ in range(2))
+        got, want = call(tessera.ones(n, 3), w), function(tessera.ones(n, 3), v)
+        got.backward()
+        want.backward()
+        assert tessera.equal(got, want) and tessera.equal(w.grad, v.grad)

@@ -453,3 +453,16 @@ def test_tensors_of_numbers_that_programs_write_to_are_made_at_each_call():
         for _ in range(3):
             got, want = function(x), f(x)
             assert tessera.equal(got[0], want[0]) and tessera.equal(got[1], want[1])
+
+
+def test_a_batch_that_divides_another_tensors_elements_is_its_batch():
+    class M(tessera.nn.Module):
+        def forward(self, x, mask):
+            return x + mask.view(x.shape[0], -1)
+
+    sizes = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+    program = export(M(), (tessera.ones(2, 8), tessera.ones(2, 8)), dynamic_shapes=(sizes, sizes))
+    assert len(program.range_constraints) == 2
+    for shape in ((3, 11), (6, 6), (5, 9)):
+        x = tessera.ones(shape)
+        assert tessera.equal(program.module()(x, x), x + x)

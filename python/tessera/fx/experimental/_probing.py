@@ -80,6 +80,10 @@ class Problem:
                 tried.append({**base, **{s: self._any(s, chance) for s in symbols}})
         for a, b in itertools.combinations(self.symbols, 2):
             tried += [{**base, a: self._any(a, chance), b: self._any(b, chance)} for _ in range(4)]
+            if base[a] == base[b] and len(self.symbols) > 2:  # equal ones stay equal while all others change
+                for _ in range(8):
+                    point = {s: self._any(s, chance) for s in self.symbols}
+                    tried.append({**point, b: point[a]})
         return self._distinct(tried)
 
     def _distinct(self, points):
@@ -200,14 +204,17 @@ class _Tried:
         for (a, x), (b, y) in itertools.permutations(self.inputs, 2):
             if y[0] > 0 and x[0] % y[0] == 0:
                 yield lambda k, x=x, y=y: y[k] != 0 and x[k] % y[k] == 0, lambda a=a, b=b: condition("==", a % b)
-        simple = [(e, x) for e, x in self.inputs if e.is_symbol]
-        yield from self._equalities(simple, (1,))
-        for e, x in simple:
+        yield from self.equal_symbols()
+        for e, x in [(e, x) for e, x in self.inputs if e.is_symbol]:
             yield lambda k, x=x: x[k] == x[0], lambda e=e, n=x[0]: condition("==", e - n)
         yield from self._equalities(self.inputs, dict.fromkeys((1, 2, 3, 4, *self.problem.numbers)))
         for (a, x), (b, y), (c, z) in itertools.permutations(self.inputs, 3) if len(self.inputs) <= 6 else ():
             if x[0] == y[0] + z[0]:
                 yield lambda k, x=x, y=y, z=z: x[k] == y[k] + z[k], lambda a=a, b=b, c=c: condition("==", a - b - c)
+
+    def equal_symbols(self):
+        """As `candidates`, of pairs of symbols."""
+        return self._equalities([(e, x) for e, x in self.inputs if e.is_symbol], (1,))
 
     def _with_numbers(self, e, x, numbers):
         for n in numbers:
@@ -269,9 +276,21 @@ def _exclude(problem, base, good, bad):
         rank = not isinstance(c, bool) and _without_products(c.expr), excluded
         if rank > score and tried.undecided(c):
             best, score = c, rank
+    if score < (True, len(bad)):
+        best = _equal_sizes(tried) or best
     if best is None:
         best = condition("==", _most_restless(problem, base, bad))
     _assume(problem, best)
+
+
+def _equal_sizes(tried):
+    """That two symbols are equal, as in the trace, where the rule does the same at all such points; or None."""
+    for holds, make in tried.equal_symbols():
+        if sum(map(holds, tried.good)) > 3 and not any(map(holds, tried.bad)):
+            c = make()
+            if tried.undecided(c):
+                return c
+    return None
 
 
 def _choose_a_piece(problem, base, good):

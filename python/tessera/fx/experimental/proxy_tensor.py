@@ -112,6 +112,11 @@ class PythonKeyTracer(Tracer):
             self._objects[id(a)] = a, path
         return self.create_node("get_attr", self._objects[id(a)][1], (), {})
 
+    @staticmethod
+    def place(a):
+        """What memory a tensor shows."""
+        return _place(a)
+
     def found(self, a):
         """(the tensor, its proxy) of a tensor of the trace, or None."""
         return self._made.get(id(a)) or self._places.get(_place(a))
