@@ -276,6 +276,13 @@ void bits(const Value* a, Value* r, char op) {
   r[0] = a[0].tag() == Tag::kBool ? Value::of(v != 0) : Value::of(v);
 }
 
+// Of a number of any kind: one of the same kind, but that of a complex one is a float.
+Value size_of(const Value& x) {
+  const Scalar number = x.scalar();
+  if (number.is_complex()) return Value::of(std::abs(number.to_complex()));
+  return number.is_floating_point() ? Value::of(std::fabs(x.number())) : Value::of(std::abs(x.integer()));
+}
+
 constexpr BuiltinEntry kNumbers[] = {
     TESSERA_UNARY_C("sqrt"),
     TESSERA_UNARY_C("exp"),
@@ -336,13 +343,15 @@ constexpr BuiltinEntry kNumbers[] = {
     {"prim::abs.int(int a) -> int", TESSERA_BUILTIN(r[0] = Value::of(std::abs(a[0].integer())))},
     {"prim::abs.float(float a) -> float", TESSERA_BUILTIN(r[0] = Value::of(std::fabs(a[0].number())))},
     {"prim::abs.complex(complex a) -> float", TESSERA_BUILTIN(r[0] = Value::of(std::abs(a[0].scalar().to_complex())))},
-    {"aten::floor.int(int a) -> int", TESSERA_BUILTIN(r[0] = a[0])},
+    {"prim::abs.Scalar(Scalar a) -> Scalar", TESSERA_BUILTIN(r[0] = size_of(a[0]))},
+    // Of floats first: a number of either kind becomes what the first of them takes.
     {"aten::floor.float(float a) -> int", TESSERA_BUILTIN(r[0] = Value::of(to_int(std::floor(a[0].number()))))},
-    {"aten::ceil.int(int a) -> int", TESSERA_BUILTIN(r[0] = a[0])},
+    {"aten::floor.int(int a) -> int", TESSERA_BUILTIN(r[0] = a[0])},
     {"aten::ceil.float(float a) -> int", TESSERA_BUILTIN(r[0] = Value::of(to_int(std::ceil(a[0].number()))))},
+    {"aten::ceil.int(int a) -> int", TESSERA_BUILTIN(r[0] = a[0])},
     {"aten::trunc.float(float a) -> int", TESSERA_BUILTIN(r[0] = Value::of(to_int(a[0].number())))},
-    {"aten::round.int(int a) -> float", TESSERA_BUILTIN(r[0] = Value::of(a[0].number()))},
     {"aten::round.float(float a) -> float", TESSERA_BUILTIN(r[0] = Value::of(std::nearbyint(a[0].number())))},
+    {"aten::round.int(int a) -> float", TESSERA_BUILTIN(r[0] = Value::of(a[0].number()))},
     {"aten::round.digits(float a, int ndigits) -> float",
      TESSERA_BUILTIN(r[0] = Value::of(round_to(a[0].number(), a[1].integer())))},
     {"aten::isnan.float(float a) -> bool",

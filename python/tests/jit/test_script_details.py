@@ -1,6 +1,7 @@
 """Scripts: quantized tensors, names of local classes, what stands for objects in scripts, objects behind interfaces."""
 
 import io
+import math
 from dataclasses import InitVar, dataclass, field
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
@@ -451,3 +452,13 @@ def test_traces_with_random_numbers_are_compared():
         tessera.jit.trace(drops, tessera.ones(100))
     texts = [str(w.message) for w in said]
     assert any("nondeterministic" in t for t in texts) and any("does not match" in t for t in texts)
+
+
+@pytest.mark.parametrize("number", [2.6, -2.6, 7, -7])
+def test_numbers_of_tensors_are_rounded_as_what_they_are(number):
+    @tessera.jit.script
+    def each(t: Tensor):
+        return abs(t.item()), round(t.item()), math.floor(t.item()), math.ceil(t.item())
+
+    t = tessera.tensor(number, dtype=tessera.float64 if isinstance(number, float) else tessera.int64)
+    assert each(t) == (abs(number), round(number), math.floor(number), math.ceil(number))
