@@ -93,7 +93,7 @@ HWY_INLINE void butterfly8(D d, Complex<D>* a) {
 }
 
 // Four of four, twiddle factors exp(-2 pi i t / 16) between them, four of four. Its numbers fill the 32 registers of
-// AVX-512; where there are 16, two passes of radix 4 are as good.
+// AVX-512. In the passes of long columns it is hardly better than two of radix 4, and its code is long: see ShortPlan.
 template <class D>
 HWY_INLINE void butterfly16(D d, Complex<D>* a) {
   using T = hn::TFromD<D>;
@@ -301,7 +301,7 @@ HWY_NOINLINE void pass(D d, const ColumnPlan<T>& plan, const typename ColumnPlan
 
 // Radices whose passes are short; where there is room for their code, they read and write memory of any form. There are
 // no such passes of the others, whose code is long and whose arithmetic outweighs the copy that they take instead.
-inline bool is_brief(int radix) { return radix <= 5 || radix == 8 || radix == 16; }
+inline bool is_brief(int radix) { return radix <= 5 || radix == 8; }
 inline constexpr bool kForms = HWY_TARGET != HWY_SSE4;
 
 template <bool kLast, class D, class From, class To, class T = hn::TFromD<D>>
@@ -315,10 +315,6 @@ void brief_pass(D d, const ColumnPlan<T>& plan, const typename ColumnPlan<T>::Pa
       return pass<4, kLast>(d, plan, p, from, to);
     case 5:
       return pass<5, kLast>(d, plan, p, from, to);
-#if HWY_TARGET == HWY_AVX3  // see radices() in plan.cc
-    case 16:
-      return pass<16, kLast>(d, plan, p, from, to);
-#endif
     default:
       return pass<8, kLast>(d, plan, p, from, to);
   }
@@ -353,11 +349,9 @@ void transform_columns(D d, const ColumnPlan<T>& plan, const From& from, const T
   const auto count = static_cast<int64_t>(plan.passes.size());
   int64_t i = 0;
   if constexpr (std::is_same_v<From, Interleaved<D>>) {
-#if HWY_TARGET == HWY_AVX3  // where these are the columns of ShortLines
-    if constexpr (!std::is_same_v<To, Interleaved<D>>) {
-      if (count == 1 && plan.passes[0].radix == 8) return pass<8, true>(d, plan, plan.passes[0], from, to);
-      if (count == 1 && plan.passes[0].radix == 16) return pass<16, true>(d, plan, plan.passes[0], from, to);
-    }
+#if HWY_TARGET == HWY_AVX3
+    if constexpr (!std::is_same_v<To, Interleaved<D>>)
+      if (plan.n == 16 && count == 1) return pass<16, true>(d, plan, plan.passes[0], from, to);
 #endif
     if (kForms && count > 0 && is_brief(plan.passes[0].radix))
       brief_pass<false>(d, plan, plan.passes[i++], from, rows);

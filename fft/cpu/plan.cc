@@ -25,14 +25,7 @@ std::vector<int> radices(int64_t n) {
   std::vector<int> r;
   int twos = 0;
   for (; n % 2 == 0; n /= 2) ++twos;
-  // As few passes as can be: one of radix 2 costs as much memory traffic as one of 8, or of 16 where registers suffice.
-  const int passes = (twos + 3) / 4;
-  if (simd_level() == SimdLevel::kAvx3 && twos >= 3 * passes) {
-    r.insert(r.end(), twos - 3 * passes, 16);
-    r.insert(r.end(), 4 * passes - twos, 8);
-    twos = 0;
-  }
-  // Else eights, and fours for what does not fill an eight.
+  // Eights, and fours for what does not fill an eight: a pass of radix 2 costs as much memory traffic as one of 8.
   if (twos == 1) r.push_back(2);
   if (twos % 3 == 1 && twos > 1) r.insert(r.end(), 2, 4);
   if (twos % 3 == 2) r.push_back(4);
@@ -58,8 +51,6 @@ double pass_cost(int radix) {
       return 7.5;
     case 8:
       return 5.5;
-    case 16:
-      return 7.5;
     default:
       return 2 + 0.9 * radix;
   }
@@ -231,9 +222,9 @@ double ColumnPlan<T>::cost(int64_t n) {
 }
 
 template <class T>
-ColumnPlan<T>::ColumnPlan(int64_t n) : n(n) {
+ColumnPlan<T>::ColumnPlan(int64_t n, bool at_once) : n(n) {
   int64_t s = 1, left = n;
-  for (int r : radices(n)) {
+  for (int r : at_once&& n == 16 ? std::vector<int>{16} : radices(n)) {
     Pass pass{r, left / r, s, static_cast<int64_t>(numbers.size()), 0};
     for (int64_t p = 0; p < pass.m; ++p)
       for (int j = 1; j < r; ++j) push(&numbers, unit_root(p * j, left));
@@ -308,7 +299,7 @@ RealPlan<T>::RealPlan(int64_t n) : line(line_plan<T>(n / 2)) {
 
 template <class T>
 ShortPlan<T>::ShortPlan(int64_t n)
-    : first(n / kFftWidth<T>), fine(twiddle_table<T>(n, n / kFftWidth<T>, 1, kFftWidth<T>)) {
+    : first(n / kFftWidth<T>, true), fine(twiddle_table<T>(n, n / kFftWidth<T>, 1, kFftWidth<T>)) {
   constexpr int64_t kWidth = kFftWidth<T>, kBlock = 16 / sizeof(T);
   for (int64_t k = 1; k < 4; ++k)
     for (const bool real : {true, false})

@@ -38,7 +38,8 @@ struct ColumnPlan {
   std::vector<int32_t> first;                      // of the last pass: what the first number of each block belongs to
 
   ColumnPlan() = default;
-  explicit ColumnPlan(int64_t n);
+  // at_once: 16 numbers in one pass, from and to the memory that ShortLines has.
+  explicit ColumnPlan(int64_t n, bool at_once = false);
   // Whether all prime factors have a butterfly, and none is above `largest`.
   static bool serves(int64_t n, int largest = kMaxRadix);
   // Work for one column, in arbitrary units.

@@ -1,5 +1,7 @@
 """torch.backends.fp32_precision and what stands under it, with the older settings."""
 
+import importlib
+
 import pytest
 
 import tessera
@@ -38,6 +40,11 @@ def test_what_a_backend_has_not(value, kind, message):
     for owner in (backends.cudnn, backends.cudnn.rnn, backends.cuda.matmul):
         with pytest.raises(kind, match=message):
             owner.fp32_precision = value
+
+
+def test_a_family_that_is_a_module_keeps_its_precision():
+    assert importlib.import_module("tessera.backends.cudnn.rnn") is backends.cudnn.rnn
+    assert backends.cudnn.rnn.fp32_precision == "tf32" and backends.cudnn.rnn.get_cudnn_mode("LSTM") == 2
 
 
 def test_older_settings_set_the_newer_ones():

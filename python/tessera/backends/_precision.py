@@ -57,6 +57,11 @@ def family(backend, name):
     return type("FP32Precision", (FP32Precision,), members)()
 
 
+def make_family(module, backend, name):
+    """Gives a module the fp32_precision of a family."""
+    module.__class__ = type("FP32PrecisionModule", (type(module),), {"fp32_precision": setting(backend, name)})
+
+
 def saved():
     """What restore() takes."""
     return dict(_chosen), dict(_legacy)

@@ -5,6 +5,7 @@ import sys
 import tessera
 from tessera._lazy import attach as _attach
 from tessera.backends import _flags, _precision
+from tessera.backends.cudnn import rnn as rnn
 
 __getattr__, __dir__ = _attach(__name__)
 
@@ -69,7 +70,7 @@ def _uses_tf32():
     return _precision.get("cuda", "conv") == "tf32"
 
 
-conv, rnn = _precision.family("cuda", "conv"), _precision.family("cuda", "rnn")
+conv = _precision.family("cuda", "conv")
 _DTYPES = (tessera.half, tessera.bfloat16, tessera.float, tessera.double)
 _flags.install(
     sys.modules[__name__],

@@ -1,4 +1,8 @@
-"""Recurrent layers in cuDNN: their numbers for the kinds of layers."""
+"""Recurrent layers in cuDNN: their numbers for the kinds of layers, and fp32_precision, how exact they are."""
+
+import sys
+
+from tessera.backends import _precision
 
 _MODES = {"RNN_RELU": 0, "RNN_TANH": 1, "LSTM": 2, "GRU": 3}
 
@@ -11,3 +15,6 @@ def get_cudnn_mode(mode):
     if mode not in _MODES:
         raise RuntimeError(f"Unknown mode: {mode}. Expected one of {', '.join(_MODES)}")
     return _MODES[mode]
+
+
+_precision.make_family(sys.modules[__name__], "cuda", "rnn")
