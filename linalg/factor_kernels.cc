@@ -24,13 +24,13 @@ ResultMemory copied_result(const Tensor& A, const Tensor& out) {
   return memory;
 }
 
-// What an engine that looks at MatrixBatch::from makes A to: batches of small matrices are read where they are, if they
-// lie as the result does, others are copied.
-cpu::MatrixBatch taken(const Tensor& A, const Tensor& to) {
+// What an engine that looks at MatrixBatch::from makes A to: matrices that lie as the result does are read where they
+// are, if they are a batch of small ones, or of any size (where the engine reads each just once); others are copied.
+cpu::MatrixBatch taken(const Tensor& A, const Tensor& to, bool of_any_size = false) {
   cpu::MatrixBatch m = matrices(to);
   const IntList from = A.strides(), strides = to.strides();
-  if (A.is_cpu() && m.count > 1 && std::max(m.rows, m.cols) <= 64 && A.storage() != to.storage() &&
-      std::equal(from.begin(), from.end(), strides.begin()))
+  const bool fits = of_any_size || (m.count > 1 && std::max(m.rows, m.cols) <= 64);
+  if (A.is_cpu() && fits && A.storage() != to.storage() && std::equal(from.begin(), from.end(), strides.begin()))
     m.from = A.data_ptr();
   else
     copy__kernel(to, A, false);
@@ -139,9 +139,8 @@ std::array<OutputSpec, 2> linalg_cholesky_ex_meta(const Tensor& self, bool, bool
 }
 void linalg_cholesky_ex_kernel(const Tensor& self, bool upper, bool check_errors, const Tensor& L, const Tensor& info) {
   const ResultMemory l = linalg::dense_result(L), i(info);
-  const Tensor from = linalg::dense_batch(self, batch_sizes(self));
   TESSERA_ON(self.device(), run_cholesky)
-  (self.dtype(), matrices(from), matrices(l.tensor()), upper, static_cast<int32_t*>(i.data()));
+  (self.dtype(), taken(self, l.tensor(), true), upper, static_cast<int32_t*>(i.data()));
   l.finish();
   i.finish();
   if (check_errors) linalg::check_errors(info, "linalg.cholesky", self.dim() == 2);

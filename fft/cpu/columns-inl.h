@@ -104,13 +104,9 @@ HWY_INLINE void butterfly16(D d, Complex<D>* a) {
   const auto times = [](const Complex<D>& z, hn::Vec<D> x, hn::Vec<D> y) HWY_ATTR __attribute__((always_inline)) {
     return Complex<D>{hn::MulAdd(z.im, y, hn::Mul(z.re, x)), hn::NegMulAdd(z.re, y, hn::Mul(z.im, x))};
   };
-  // z (1 - i), which root makes a turn by an eighth
-  const auto turned = [](const Complex<D>& z) HWY_ATTR __attribute__((always_inline)) {
-    return Complex<D>{hn::Add(z.re, z.im), hn::Sub(z.im, z.re)};
-  };
+  // z root (1 - i)
   const auto eighth = [&](const Complex<D>& z) HWY_ATTR __attribute__((always_inline)) {
-    const auto t = turned(z);
-    return Complex<D>{hn::Mul(t.re, root), hn::Mul(t.im, root)};
+    return Complex<D>{hn::Mul(hn::Add(z.re, z.im), root), hn::Mul(hn::Sub(z.im, z.re), root)};
   };
   repeat<4>(
       4, TESSERA_FFT_BODY(i) { butterfly4(a[i], a[i + 4], a[i + 8], a[i + 12]); });
@@ -120,8 +116,8 @@ HWY_INLINE void butterfly16(D d, Complex<D>* a) {
   a[6] = eighth(a[6]);
   a[7] = times(a[7], s, c);
   butterfly4(a[4], a[5], a[6], a[7]);
-  const Complex<D> ninth = eighth(a[9]), eleventh = eighth(a[11]), tenth = a[10];
-  join4(sub_turned(a[8], tenth), add_turned(a[8], tenth), sub_turned(ninth, eleventh), add_turned(ninth, eleventh),
+  const Complex<D> ninth = eighth(a[9]), eleventh = eighth(a[11]);
+  join4(sub_turned(a[8], a[10]), add_turned(a[8], a[10]), sub_turned(ninth, eleventh), add_turned(ninth, eleventh),
         a[8], a[9], a[10], a[11]);
   const Complex<D> odd = times(a[13], s, c), last = times(a[15], c, s), half = eighth(a[14]);
   join4(sub_turned(a[12], half), add_turned(a[12], half), sub(odd, last), add(odd, last), a[12], a[13], a[14], a[15]);

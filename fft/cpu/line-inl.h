@@ -77,17 +77,6 @@ void multiply_numbers(int64_t n, const T* a, bool conjugate_in, const T* b, T sc
   for (; i < n; ++i) some(hn::CappedTag<T, 1>(), i);
 }
 
-// Rows as they follow each other, for turn_lines.
-template <class T>
-struct EachRow {
-  T* at;
-  template <int N>
-  HWY_INLINE void places(int64_t j, T** p) const {
-    repeat<N>(
-        N, TESSERA_FFT_BODY(i) { p[i] = at + (j + i) * 2 * kFftWidth<T>; });
-  }
-};
-
 // One line of n = n1 * n2 numbers, or of any number by Bluestein's algorithm.
 template <class T>
 class Line {
@@ -116,6 +105,14 @@ class Line {
   static constexpr int64_t kRow = 2 * kWidth;          // numbers in a row of a group
   static constexpr int64_t kPiece = int64_t{1} << 15;  // numbers worth a thread
 
+  struct EachRow {
+    T* at;
+    template <int N>
+    HWY_INLINE void places(int64_t j, T** p) const {
+      repeat<N>(
+          N, TESSERA_FFT_BODY(i) { p[i] = at + (j + i) * kRow; });
+    }
+  };
   static int64_t groups(int64_t n) { return (n + kWidth - 1) / kWidth; }
   bool serial() const { return plan_.n <= kPiece; }
   // [group of n2][k1, up to whole groups][re, im][lane]
@@ -183,7 +180,7 @@ class Line {
     for (int64_t g = 0; g * kWidth < n2; ++g)
       for (int64_t part = 0; part < kRow; part += kWidth) {
         turn_lines<false>(middle + g * group + h * kWidth * kRow + part, kRow, kWidth,
-                          EachRow<T>{columns + g * kWidth * kRow + part});
+                          EachRow{columns + g * kWidth * kRow + part});
       }
     const bool whole = lanes == kWidth;
     T* to = whole ? out + 2 * h * kWidth : rows;
@@ -236,7 +233,7 @@ HWY_INLINE void join_pair(V& ar, V& ai, V& br, V& bi, V wr, V wi, V scale, V sig
 // One line: m numbers from `from` to m + 1 in `to`, other memory, or back.
 template <bool kBack, class T>
 void join_line(const RealPlan<T>& plan, const T* from, T* to, bool conjugate, T scale) {
-  const int64_t m = plan.line->n;
+  const int64_t m = plan.half;
   const T first = from[0], other = kBack ? from[2 * m] : from[1];
   to[0] = (first + other) * scale;
   (kBack ? to[1] : to[2 * m]) = (first - other) * scale;
@@ -267,7 +264,7 @@ void join_line(const RealPlan<T>& plan, const T* from, T* to, bool conjugate, T 
 template <bool kBack, class T>
 void join_rows(const RealPlan<T>& plan, const int32_t* order, T* rows, bool conjugate, T scale) {
   const Lanes<T> d;
-  const int64_t m = plan.line->n;
+  const int64_t m = plan.half;
   const auto half = hn::Set(d, kBack ? scale : scale / 2), whole = hn::Set(d, scale);
   const auto sign = hn::Set(d, static_cast<T>(conjugate ? -1 : 1));
   for (int64_t l = 0; l < kFftWidth<T>; l += static_cast<int64_t>(hn::Lanes(d))) {

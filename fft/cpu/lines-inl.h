@@ -361,8 +361,8 @@ class Transform {
   // Of the complex numbers that neighbours are.
   Form<T> half_form() const { return {real_out(), real_out() ? form_.scale : T{1}}; }
   void even_real_lines(const Places& places) const {
-    const auto plan = real_plan<T>(n_);
-    even_real_lines(places, Line<T>(*plan->line, half_form()));
+    const auto plan = line_plan<T>(n_ / 2);
+    even_real_lines(places, Line<T>(*plan, half_form()));
   }
   template <class Engine>
   void even_real_lines(const Places& places, const Engine& line) const {

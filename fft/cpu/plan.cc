@@ -224,7 +224,7 @@ double ColumnPlan<T>::cost(int64_t n) {
 template <class T>
 ColumnPlan<T>::ColumnPlan(int64_t n, bool at_once) : n(n) {
   int64_t s = 1, left = n;
-  for (int r : at_once&& n == 16 ? std::vector<int>{16} : radices(n)) {
+  for (const int r : (at_once && n == 16) ? std::vector<int>{16} : radices(n)) {
     Pass pass{r, left / r, s, static_cast<int64_t>(numbers.size()), 0};
     for (int64_t p = 0; p < pass.m; ++p)
       for (int j = 1; j < r; ++j) push(&numbers, unit_root(p * j, left));
@@ -293,7 +293,7 @@ LinePlan<T>::LinePlan(int64_t n) : n(n) {
 }
 
 template <class T>
-RealPlan<T>::RealPlan(int64_t n) : line(line_plan<T>(n / 2)) {
+RealPlan<T>::RealPlan(int64_t n) : half(n / 2) {
   for (int64_t k = 0; k <= n / 4 + kFftWidth<T>; ++k) push(&roots, unit_root(k % n, n));
 }
 

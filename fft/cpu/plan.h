@@ -77,10 +77,10 @@ struct ShortPlan {
   static bool serves(int64_t n);
 };
 
-// A transform of an even number n of real numbers: that of n / 2 complex ones, and what joins its two halves.
+// What joins the two halves of a transform of an even number n of real numbers, made by one of n / 2 complex ones.
 template <class T>
 struct RealPlan {
-  std::shared_ptr<const LinePlan<T>> line;
+  int64_t half;          // n / 2
   std::vector<T> roots;  // exp(-2 pi i k / n), k <= n / 4 and a vector's lanes more, re, im
 
   explicit RealPlan(int64_t n);

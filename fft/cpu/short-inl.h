@@ -104,8 +104,8 @@ class ShortLines {
         });
     repeat<4 / kNumbers>(
         4 / kNumbers, TESSERA_FFT_BODY(i) {
-          turn_in_blocks(d, re + i * kNumbers);
-          turn_in_blocks(d, im + i * kNumbers);
+          cpu::HWY_NAMESPACE::turn_in_blocks(d, re + i * kNumbers);
+          cpu::HWY_NAMESPACE::turn_in_blocks(d, im + i * kNumbers);
           Complex<D> a[kNumbers];
           repeat<kNumbers>(
               kNumbers, TESSERA_FFT_BODY(e) {
@@ -119,8 +119,8 @@ class ShortLines {
   // Number e of block r is result k + e of row r.
   HWY_INLINE void put(const Complex<D>& z, T* out, int64_t k) const {
     const D d;
-    const V sign = hn::Set(d, form_.scale), sign_im = hn::Set(d, form_.conjugate ? -form_.scale : form_.scale);
-    const V re = hn::Mul(z.re, sign), im = hn::Mul(z.im, sign_im);
+    const V scale = hn::Set(d, form_.scale), scale_im = hn::Set(d, form_.conjugate ? -form_.scale : form_.scale);
+    const V re = hn::Mul(z.re, scale), im = hn::Mul(z.im, scale_im);
     const int64_t m = plan_.first.n;
     repeat<2>(
         2, TESSERA_FFT_BODY(half) {

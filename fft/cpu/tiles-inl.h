@@ -4,6 +4,7 @@
 
 #include "fft/cpu/columns-inl.h"
 #include "tensor/cpu/support/request.h"
+#include "tensor/cpu/support/tiles-inl.h"
 
 #if defined(TESSERA_FFT_TILES_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_FFT_TILES_INL
@@ -22,56 +23,14 @@ inline constexpr int kBlock = 16 / sizeof(T);
 template <class D>
 inline constexpr int kBlocks = static_cast<int>(hn::MaxLanes(D())) / kBlock<hn::TFromD<D>>;
 
-// The blocks at at(0), at(1) ... side by side.
-template <class D, class At, class T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> load_blocks(D d, const At& at) {
-  const hn::CappedTag<T, kBlock<T>> block;
-#if HWY_TARGET == HWY_AVX3
-  const auto load = [&](int q) HWY_ATTR __attribute__((always_inline)) {
-    return hn::BitCast(hn::Full128<float>(), hn::LoadU(block, at(q))).raw;
-  };
-  __m512 v = _mm512_castps128_ps512(load(0));
-  v = _mm512_insertf32x4(v, load(1), 1);
-  v = _mm512_insertf32x4(v, load(2), 2);
-  v = _mm512_insertf32x4(v, load(3), 3);
-  return hn::BitCast(d, hn::Vec<hn::Repartition<float, D>>{v});
-#elif HWY_TARGET == HWY_AVX2
-  return hn::Combine(d, hn::LoadU(block, at(1)), hn::LoadU(block, at(0)));
-#else
-  (void)block;
-  return hn::LoadU(d, at(0));
-#endif
-}
-
-// v[i], i < kBlock: in each block, number i of v[j] becomes number j of v[i].
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void turn_in_blocks(D d, hn::Vec<D>* v) {
-  const auto a = v[0], b = v[1];
-  const auto low = hn::InterleaveLower(d, a, b), high = hn::InterleaveUpper(d, a, b);
-  if constexpr (sizeof(T) == 8) {
-    v[0] = low;
-    v[1] = high;
-  } else {
-    const hn::Repartition<uint64_t, D> pairs;
-    const auto c = v[2], e = v[3];
-    const auto next_low = hn::BitCast(pairs, hn::InterleaveLower(d, c, e));
-    const auto next_high = hn::BitCast(pairs, hn::InterleaveUpper(d, c, e));
-    v[0] = hn::BitCast(d, hn::InterleaveLower(pairs, hn::BitCast(pairs, low), next_low));
-    v[1] = hn::BitCast(d, hn::InterleaveUpper(pairs, hn::BitCast(pairs, low), next_low));
-    v[2] = hn::BitCast(d, hn::InterleaveLower(pairs, hn::BitCast(pairs, high), next_high));
-    v[3] = hn::BitCast(d, hn::InterleaveUpper(pairs, hn::BitCast(pairs, high), next_high));
-  }
-}
-
 // v[i], i < kBlock: number i of the blocks at(t, q), that of lane t + kBlock q.
 template <class D, class At, class T = hn::TFromD<D>>
 HWY_INLINE void load_turned(D d, const At& at, hn::Vec<D>* v) {
-  repeat<kBlock<T>>(
-      kBlock<T>, TESSERA_FFT_BODY(t) {
-        v[t] = load_blocks(
-            d, [&](int q) HWY_ATTR __attribute__((always_inline)) { return at(t, q); });
-      });
-  turn_in_blocks(d, v);
+  cpu::HWY_NAMESPACE::transpose_block(
+      d,
+      [&](int i) HWY_ATTR
+      __attribute__((always_inline)) { return reinterpret_cast<const char*>(at(i % kBlock<T>, i / kBlock<T>)); },
+      [&](int i, auto x) HWY_ATTR __attribute__((always_inline)) { v[i] = x; });
 }
 
 // Where number j of all lines is: in a row of planar ones, or half of it, as index[] says.

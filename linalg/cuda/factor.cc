@@ -144,9 +144,8 @@ void run_inverse(DType dtype, const MatrixBatch& a, int32_t* info) {
   copy_matrices(dtype, a, inverse->batch());
 }
 
-void run_cholesky(DType dtype, const MatrixBatch& from, const MatrixBatch& a, bool upper, int32_t* info) {
+void run_cholesky(DType dtype, const MatrixBatch& a, bool upper, int32_t* info) {
   if (a.count == 0) return;
-  if (from.data != a.data) copy_matrices(dtype, a, from);
   if (a.rows == 0) return fill_bytes(info, 0, static_cast<size_t>(a.count) * sizeof *info);
   // A by rows is A^T by columns, whose upper factor is L^T: what stands there by rows is L.
   const bool flipped = !has_columns(a);

@@ -170,8 +170,8 @@ TEST_F(Factor, Cholesky) {
             if (n == 260 && t != DType::kFloat64) continue;
             Matrices a = testing::hermitian(t, count, n, layout, 2 * static_cast<double>(n) + 1);
             Mirror info = numbers(count);
-            cpu::run_cholesky(t, a.host(), a.host(), upper, info.host_as<int32_t>());
-            cuda::run_cholesky(t, a.device(), a.device(), upper, info.device_as<int32_t>());
+            cpu::run_cholesky(t, a.host(), upper, info.host_as<int32_t>());
+            cuda::run_cholesky(t, a.device(), upper, info.device_as<int32_t>());
             testing::expect_alike(a, 400 * std::sqrt(static_cast<double>(n + 1)), name(t, count, n, n, layout));
             EXPECT_EQ(info.host_bytes(), info.device_bytes());
           }
@@ -183,7 +183,7 @@ TEST_F(Factor, CholeskyTellsWhatIsNotPositiveDefinite) {
       return i != j ? 0.0 : i == 2 ? std::complex<double>(-1, 3) : std::complex<double>(1, 5);
     });
     Mirror info = numbers(count);
-    cuda::run_cholesky(a.dtype, a.device(), a.device(), false, info.device_as<int32_t>());
+    cuda::run_cholesky(a.dtype, a.device(), false, info.device_as<int32_t>());
     EXPECT_EQ(on_device(info), std::vector<int32_t>(static_cast<size_t>(count), 3));
   }
 }
@@ -261,10 +261,10 @@ TEST_F(Factor, Streams) {
   const Stream side = stream_from_pool(0);
   Matrices a = testing::hermitian(DType::kFloat32, 1, 20, Layout::kRows, 50);
   Mirror info = numbers(1);
-  cpu::run_cholesky(a.dtype, a.host(), a.host(), false, info.host_as<int32_t>());
+  cpu::run_cholesky(a.dtype, a.host(), false, info.host_as<int32_t>());
   {
     const StreamGuard guard(side);
-    cuda::run_cholesky(a.dtype, a.device(), a.device(), false, info.device_as<int32_t>());
+    cuda::run_cholesky(a.dtype, a.device(), false, info.device_as<int32_t>());
     synchronize(side);
   }
   testing::expect_alike(a, 1000, "on a stream");

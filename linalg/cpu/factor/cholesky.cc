@@ -47,19 +47,15 @@ int64_t factor_lower(int64_t n, Matrix<T> a) {
   return later ? later + top : 0;
 }
 
-// What is left of and on the diagonal of a, zeros above it, to l, which may be a.
+// What is left of and on the diagonal of `from`, of a's strides, zeros above it, to a, which may be `from`.
 template <class T>
-void take_lower(int64_t n, Matrix<T> a, Matrix<T> l) {
-  const bool by_rows = l.col_stride == 1, is_copy = a.data != l.data;
+void take_lower(int64_t n, const T* from, Matrix<T> a) {
+  const bool by_rows = a.col_stride == 1;
+  const int64_t stride = by_rows ? a.row_stride : a.col_stride;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t begin = by_rows ? 0 : i, end = by_rows ? i + 1 : n;
-    T* const line = by_rows ? &l(i, 0) : &l(0, i);
-    const T* const from = by_rows ? &a(i, 0) : &a(0, i);
-    const int64_t step = by_rows ? a.col_stride : a.row_stride;
-    if (is_copy && step == 1)
-      std::copy(from + begin, from + end, line + begin);
-    else if (is_copy)
-      for (int64_t j = begin; j < end; ++j) line[j] = from[j * step];
+    T* const line = a.data + i * stride;
+    if (from != a.data) std::copy(from + i * stride + begin, from + i * stride + end, line + begin);
     std::fill(line, line + begin, T{});
     std::fill(line + end, line + n, T{});
   }
@@ -68,24 +64,24 @@ void take_lower(int64_t n, Matrix<T> a, Matrix<T> l) {
 }  // namespace
 }  // namespace factor
 
-void run_cholesky(DType dtype, const MatrixBatch& a, const MatrixBatch& l, bool upper, int32_t* info) {
+void run_cholesky(DType dtype, const MatrixBatch& a, bool upper, int32_t* info) {
   using namespace factor;
   const int64_t n = a.rows;
   std::fill(info, info + a.count, 0);
   if (n == 0) return;
-  const MatrixBatch from = upper ? transposed(a) : a, to = upper ? transposed(l) : l;
+  const MatrixBatch lower = upper ? transposed(a) : a;
   visit_number(dtype, [&]<class T>(T) {
     if (is_lockstep<T>(a.count, n, n)) {
       for_groups<T>(a.count, n, n, [&](int64_t first, int64_t count) {
-        const auto [data, step, row, col] = group_of<T>(from, first);
-        kernels<CholeskyKernels<T>>().small(count, n, {data, step, row, col}, group_of<T>(to, first), info + first);
+        kernels<CholeskyKernels<T>>().small(count, n, source_of<T>(lower, first), group_of<T>(lower, first),
+                                            info + first);
       });
       return;
     }
     for_matrices(a.count, n * n * n / 3, [&](int64_t b) {
-      const Matrix<T> lower = matrix_of<T>(to, b);
-      take_lower(n, matrix_of<T>(from, b), lower);
-      info[b] = static_cast<int32_t>(factor_lower(n, lower));
+      const Matrix<T> l = matrix_of<T>(lower, b);
+      take_lower(n, source_of<T>(lower, b).data, l);
+      info[b] = static_cast<int32_t>(factor_lower(n, l));
     });
   });
 }

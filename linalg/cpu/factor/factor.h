@@ -1,7 +1,7 @@
 // Factorizations of square (and for LU any) matrices, what solves and inverts by them, and triangular systems, below
 // the Tensor. float32, float64, complex64, complex128; what is written (`a` of factorizations, `b` of solutions) has
 // dense rows or is the transpose of such. Nan and inf give nan and inf. The same bits at any number of threads.
-// run_lu_factor and run_inverse look at MatrixBatch::from.
+// run_lu_factor, run_inverse and run_cholesky look at MatrixBatch::from.
 #pragma once
 
 #include <cstdint>
@@ -38,10 +38,10 @@ void run_unpack_pivots(const int32_t* pivots, int64_t count, int64_t size, int64
 // a becomes its inverse; info as that of run_lu_factor: where it is not 0, a is left as anything.
 void run_inverse(DType dtype, const MatrixBatch& a, int32_t* info);
 
-// A = L L^H, zeros above; l may be a itself, else they share nothing. A's lower triangle is read, and of its diagonal
-// the real parts. upper: A = U^H U of the upper triangle, zeros below. info: 0, or the order of the first leading minor
-// that is not positive definite; then the rest of l is anything.
-void run_cholesky(DType dtype, const MatrixBatch& a, const MatrixBatch& l, bool upper, int32_t* info);
+// A = L L^H, L in the place of a, zeros above. A's lower triangle is read, and of its diagonal the real parts. upper:
+// A = U^H U of the upper triangle, zeros below. info: 0, or the order of the first leading minor that is not positive
+// definite; then the rest of a is anything.
+void run_cholesky(DType dtype, const MatrixBatch& a, bool upper, int32_t* info);
 
 struct TriangularForm {
   bool upper;

@@ -231,7 +231,7 @@ TYPED_TEST(Factor, Cholesky) {
         for (int64_t i = 0; i < s.n; ++i)
           for (int64_t j = i + 1; j < s.n; ++j) (upper ? l.at(b, j, i) : l.at(b, i, j)) = T(NAN);
       std::vector<int32_t> info(s.count, -1);
-      run_cholesky(kDType<T>, l.batch(), l.batch(), upper, info.data());
+      run_cholesky(kDType<T>, l.batch(), upper, info.data());
       for (int32_t i : info) EXPECT_EQ(i, 0);
       if (upper) {
         Matrices<T> adjoint(s.count, s.n, s.n);
@@ -257,7 +257,7 @@ TYPED_TEST(Factor, CholeskySaysWhichMinorIsNotPositive) {
         for (int64_t b = 0; b < count; ++b)
           for (int64_t i = 0; i < n; ++i) a.at(b, i, i) = i == bad ? T(-1) : T(2);
         std::vector<int32_t> info(count);
-        run_cholesky(kDType<T>, a.batch(), a.batch(), false, info.data());
+        run_cholesky(kDType<T>, a.batch(), false, info.data());
         for (int32_t i : info) EXPECT_EQ(i, bad + 1);
       }
     }
@@ -361,7 +361,7 @@ TEST(FactorThreads, SameBits) {
       run_inverse(DType::kFloat32, inverse.batch(), info.data());
       for (int64_t b = 0; b < count; ++b)
         for (int64_t i = 0; i < n; ++i) spd.at(b, i, i) += 1;
-      run_cholesky(DType::kFloat32, spd.batch(), spd.batch(), false, info.data());
+      run_cholesky(DType::kFloat32, spd.batch(), false, info.data());
       for (const auto* m : {&lu, &x, &inverse, &spd}) bits.insert(bits.end(), m->data.begin(), m->data.end());
     }
     return bits;

@@ -87,7 +87,7 @@ void factor_cholesky(DType t, const MatrixBatch& a, cublasFillMode_t part, int* 
   const auto keep = [=](int64_t i, int64_t j) { return upper ? i <= j : i >= j; };
   Scratch own(t, a.rows, a.cols);
   assign(t, own.m, a, false, keep);
-  cpu::run_cholesky(t, own.m, own.m, upper, info);
+  cpu::run_cholesky(t, own.m, upper, info);
   assign(t, a, own.m, false, keep);
 }
 void add_cholesky(Solver& f) {

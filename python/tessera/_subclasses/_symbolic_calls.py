@@ -73,7 +73,7 @@ def _sizes_by_floats(mode, func, args, kwargs):
 
 def sliced(mode, func, args, kwargs):
     """A slice: where it is not known that its bounds are inside of the dimension and in order, its size is unknown."""
-    given = dict(zip([a.name for a in func._schema.arguments], args)) | kwargs
+    given = {argument.name: value for argument, value in with_arguments(func, args, kwargs)}
     x, dim, start, end = given["self"], given.get("dim", 0), given.get("start"), given.get("end")
     env = mode.shape_env or env_of((args, kwargs))
     sizes, strides, offset = exprs_of(env, x)

@@ -26,8 +26,8 @@ HWY_INLINE __m512i Blocks(const Row& row, int i, int apart) {
   return _mm512_inserti32x4(v, load(row(i + 3 * apart)), 3);
 }
 template <class D, class Row>
-HWY_INLINE hn::Vec<D> LoadBlocks(D, const Row& row, int i, int apart) {
-  return hn::Vec<D>{Blocks(row, i, apart)};
+HWY_INLINE hn::Vec<D> LoadBlocks(D d, const Row& row, int i, int apart) {
+  return hn::BitCast(d, hn::Vec<hn::RebindToUnsigned<D>>{Blocks(row, i, apart)});
 }
 #else
 template <class D, class Row>
@@ -44,28 +44,40 @@ HWY_INLINE hn::Vec<D> LoadBlocks(D d, const Row& row, int i, int apart) {
 }
 #endif
 
-// Calls put(j, v) with the columns v of the first 16 bytes at row(i), of unsigned integers of 4 or 8 bytes, for as many
-// rows as a vector has lanes. Each block of 16 bytes transposes on its own: with the blocks of a vector from rows 4 (2)
-// apart, results are whole columns.
-template <class D, class Row, class Put>
-HWY_INLINE void transpose_block(D d, const Row& row, const Put& put) {
-  constexpr int kInBlock = 16 / sizeof(hn::TFromD<D>);
-  const auto a = LoadBlocks(d, row, 0, kInBlock), b = LoadBlocks(d, row, 1, kInBlock);
-  if constexpr (kInBlock == 2) {
-    put(0, hn::InterleaveLower(d, a, b));
-    put(1, hn::InterleaveUpper(d, a, b));
+// v[i]: in each block of 16 bytes, number i of v[j] becomes number j of v[i], for as many vectors as a block has
+// numbers of 4 or 8 bytes.
+template <class D>
+HWY_INLINE void turn_in_blocks(D d, hn::Vec<D>* v) {
+  const auto a = v[0], b = v[1];
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    v[0] = hn::InterleaveLower(d, a, b);
+    v[1] = hn::InterleaveUpper(d, a, b);
   } else {
     const hn::RepartitionToWide<D> dw;
-    const auto c = LoadBlocks(d, row, 2, kInBlock), e = LoadBlocks(d, row, 3, kInBlock);
+    const auto c = v[2], e = v[3];
     const auto ab_low = hn::BitCast(dw, hn::InterleaveLower(d, a, b)),
                ab_high = hn::BitCast(dw, hn::InterleaveUpper(d, a, b)),
                ce_low = hn::BitCast(dw, hn::InterleaveLower(d, c, e)),
                ce_high = hn::BitCast(dw, hn::InterleaveUpper(d, c, e));
-    put(0, hn::BitCast(d, hn::InterleaveLower(dw, ab_low, ce_low)));
-    put(1, hn::BitCast(d, hn::InterleaveUpper(dw, ab_low, ce_low)));
-    put(2, hn::BitCast(d, hn::InterleaveLower(dw, ab_high, ce_high)));
-    put(3, hn::BitCast(d, hn::InterleaveUpper(dw, ab_high, ce_high)));
+    v[0] = hn::BitCast(d, hn::InterleaveLower(dw, ab_low, ce_low));
+    v[1] = hn::BitCast(d, hn::InterleaveUpper(dw, ab_low, ce_low));
+    v[2] = hn::BitCast(d, hn::InterleaveLower(dw, ab_high, ce_high));
+    v[3] = hn::BitCast(d, hn::InterleaveUpper(dw, ab_high, ce_high));
   }
+}
+
+// Calls put(j, v) with the columns v of the first 16 bytes at row(i), of numbers of 4 or 8 bytes, for as many rows as a
+// vector has lanes. Each block of 16 bytes transposes on its own: with the blocks of a vector from rows 4 (2) apart,
+// results are whole columns.
+template <class D, class Row, class Put>
+HWY_INLINE void transpose_block(D d, const Row& row, const Put& put) {
+  constexpr int kInBlock = 16 / sizeof(hn::TFromD<D>);
+  hn::Vec<D> v[kInBlock];
+#pragma GCC unroll 4
+  for (int i = 0; i < kInBlock; ++i) v[i] = LoadBlocks(d, row, i, kInBlock);
+  turn_in_blocks(d, v);
+#pragma GCC unroll 4
+  for (int j = 0; j < kInBlock; ++j) put(j, v[j]);
 }
 // Of a square tile whose rows lie `step` bytes apart.
 template <class D, class Put>
