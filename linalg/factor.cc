@@ -23,9 +23,27 @@ Tensor cholesky_solve(const Tensor& B, const Tensor& L, bool upper) {
                : linalg_solve_triangular(other, linalg_solve_triangular(L, B, false), true);
 }
 
+namespace {
+
+// (L L^H)^-1 by halves: with K = L21 L11^-1 and X = (L22 L22^H)^-1 it is [(L11 L11^H)^-1 + K^H X K, -K^H X; -X K, X].
+Tensor inverse_of_product(const Tensor& L) {
+  constexpr int64_t kSmall = 64;
+  const int64_t n = L.size(-1), top = (n / 2 + 31) / 32 * 32, rest = n - top;
+  if (n <= kSmall) return linalg::cholesky_solve(eye(n, L.dtype(), std::nullopt, L.device()), L, false);
+  const Tensor left = narrow(L, -1, 0, top), first = narrow(left, -2, 0, top);
+  const Tensor X = inverse_of_product(narrow(narrow(L, -2, top, rest), -1, top, rest));
+  const Tensor K = linalg_solve_triangular(first, narrow(left, -2, top, rest), false, false);
+  const Tensor below = neg(matmul(X, K));
+  const Tensor above[] = {sub(inverse_of_product(first), matmul(mH(K), below)), mH(below)}, under[] = {below, X};
+  const Tensor halves[] = {cat(above, -1), cat(under, -1)};
+  return cat(halves, -2);
+}
+
+}  // namespace
+
 Tensor cholesky_inverse(const Tensor& L, bool upper) {
   check_square("cholesky_inverse", L);
-  return linalg::cholesky_solve(eye(L.size(-1), L.dtype(), std::nullopt, L.device()), L, upper);
+  return inverse_of_product(upper ? mH(L) : L);
 }
 
 Tensors2 lu_factor(const Tensor& A, bool pivot) {

@@ -78,6 +78,15 @@ def test_cholesky(batch, n, dtype):
         close(a @ torch.cholesky_inverse(factor, upper_factor), torch.eye(n, dtype=dtype).expand(a.shape), 100)
 
 
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("batch,n", [((), 65), ((2,), 130), ((), 200)])
+def test_cholesky_inverse_by_halves(batch, n, upper):
+    a = positive(*batch, n, n, dtype=torch.complex128)
+    factor = L.cholesky(a, upper=upper)
+    found = torch.cholesky_inverse(factor + (torch.ones(n, n).tril(-1) if upper else torch.ones(n, n).triu(1)), upper)
+    close(a @ found, torch.eye(n, dtype=a.dtype).expand(a.shape), 100)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("m,n", [(4, 4), (3, 5), (5, 3), (70, 40), (40, 70), (0, 3), (3, 0)])
 @pytest.mark.parametrize("batch", [(), (2,), (30,)])
