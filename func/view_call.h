@@ -19,9 +19,7 @@ namespace tessera::internal {
 namespace tessera::func {
 
 using Symbols = IntrusivePtr<RefCounted>;
-inline Symbols symbols_of(const OpHeader& op) {
-  return &internal::symbols_of ? internal::symbols_of(op) : Symbols();
-}
+inline Symbols symbols_of(const OpHeader& op) { return &internal::symbols_of ? internal::symbols_of(op) : Symbols(); }
 inline void give_symbols(const OpHeader& op, const Symbols& symbols, int64_t shift = 0) {
   if (symbols) internal::give_symbols(op, *symbols, shift);
 }

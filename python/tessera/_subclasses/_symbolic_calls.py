@@ -211,11 +211,12 @@ def call_with_symbols(func, args, kwargs):
     if not fake or names is None:
         return func(*mapped(args, guarded), **mapped(kwargs, guarded))
     plain_args, plain_kwargs = mapped(args, plain), mapped(kwargs, plain)
-    for taken in (_as_whole_numbers, _as_tensors, _as_any):
+    # Integers are such where an overload takes them; x + size is the operator of two tensors, one of them a number.
+    for way in ("int", "Tensor", "any"):
         for name in names:
             op = _operator(name)
             flat, numbers = _folded(op, args), _folded(op, plain_args)
-            if numbers is None or not taken(op, flat, numbers, plain_kwargs):
+            if numbers is None or not _fits(op, flat, numbers, plain_kwargs, way):
                 continue
             if name in _SLICES and _is_cut_below(flat, kwargs):
                 return _SLICES[name](*flat, **kwargs)
@@ -289,27 +290,18 @@ def _operator(name):
     return getattr(getattr(getattr(tessera.ops, namespace), base), overload or "default")
 
 
-# Whether the arguments fit an operator.
-
-
-def _as_any(op, args, numbers, kwargs):
-    return op._fits(*numbers, **kwargs)
-
-
-def _as_whole_numbers(op, args, numbers, kwargs):
-    """And all symbols among them are for integers."""
-    given = [(str(a.type), v) for a, v in zip(op._schema.arguments, args) if isinstance(v, SYMBOLIC)]
-    return bool(given) and all("int" in t.lower() for t, _ in given) and _as_any(op, args, numbers, kwargs)
-
-
-def _as_tensors(op, args, numbers, kwargs):
-    """x + size is the operator of two tensors, one of them a number."""
-    x = next((n for n in numbers if is_fake(n) or _is_functional(n)), None)
-    types = [str(argument.type) for argument in op._schema.arguments]
-    for_tensors = [t == "Tensor" and isinstance(v, SYMBOLIC) for t, v in zip(types, args)]
-    if x is None or not any(for_tensors):
+def _fits(op, args, numbers, kwargs, way):
+    """Whether the arguments fit an operator; way: what symbols among them may stand for there."""
+    given = [(i, str(a.type)) for i, (a, v) in enumerate(zip(op._schema.arguments, args)) if isinstance(v, SYMBOLIC)]
+    if way == "int" and not (given and all("int" in kind.lower() for _, kind in given)):
         return False
-    return op._fits(*[x if there else n for there, n in zip(for_tensors, numbers)], **kwargs)
+    if way == "Tensor":
+        x = next((n for n in numbers if is_fake(n) or _is_functional(n)), None)
+        places = [i for i, kind in given if kind == way]
+        if x is None or not places:
+            return False
+        numbers = [x if i in places else n for i, n in enumerate(numbers)]
+    return op._fits(*numbers, **kwargs)
 
 
 def _folded(op, args):
