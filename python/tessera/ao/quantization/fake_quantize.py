@@ -186,8 +186,8 @@ _LEAST_SCALE = 6.1e-5  # whose inverse half floats have
 
 
 def _wide_qparams(least, most, quant_min, quant_max, symmetric):
-    """(scale, zero point) for floats from least to most. Unlike those of observers, symmetric ones use all integers: the
-    negative numbers have one more.
+    """(scale, zero point) for floats from least to most. Unlike those of observers, symmetric ones use all integers: of
+    negative numbers there is one more.
     """
     least, most = least.double().clamp(max=0.0).reshape(-1), most.double().clamp(min=0.0).reshape(-1)
     steps = quant_max - quant_min
