@@ -86,6 +86,16 @@ IntVector inverse_order(IntList order, int64_t rank) {
 Tensor shaped(const Tensor& t, IntVector sizes, bool copies) {
   return copies ? view_copy(contiguous(t), sizes) : reshape(t, sizes);
 }
+Tensor shaped_like(const Tensor& t, const Tensor& like, bool copies) {
+  const Tensor part = copies ? contiguous(t) : t;
+  if (&internal::give_sizes)
+    internal::give_sizes(copies ? static_cast<const OpHeader&>(op::view_copy) : op::reshape, like);
+  return copies ? view_copy(part, to_vector(like.sizes())) : reshape(part, to_vector(like.sizes()));
+}
+Tensor expanded_like(const Tensor& t, const Tensor& like) {
+  if (&internal::give_sizes) internal::give_sizes(op::expand, like);
+  return expand(t, to_vector(like.sizes()));
+}
 
 // `whole` with `part` at the elements that the view takes, wherever they are.
 Tensor scattered(const ViewCall& view, const Tensor& whole, const Tensor& part, bool copies) {
@@ -104,9 +114,16 @@ Tensor put_back(const ViewCall& view, const Tensor& whole, const Tensor& part) {
   if (copies) name.remove_suffix(5);
   const std::vector<Value>& a = view.args;
   const auto size = [](const Value& v) { return v.is_none() ? std::optional<SymInt>() : SymInt(v.integer()); };
-  if (name == "select") return select_scatter(whole, part, a[1].integer(), a[2].integer());
-  if (name == "slice") return slice_scatter(whole, part, a[1].integer(), size(a[2]), size(a[3]), a[4].integer());
+  if (name == "select") {
+    give_symbols(op::select_scatter, view.symbols, 1);
+    return select_scatter(whole, part, a[1].integer(), a[2].integer());
+  }
+  if (name == "slice") {
+    give_symbols(op::slice_scatter, view.symbols, 1);
+    return slice_scatter(whole, part, a[1].integer(), size(a[2]), size(a[3]), a[4].integer());
+  }
   if (name == "diagonal") return diagonal_scatter(whole, part, a[1].integer(), a[2].integer(), a[3].integer());
+  if (name == "unbind") return select_scatter(whole, part, a[1].integer(), static_cast<int64_t>(view.output));
   if (name == "transpose") {
     const int64_t first = a[1].integer(), second = a[2].integer();
     return copies ? transpose_copy(part, first, second) : transpose(part, first, second);
@@ -131,7 +148,7 @@ Tensor put_back(const ViewCall& view, const Tensor& whole, const Tensor& part) {
                 "location. Please clone() the tensor before performing the operation.");
   if (name == "unfold" || name == "as_strided" || part.numel() != whole.numel())
     return scattered(view, whole, part, copies);
-  return shaped(part, to_vector(whole.sizes()), copies);
+  return shaped_like(part, whole, copies);
 }
 
 // The base of a tensor's memory, and what each of its views but the last makes of it.
@@ -201,11 +218,11 @@ void run_without_out(const OpHeader& op, const Plan& plan, const std::vector<Val
 
 // The values that `op` leaves in what it writes, by operators that write to nothing. False if there is none for it.
 bool run_twin(const OpHeader& op, const Plan& plan, const std::vector<Value>& values, Value* rets,
-              std::vector<Value>& written) {
+              std::vector<Value>& written, const Symbols& symbols) {
   if (std::string_view(op.name) == "aten::copy_") {
     const Tensor& self = values[0].tensor();
-    written[0] = Value::of(_to_copy(expand(values[1].tensor(), to_vector(self.sizes())), self.dtype(), std::nullopt,
-                                    self.device(), std::nullopt, false, MemoryFormat::kContiguous));
+    written[0] = Value::of(_to_copy(expanded_like(values[1].tensor(), self), self.dtype(), std::nullopt, self.device(),
+                                    std::nullopt, false, MemoryFormat::kContiguous));
     return true;
   }
   if (std::string_view(op.name) == "aten::zero_") {
@@ -226,6 +243,7 @@ bool run_twin(const OpHeader& op, const Plan& plan, const std::vector<Value>& va
   if (op.flags & kIsOut) return run_without_out(op, plan, values, written), true;
   if (plan.writes != 1) return false;
   Value found;
+  give_symbols(*plan.functional, symbols);
   call(*plan.functional, values, &found);
   size_t k = 0;
   written[0] = map_tensors(found, [&](const Tensor& t) { return as_written(op, tensor_at(values[0], k++), t); });
@@ -246,13 +264,15 @@ void run_on_copies(const OpHeader& op, const Plan& plan, std::vector<Value> valu
 
 // An in-place form that only makes another view of its tensor (t.transpose_()).
 void reshape_in_place(const OpHeader& view, const Value* args, size_t n, const std::vector<Value>& values,
-                      WrapperImpl& w) {
+                      WrapperImpl& w, const Symbols& symbols) {
   Value result;
+  give_symbols(view, symbols);
   call(view, values, &result);
   auto changed = make_intrusive<Alias>();  // its own: twins of the tensor keep their form
   changed->memory = alias_of(w).memory;
   changed->steps = alias_of(w).steps;
   changed->steps.emplace_back(view, args, n, 1);
+  changed->steps.back().symbols = symbols;
   w.set_part(std::move(changed));
   w.set_value(Tensor(result.tensor()), -1);
   w.bump_version();
@@ -260,15 +280,16 @@ void reshape_in_place(const OpHeader& view, const Value* args, size_t n, const s
 }
 
 void run_write(const OpHeader& op, const Plan& plan, const Value* args, size_t n, const std::vector<Value>& values,
-               Value* rets, size_t num_rets, int64_t level, bool removes_views) {
+               Value* rets, size_t num_rets, int64_t level, bool removes_views, const Symbols& symbols) {
   std::vector<Value> written(n);
   {
     const Below below(level);
     if (plan.functional && plan.functional->flags & kIsView) {
       const OpHeader* copying = removes_views ? plan_of(*plan.functional).copying : nullptr;
-      reshape_in_place(copying ? *copying : *plan.functional, args, n, values, *wrapper_at(args[0].tensor(), level));
+      reshape_in_place(copying ? *copying : *plan.functional, args, n, values, *wrapper_at(args[0].tensor(), level),
+                       symbols);
     } else {
-      if (!run_twin(op, plan, values, rets, written)) run_on_copies(op, plan, values, rets, written);
+      if (!run_twin(op, plan, values, rets, written, symbols)) run_on_copies(op, plan, values, rets, written);
       each_tensor(args, n, [&](const Tensor& t, size_t i, size_t k) {
         if (plan.writes >> i & 1) write(*wrapper_at(t, level), tensor_at(written[i], k));
       });
@@ -285,7 +306,7 @@ void run_write(const OpHeader& op, const Plan& plan, const Value* args, size_t n
 }
 
 void run_view(const OpHeader& op, const Value* args, size_t n, Value* rets, size_t num_rets, int64_t level,
-              WrapperImpl& viewed) {
+              WrapperImpl& viewed, const Symbols& symbols) {
   const auto make = [&](const Tensor& value, size_t output, bool is_list) {
     auto alias = make_intrusive<Alias>();
     alias->memory = alias_of(viewed).memory;
@@ -293,6 +314,7 @@ void run_view(const OpHeader& op, const Value* args, size_t n, Value* rets, size
     alias->steps.emplace_back(op, args, n, num_rets);
     alias->steps.back().output = output;
     alias->steps.back().is_list = is_list;
+    alias->steps.back().symbols = symbols;
     Tensor t = wrapped(value, level, std::move(alias));
     if (level == kAtKey && op.flags & kIsView)
       mark_view(t, args[0].tensor(), op, args, n, output, is_list, num_rets);  // for autograd above
@@ -315,6 +337,7 @@ namespace {
 void run_in(const OpHeader& op, const Value* args, size_t n, Value* rets, size_t num_rets, int64_t id,
             bool removes_views) {
   const Plan& plan = plan_of(op);
+  const Symbols symbols = symbols_of(op);  // before views are made anew
   std::vector<Value> values(args, args + n);
   bool any = false, writes = false, writes_plain = false;
   {
@@ -332,11 +355,12 @@ void run_in(const OpHeader& op, const Value* args, size_t n, Value* rets, size_t
     });
   }
   if (any && writes_plain) throw_plain(op);
-  if (any && writes) return run_write(op, plan, args, n, values, rets, num_rets, id, removes_views);
+  if (any && writes) return run_write(op, plan, args, n, values, rets, num_rets, id, removes_views, symbols);
   const bool view = plan.shares_memory;
   const OpHeader& called = view && removes_views && plan.copying ? *plan.copying : op;
   {
     const Below below(id);
+    give_symbols(called, symbols);
     call(called, values, rets);
     if (view && removes_views && !plan.copying)
       for (size_t i = 0; i < num_rets; ++i) rets[i] = map_tensors(rets[i], [](const Tensor& t) { return clone(t); });
@@ -345,7 +369,7 @@ void run_in(const OpHeader& op, const Value* args, size_t n, Value* rets, size_t
   // A view of a tensor from elsewhere: writes to it go there. (A new tensor of Python's numbers comes through alias.)
   if (op.flags & kIsView && !any && std::string_view(op.name) != "aten::alias") return;
   if (WrapperImpl* viewed = view && n > 0 && args[0].is_tensor() ? wrapper_at(args[0].tensor(), id) : nullptr)
-    return run_view(called, args, n, rets, num_rets, id, *viewed);
+    return run_view(called, args, n, rets, num_rets, id, *viewed, symbols);
   const auto result = [&](const Tensor& value) {
     Tensor same;
     each_tensor(args, n, [&](const Tensor& t, size_t, size_t) {

@@ -52,9 +52,9 @@ std::recursive_mutex& compile_lock() {
 
 bool builtin_name(const std::string& name, Sugar* out) {
   constexpr const char* specials[] = {
-      "print", "len",   "range", "enumerate", "zip",  "reversed", "sorted",     "min",     "max",     "sum",
-      "abs",   "round", "pow",   "divmod",    "any",  "all",      "isinstance", "hasattr", "getattr", "ord",
-      "chr",   "hex",   "oct",   "bin",       "hash", "list",     "dict",       "tuple",   "super",   "type"};
+      "print", "len", "range",  "enumerate", "zip",  "reversed",   "sorted",  "min",     "max",  "sum", "abs",
+      "round", "pow", "divmod", "any",       "all",  "isinstance", "hasattr", "getattr", "ord",  "chr", "hex",
+      "oct",   "bin", "hash",   "list",      "dict", "tuple",      "super",   "type",    "slice"};
   for (const char* s : specials)
     if (name == s) {
       *out = Sugar(Sugar::kSpecial, name);

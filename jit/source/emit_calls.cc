@@ -606,6 +606,55 @@ constexpr Alias kAliases[] = {{"abs", "prim::abs"},      {"round", "aten::round"
                               {"device", "aten::device"}};
 }  // namespace
 
+namespace {
+constexpr const char* kSlice = "Python slice value";
+bool is_named(const Ast& e, std::string_view name) { return e.is(A::kName) && e.text == name; }
+}  // namespace
+
+Sugar Emitter::make_slice(const Ast& call) {
+  const size_t n = call.kids.size() - 1;
+  if (n < 1 || n > 3) fail(call, str_cat("slice accepts exactly 1, 2 or 3 arguments, got: ", n));
+  const auto node = [&](A kind) {
+    Ast& a = made_.emplace_back();
+    a.kind = kind, a.begin = call.begin, a.end = call.end, a.source = call.source;
+    return &a;
+  };
+  Ast* parts = node(A::kSlice);
+  parts->kids.assign(3, node(A::kEmpty));
+  for (size_t i = 0; i < n; ++i) {
+    if (call[i + 1].is(A::kStarred) || call[i + 1].is(A::kKeyword)) fail(call, "slice takes no keyword arguments");
+    Val* bound = expr(call[i + 1]);
+    if (const Value* k = known(bound); k && k->is_none()) continue;
+    Ast* name = node(A::kName);
+    name->text = str_cat("$slice", made_.size());
+    frame_->variables[name->text] = Sugar(bound);
+    parts->kids[n == 1 ? 1 : i] = name;
+  }
+  Sugar s(Sugar::kSpecial, kSlice);
+  s.closure = parts;
+  return s;
+}
+const Ast* Emitter::slice_of(const Ast& e) {
+  Sugar s;
+  if (const Sugar* known = e.is(A::kName) ? find(e.text) : nullptr)
+    s = *known;
+  else if (e.is(A::kCall) && is_named(e[0], "slice"))
+    if (const Sugar callee = sugar(e[0]); callee.kind == Sugar::kSpecial && callee.text == "slice") s = make_slice(e);
+  if (s.kind != Sugar::kSpecial || s.text != kSlice) return nullptr;
+  for (const Ast* bound : s.closure->kids)  // of one branch alone
+    if (bound->is(A::kName) && !find(bound->text)) fail(e, str_cat("undefined value ", e.text));
+  return s.closure;
+}
+const Ast& Emitter::with_slices(const Ast& subscript) {
+  Ast* changed = nullptr;
+  for (size_t i = 1; i < subscript.kids.size(); ++i)
+    if (const Ast* slice = slice_of(subscript[i])) {
+      if (!changed) changed = &made_.emplace_back(subscript);
+      changed->kids[i] = slice;
+    }
+  return changed ? *changed : subscript;
+}
+
 std::optional<Sugar> Emitter::special(const std::string& id, const Ast& e, TypePtr hint) {
   const Range where(e);
   const size_t n = e.kids.size() - 1;
@@ -645,6 +694,7 @@ std::optional<Sugar> Emitter::special(const std::string& id, const Ast& e, TypeP
     for (size_t i = 1; i <= n; ++i) s.items.push_back(sugar(e[i].is(A::kKeyword) ? e[i][0] : e[i]));
     return s;
   }
+  if (id == "slice") return make_slice(e);
   if (id == "min" || id == "max") {
     need(1, 64);
     std::vector<Argument> args = arguments(e);

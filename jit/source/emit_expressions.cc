@@ -779,8 +779,9 @@ Val* Emitter::module_at(const Sugar& modules, Val* index, TypePtr type, const Ra
   return result;
 }
 
-Sugar Emitter::subscript(const Ast& e, TypePtr hint) {
-  const Sugar s = sugar(e[0]);
+Sugar Emitter::subscript(const Ast& given, TypePtr hint) {
+  const Sugar s = sugar(given[0]);
+  const Ast& e = with_slices(given);
   // What the slice e[1] takes of items that are known while compiling.
   const auto part_of = [&](const std::vector<Sugar>& items) {
     const auto n = static_cast<int64_t>(items.size());
@@ -894,7 +895,8 @@ Sugar Emitter::subscript(const Ast& e, TypePtr hint) {
 
 // The views that ints, slices, None and `...` make; tensors (with a place for each dim before them) are left in
 // `indices`.
-Val* Emitter::tensor_indices(Val* base, const Ast& e, std::vector<Val*>* indices) {
+Val* Emitter::tensor_indices(Val* base, const Ast& given, std::vector<Val*>* indices) {
+  const Ast& e = with_slices(given);
   std::vector<std::pair<const Ast*, Val*>> list;
   for (size_t i = 1; i < e.kids.size(); ++i) {
     if (e[i].is(A::kSlice) || e[i].is(A::kEllipsis)) {

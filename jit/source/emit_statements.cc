@@ -899,7 +899,7 @@ void Emitter::subscript_assign(const Ast& target, Val* value, const Range& where
     }
     return;
   }
-  if (target.kids.size() != 2 || target[1].is(A::kSlice))
+  if (target.kids.size() != 2 || with_slices(target)[1].is(A::kSlice))
     fail(where, "Sliced expression not yet supported for subscripted assignment of lists");
   Val* index = expr(target[1]);
   if (base->type->is(K::kClass)) {

@@ -1,6 +1,7 @@
 // From the source of one function to its graph.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -126,6 +127,10 @@ class Emitter {
   Sugar value_attribute(Val* v, const std::string& name, const Range& where);
   Sugar type_attribute(TypePtr t, const std::string& name, const Range& where);
   bool contains(const Ast& e, Val** out);
+  // A subscript in which slice(b, e, s), and names of such, are b:e:s.
+  const Ast& with_slices(const Ast& subscript);
+  const Ast* slice_of(const Ast& e);
+  Sugar make_slice(const Ast& call);
 
   // --- calls (emit_calls.cc) ---
   Sugar call(const Ast& e, TypePtr hint);
@@ -200,6 +205,7 @@ class Emitter {
   std::string stop_;  // the flag of the innermost loop: "$stop1"
   TypePtr returned_ = nullptr;
   int depth_ = 0;
+  std::deque<Ast> made_;  // what stands for values in trees
 };
 
 }  // namespace tessera::jit

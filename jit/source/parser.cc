@@ -275,19 +275,6 @@ class Parser {
       if (!is(")")) expect(",");
     }
   }
-  // x[slice(b, e, s)], which generated code writes, is x[b:e:s].
-  void as_slice(Ast* index) {
-    if (!index->is(A::kCall) || !index->kids[0]->is(A::kName) || index->kids[0]->text != "slice") return;
-    auto bounds = std::vector(index->kids.begin() + 1, index->kids.end());
-    const auto named = [](const Ast* a) { return a->is(A::kStarred) || a->is(A::kKeyword); };
-    if (bounds.empty() || bounds.size() > 3 || std::any_of(bounds.begin(), bounds.end(), named)) return;
-    if (bounds.size() == 1) bounds.insert(bounds.begin(), empty());  // slice(e)
-    if (bounds.size() == 2) bounds.push_back(empty());
-    for (const Ast*& b : bounds)
-      if (b->is(A::kNone)) b = empty();
-    index->kind = A::kSlice;
-    index->kids = std::move(bounds);
-  }
   void subscripts(Ast* sub) {
     bool tuple = false;
     const size_t from = sub->kids.size();
@@ -302,7 +289,6 @@ class Parser {
         for (Ast*& p : parts) s->kids.push_back(p ? p : empty());
         parts[0] = finish(s);
       }
-      as_slice(parts[0]);
       sub->kids.push_back(parts[0]);
       if (is("]")) continue;
       expect(",");
@@ -312,10 +298,7 @@ class Parser {
     if (Ast* only = const_cast<Ast*>(sub->kids.back());
         !tuple && sub->kids.size() == from + 1 && only->is(A::kTuple) && !only->kids.empty()) {  // x[(a, b)]
       sub->kids.pop_back();
-      for (const Ast* k : only->kids) {
-        as_slice(const_cast<Ast*>(k));
-        sub->kids.push_back(k);
-      }
+      sub->kids.insert(sub->kids.end(), only->kids.begin(), only->kids.end());
       tuple = true;
     }
     if (tuple) sub->number = 1;  // x[1,] is not x[1]

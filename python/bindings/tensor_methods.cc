@@ -215,7 +215,8 @@ void check_has_data(const Tensor& t) {
 Scalar item_of(const Tensor& t) {
   TESSERA_CHECK(t.numel() == 1, "a Tensor with ", t.numel(), " elements cannot be converted to Scalar");
   TESSERA_CHECK(!t.is_meta(), "Tensor.item() cannot be called on meta tensors");
-  constexpr DispatchKeySet no_memory = DispatchKeySet(DispatchKey::kPython) | kTransformedKeys;
+  constexpr DispatchKeySet no_memory =
+      DispatchKeySet(DispatchKey::kPython) | DispatchKey::kFunctionalize | kTransformedKeys;
   const bool is_profiled =
       thread_state.included & ~thread_state.excluded & DispatchKeySet(DispatchKey::kProfiler).bits();
   const bool is_observed = modes_see_values() || is_profiled;  // modes and the profiler see the operator
@@ -233,7 +234,8 @@ PyObject* py_item(PyObject* self, CallArgs call) {
   no_args("item", call);
   const Tensor& t = unwrap(self);
   warn_if_traced("value", "a Python number");
-  if (!t.keys().has(DispatchKey::kPython)) return scalar_object(item_of(t));
+  if (!t.keys().has_any(DispatchKeySet(DispatchKey::kPython) | DispatchKey::kFunctionalize))
+    return scalar_object(item_of(t));
   WantSymbol number(find_op("aten::_local_scalar_dense")->op);
   Ref plain = Ref::steal(check(scalar_object(item_of(t))));
   Ref symbol = number.take();

@@ -90,6 +90,11 @@ def set_default_tensor_type(t):
     }
     if kind not in dtypes:
         raise TypeError(f"only floating-point types are supported as the default type, got {name}")
+    warnings.warn(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "
+        "torch.set_default_device() as alternatives.",
+        stacklevel=2,
+    )
     tessera.set_default_dtype(getattr(tessera, dtypes[kind]))
 
 

@@ -151,3 +151,30 @@ def test_small_names():
             return 2 * cls.made
 
     assert Counted.twice == Counted().twice == 6
+
+
+@pytest.mark.parametrize(
+    "call, text",
+    [
+        (lambda: tessera.zeros(2, dtype=tessera.cfloat).float(), "discards the imaginary part"),
+        (lambda: tessera.zeros(2).copy_(tessera.ones(2, dtype=tessera.cdouble)), "discards the imaginary part"),
+        (lambda: tessera.cross(tessera.ones(3), tessera.ones(3)), "without specifying the dim arg"),
+        (lambda: tessera.set_default_tensor_type("torch.FloatTensor"), "is deprecated as of PyTorch 2.1"),
+    ],
+)
+def test_what_is_warned_of(call, text):
+    before = tessera.is_warn_always_enabled()
+    tessera.set_warn_always(True)
+    try:
+        with pytest.warns(UserWarning, match=text):
+            call()
+    finally:
+        tessera.set_warn_always(before)
+
+
+def test_complex_numbers_become_bools_without_a_word(recwarn):
+    tessera.set_warn_always(True)
+    try:
+        assert tessera.ones(2, dtype=tessera.cfloat).bool().all() and not recwarn.list
+    finally:
+        tessera.set_warn_always(False)

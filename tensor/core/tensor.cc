@@ -93,7 +93,8 @@ namespace internal {
 [[gnu::weak]] Scalar item_in_python(const Tensor& t);  // of the binding: tensors that Python looks after
 }
 Scalar Tensor::item_scalar() const {
-  if (is_transformed(keys()) && &internal::item_in_transform) return internal::item_in_transform(*this);
+  if (keys().has_any(kTransformedKeys | DispatchKey::kFunctionalize) && &internal::item_in_transform)
+    return internal::item_in_transform(*this);
   if (keys().has(DispatchKey::kPython) && &internal::item_in_python &&
       !(thread_state.excluded & DispatchKeySet(DispatchKey::kPython).bits()))
     return internal::item_in_python(*this);

@@ -4,6 +4,7 @@
 
 #include "tensor/core/transforms.h"
 #include "tensor/core/visit.h"
+#include "tensor/core/warning.h"
 #include "tensor/cpu/index/index.h"
 #include "tensor/engine/functions.h"
 #include "tensor/ops/api.h"
@@ -182,6 +183,10 @@ Tensor kron_impl(const Tensor& self, const Tensor& other) {
 }
 
 int64_t first_of_size_3(const Tensor& self, const Tensor& other) {
+  warn_once(
+      "Using torch.cross without specifying the dim arg is deprecated.\n"
+      "Please either pass the dim explicitly or simply use torch.linalg.cross.\n"
+      "The default value of dim will change to agree with that of linalg.cross in a future release.");
   const IntVector shape = infer_broadcast(self.sizes(), other.sizes());
   for (size_t i = 0; i < shape.size(); ++i)
     if (shape[i] == 3) return static_cast<int64_t>(i);

@@ -1,6 +1,7 @@
 // Copies, conversions, numbers out of tensors, sizes in place.
 #include <algorithm>
 
+#include "tensor/core/warning.h"
 #include "tensor/engine/device.h"
 #include "tensor/engine/pointwise.h"
 #include "tensor/ops/api.h"
@@ -72,6 +73,11 @@ IntVector copy_strides(const Tensor& self, std::optional<MemoryFormat> format) {
   }
 }
 
+void warn_of_lost_parts(DType from, DType to) {
+  if (is_complex(from) && !is_complex(to) && to != DType::kBool) [[unlikely]]
+    warn_once("Casting complex values to real discards the imaginary part");
+}
+
 }  // namespace
 
 const Tensor& copy__kernel(const Tensor& self, const Tensor& src, bool non_blocking) {
@@ -81,6 +87,7 @@ const Tensor& copy__kernel(const Tensor& self, const Tensor& src, bool non_block
                 " doesn't match the broadcast shape ", shape_string(shape));
   check_overlap_before_write(self);
   if (self.is_meta()) return self;
+  warn_of_lost_parts(src.dtype(), self.dtype());
   TESSERA_CHECK_NOT_IMPLEMENTED(!src.is_meta(), "Cannot copy out of meta tensor; no data!");
   if (self.device() != src.device()) {
     copy_between_devices(self, src, non_blocking);
@@ -115,6 +122,7 @@ Tensor _to_copy_kernel(const Tensor& self, std::optional<DType> dtype, std::opti
   TESSERA_CHECK_NOT_IMPLEMENTED(!self.is_meta() || d.is_meta(), "Cannot copy out of meta tensor; no data!");
   const Tensor r = empty_tensor(self.sizes(), copy_strides(self, format), dtype.value_or(self.dtype()), d);
   if (d.is_meta()) return r;
+  warn_of_lost_parts(self.dtype(), r.dtype());
   if (d == self.device())
     copy_elements(r, self);
   else if ((d.is_cpu() || d.is_cuda()) && (self.is_cpu() || self.is_cuda()))

@@ -736,4 +736,33 @@ Scalar item_in_python(const Tensor& t) {
   op.call(&arg, 1, &result, 1);
   return result.scalar();
 }
+
+// What //func asks for as it calls operators again that were given symbols.
+IntrusivePtr<RefCounted> symbols_of(const OpHeader& op) {
+  const python::Symbols& now = python::pending();
+  if (now.op != &op || !now.given) [[likely]]
+    return {};
+  python::GilAcquire gil;
+  return make_intrusive<python::HeldObject>(now.given.get());
+}
+void give_symbols(const OpHeader& op, const RefCounted& symbols, int64_t shift) {
+  python::GilAcquire gil;
+  PyObject* given = static_cast<const python::HeldObject&>(symbols).object;
+  python::Ref moved = python::checked_call(PyDict_New());
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; PyDict_Next(given, &at, &key, &value);) {
+    python::Ref position = python::checked_call(PyLong_FromLongLong(PyLong_AsLongLong(key) + shift));
+    python::check(PyDict_SetItem(moved.get(), position.get(), value));
+  }
+  python::pending() = {&op, std::move(moved)};
+}
+void give_sizes(const OpHeader& op, const Tensor& like) {
+  PyObject* shape = python::symbolic_shape_of(*like.impl());
+  if (!shape) [[likely]]
+    return;
+  python::GilAcquire gil;
+  python::Ref sizes = python::Ref::steal(python::ask_symbolic_shape(shape, "size", nullptr));
+  python::Ref given = python::checked_call(Py_BuildValue("{iO}", 1, sizes.get()));
+  python::pending() = {&op, std::move(given)};
+}
 }  // namespace tessera::internal

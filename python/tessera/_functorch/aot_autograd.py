@@ -111,7 +111,7 @@ class _Compiled:
             self._trace = functools.partial(make_fx, tracing_mode="fake", _allow_non_fake_inputs=True)
         try:
             self._compile(fn, args, compilers, partition, decompositions, by_values)
-        except RuntimeError:
+        except (RuntimeError, IndexError):
             if not by_values:
                 raise
             self.run = lambda args: list(fn(*args))
@@ -181,7 +181,7 @@ class _Compiled:
         compiled_back = backward(back, saved_values)
         count = len(results)
 
-        class Joined(tessera.autograd.Function):
+        class CompiledFunction(tessera.autograd.Function):
             @staticmethod
             def forward(ctx, *inputs):
                 out = list(_call(compiled_front, inputs))
@@ -200,7 +200,7 @@ class _Compiled:
                 wanted = [g for g, d in zip(grads, differentiable) if d]
                 return tuple(_call(compiled_back, [*kept, *wanted]))
 
-        return lambda args: list(Joined.apply(*args))
+        return lambda args: list(CompiledFunction.apply(*args))
 
 
 def _separate(args, copies, results, written):
@@ -363,10 +363,11 @@ def aot_module_simplified(mod, args, fw_compiler, bw_compiler=None, partition_fn
     values = {**dict(mod.named_parameters()), **dict(mod.named_buffers())}
     names = list(values)
     count = len(names)
+    run = mod.forward if isinstance(mod, tessera.fx.GraphModule) else mod  # whose errors may be no errors here
     compilers = (fw_compiler, bw_compiler or fw_compiler, inference_compiler or fw_compiler)
 
     def run_flat(*flat):
-        out = tessera.func.functional_call(mod, dict(zip(names, flat[:count])), flat[count:]) if names else mod(*flat)
+        out = tessera.func.functional_call(mod, dict(zip(names, flat[:count])), flat[count:]) if names else run(*flat)
         return list(out) if isinstance(out, (tuple, list)) else [out]
 
     made, by_values = {}, _is_by_values(mod)

@@ -22,7 +22,7 @@ class _BodyTracer(PythonKeyTracer):
     def __init__(self):
         super().__init__()
         self.graph = Graph(tracer_cls=PythonKeyTracer)
-        self.lifted = []
+        self.taken = []  # operands of elsewhere
         self.last = None
         self.annotate = None  # function of a node: notes of the trace around this one
 
@@ -46,8 +46,8 @@ class _BodyTracer(PythonKeyTracer):
 
     def lift(self, value):
         """A placeholder for a tensor of elsewhere."""
-        self.lifted.append(value)
-        return self.placeholder(value, f"lifted_{len(self.lifted) - 1}")
+        self.taken.append(value)
+        return self.placeholder(value, f"lifted_{len(self.taken) - 1}")
 
     def constant(self, value):
         """As lift: bodies hold no tensors."""
@@ -93,12 +93,13 @@ def _trace(name, mode, function, operands, lifted):
         tracer.placeholder(value, f"arg{i}_1")
     for value in lifted:
         tracer.lift(value)
-    with without(mode), mode.nested(tracer):
+    # The function alone: its gradient is that of its graph.
+    with without(mode), tessera.no_grad(), mode.nested(tracer):
         result = function(*operands)
     tracer.check_found()
     tracer.graph.output(tuple(tracer.create_arg(leaf) for leaf in result))
     _reject_writes(name, tracer.graph)
-    return Body(GraphModule(tracer.root, tracer.graph, "<lambda>"), tracer.lifted)
+    return Body(GraphModule(tracer.root, tracer.graph, "<lambda>"), tracer.taken)
 
 
 def _reject_writes(name, graph):

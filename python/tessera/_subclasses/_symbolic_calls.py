@@ -29,6 +29,7 @@ __all__ = [
     "getitem",
     "inner_call",
     "interleaved",
+    "scattered",
     "selected",
     "setitem",
     "sliced",
@@ -113,6 +114,15 @@ def selected(mode, func, args, kwargs):
     at = dim % len(sizes)
     env._attach(result, [*sizes[:at], *sizes[at + 1 :]], [*strides[:at], *strides[at + 1 :]], offset)
     return result
+
+
+def scattered(mode, func, args, kwargs):
+    """A tensor with new values in a part: where that lies does not change its form."""
+    env = mode.shape_env or env_of((args, kwargs))
+    numbers = [v for v in leaves((args[2:], kwargs)) if isinstance(v, SYMBOLIC)]
+    if not any(map(is_unbacked, (s for v in numbers for s in _expr(env, v).free_symbols))):
+        return call(mode, func, args, kwargs)
+    return call(mode, tessera.ops.aten.clone.default, (args[0],), {})
 
 
 _MOST = 2**63 - 1
@@ -201,12 +211,15 @@ def call_with_symbols(func, args, kwargs):
     if not fake or names is None:
         return func(*mapped(args, guarded), **mapped(kwargs, guarded))
     plain_args, plain_kwargs = mapped(args, plain), mapped(kwargs, plain)
-    for tensors_first in (True, False):  # x + size is the operator of two tensors, one of them a number
+    # Integers are such where an overload takes them; x + size is the operator of two tensors, one of them a number.
+    for way in ("int", "Tensor", "any"):
         for name in names:
             op = _operator(name)
             flat, numbers = _folded(op, args), _folded(op, plain_args)
-            if numbers is None or not _takes(op, flat, numbers, plain_kwargs, tensors_first):
+            if numbers is None or not _fits(op, flat, numbers, plain_kwargs, way):
                 continue
+            if name in _SLICES and _is_cut_below(flat, kwargs):
+                return _SLICES[name](*flat, **kwargs)
             symbols = {}
             for i, argument in enumerate(op._schema.arguments):
                 value = flat[i] if i < len(flat) else kwargs.get(argument.name)
@@ -214,6 +227,35 @@ def call_with_symbols(func, args, kwargs):
                     symbols[i] = value
             return _named(op, _C._call_with_symbols(op, name, symbols, tuple(numbers), plain_kwargs))
     return func(*mapped(args, guarded), **mapped(kwargs, guarded))
+
+
+def _is_functional(value):
+    return isinstance(value, Tensor) and _C._func._is_functional_tensor(value)
+
+
+def _is_cut_below(args, kwargs):
+    """Whether a composite operator has to be slices at once: below the program its symbols would not be seen."""
+    numbers = [v for v in leaves((args, kwargs)) if isinstance(v, SYMBOLIC)]
+    if any(map(_is_functional, leaves((args, kwargs)))):
+        return True
+    return any(is_unbacked(s) for v in numbers for s in _expr(None, v).free_symbols)
+
+
+def _narrowed(x, dim, start, length):
+    return tessera.ops.aten.slice.Tensor(x, dim, start, start + length)
+
+
+def _split(x, split_sizes, dim=0):
+    parts, start = [], 0
+    for size in split_sizes:
+        parts.append(_narrowed(x, dim, start, size))
+        start = start + size
+    return tuple(parts)
+
+
+_SLICES = {
+    "aten::narrow": _narrowed, "aten::split.sizes": _split, "aten::split_with_sizes": _split,
+}  # fmt: skip
 
 
 def _tensor_of(data, dtype=None, device=None, requires_grad=False, **others):
@@ -248,15 +290,18 @@ def _operator(name):
     return getattr(getattr(getattr(tessera.ops, namespace), base), overload or "default")
 
 
-def _takes(op, args, numbers, kwargs, tensors_first):
-    """Whether the arguments fit an operator; a symbolic number may stand for a tensor."""
-    if not tensors_first:
-        return op._fits(*numbers, **kwargs)
-    numbers, any_number = list(numbers), False
-    for i, argument in enumerate(op._schema.arguments[: len(args)]):
-        if str(argument.type) == "Tensor" and isinstance(args[i], SYMBOLIC):
-            numbers[i], any_number = tessera.tensor(0), True
-    return any_number and any(isinstance(n, Tensor) and is_fake(n) for n in numbers) and op._fits(*numbers, **kwargs)
+def _fits(op, args, numbers, kwargs, way):
+    """Whether the arguments fit an operator; way: what symbols among them may stand for there."""
+    given = [(i, str(a.type)) for i, (a, v) in enumerate(zip(op._schema.arguments, args)) if isinstance(v, SYMBOLIC)]
+    if way == "int" and not (given and all("int" in kind.lower() for _, kind in given)):
+        return False
+    if way == "Tensor":
+        x = next((n for n in numbers if is_fake(n) or _is_functional(n)), None)
+        places = [i for i, kind in given if kind == way]
+        if x is None or not places:
+            return False
+        numbers = [x if i in places else n for i, n in enumerate(numbers)]
+    return op._fits(*numbers, **kwargs)
 
 
 def _folded(op, args):

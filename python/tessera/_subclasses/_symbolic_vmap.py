@@ -136,7 +136,7 @@ def run(modes, func, flat_out_dims, randomness, count, leaves, dims, spec, kwarg
         outputs, out_spec = _pytree.tree_flatten(result)
         wanted = flat_out_dims(outputs, out_spec)
         nodes = [tracer.create_arg(o) for o in outputs]
-    lifted_values = iter(tracer.lifted)
+    lifted_values = iter(tracer.taken)
     for node in tracer.graph.nodes:
         if node.op == "placeholder":
             if node not in replay.values:

@@ -485,10 +485,13 @@ class FakeTensorMode(_C._FakeModeBase, TorchDispatchMode):
             return None  # of numbers that are not known: it is looked at where the graph runs
         if func.namespace != "aten" or func._schema.name.startswith("aten::sym_") or _depends_on_values(func, args):
             return self._call_in_python(func, args, kwargs)
-        from tessera._subclasses._symbolic_calls import call, selected, sliced
+        from tessera._subclasses import _symbolic_calls as calls
 
-        rule = {"aten::slice": sliced, "aten::select": selected}.get(func._schema.name, call)
-        return rule(self, func, args, kwargs)
+        rules = {
+            "aten::slice": calls.sliced, "aten::select": calls.selected,
+            "aten::slice_scatter": calls.scattered, "aten::select_scatter": calls.scattered,
+        }  # fmt: skip
+        return rules.get(func._schema.name, calls.call)(self, func, args, kwargs)
 
     def _symbolic_inner_call(self, func, args, kwargs):
         """The same, called by another operator or a gradient's formula in C++."""

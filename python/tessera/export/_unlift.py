@@ -4,7 +4,7 @@ import tessera
 from tessera.export._guards import GuardCode, GuardsFn, InputChecks
 from tessera.export.exported_program import _custom
 from tessera.export.graph_signature import ConstantArgument, InputKind, OutputKind
-from tessera.fx._code import CodeGen
+from tessera.fx._code import CodeGen, member
 from tessera.fx.graph import Graph
 from tessera.fx.graph_module import GraphModule
 from tessera.utils import _pytree as pytree
@@ -174,7 +174,7 @@ class _Builder:
         if node.op in ("get_attr", "call_module"):
             inner = self.program.graph_module
             for part in node.target.split("."):
-                inner = getattr(inner, part)
+                inner = member(inner, part)
             if isinstance(inner, tessera.nn.Module):
                 self.root.add_module(node.target, inner)
             else:
@@ -243,7 +243,7 @@ def _has(module, path):
     for part in path.split("."):
         if not hasattr(at, part):
             return False
-        at = getattr(at, part)
+        at = member(at, part)
     return True
 
 

@@ -171,10 +171,21 @@ def value_text(value):
     return f"Sym({value})" if type(value).__name__ in ("SymInt", "SymFloat", "SymBool") else ""
 
 
+OWN_NAMES = set()  # what graph modules have and other modules have not; a program's modules may use these names, too
+
+
+def member(module, name):
+    """A module's parameter, buffer or submodule, whatever else has its name; or another attribute."""
+    parts = vars(module) if name in OWN_NAMES else {}
+    kept = any(name in parts.get(kind, ()) for kind in ("_parameters", "_buffers", "_modules"))
+    return module.__getattr__(name) if kept else getattr(module, name)
+
+
 def _attribute(path):
     """`self.a.b`, with getattr for parts that are no identifiers (as the numbers of Sequential's children)."""
-    text = "self"
-    for part in path.split("."):
+    first, *rest = path.split(".")
+    text, parts = ("self", [first, *rest]) if first not in OWN_NAMES else (f'self.__getattr__("{first}")', rest)
+    for part in parts:
         text = f"{text}.{part}" if part.isidentifier() else f'getattr({text}, "{part}")'
     return text
 

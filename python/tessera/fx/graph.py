@@ -6,7 +6,7 @@ import inspect
 
 import tessera
 from tessera.fx import node as _node
-from tessera.fx._code import CodeGen, PythonCode, _PyTreeCodeGen, _PyTreeInfo, fresh_namespace  # noqa: F401
+from tessera.fx._code import CodeGen, PythonCode, _PyTreeCodeGen, _PyTreeInfo, fresh_namespace, member  # noqa: F401
 from tessera.fx._names import INFIX, snake_case
 from tessera.fx._names import Namespace as _Namespace
 from tessera.fx.node import Argument, Node, Target, map_arg  # noqa: F401
@@ -343,7 +343,7 @@ class Graph:
                 raise RuntimeError(
                     f"Node {n} target {n.target} references nonexistent attribute {part} of {type(at).__name__}"
                 )
-            at = getattr(at, part)
+            at = member(at, part)
         if n.op == "call_module" and not isinstance(at, tessera.nn.Module):
             raise RuntimeError(f"Node {n} target {n.target} does not reference an nn.Module")
 

@@ -9,6 +9,7 @@ import weakref
 from pathlib import Path
 
 import tessera
+from tessera.fx._code import OWN_NAMES, member
 from tessera.fx.graph import Graph, _PyTreeCodeGen
 from tessera.nn import Module
 
@@ -71,10 +72,10 @@ def _place(root, target, make=False):
     *path, last = target.split(".")
     at = root
     for part in path:
-        inner = getattr(at, part, None)
-        if inner is None and make:
+        inner = member(at, part) if hasattr(at, part) else None
+        if make and not isinstance(inner, Module):
             inner = Module()
-            at.add_module(part, inner)
+            _give_module(at, part, inner)
         at = inner
     return at, last
 
@@ -82,7 +83,8 @@ def _place(root, target, make=False):
 def _give_module(owner, name, module):
     """owner.name = module; most of them need nothing of what Module.__setattr__ does."""
     told = tessera.nn.modules.module._global_module_registration_hooks
-    if told or name in owner.__dict__ or name in owner._parameters or hasattr(type(owner), name):
+    taken = name in owner.__dict__ or name in owner._parameters or hasattr(type(owner), name)
+    if told or (taken and name not in OWN_NAMES):
         setattr(owner, name, module)
     else:
         owner.__dict__["_modules"][name] = module
@@ -93,8 +95,8 @@ def _copy_attr(source, to, target):
     *path, last = target.split(".")
     at, new = source, to
     for part in path:
-        at, there = getattr(at, part), new.__dict__["_modules"].get(part)
-        if there is None:
+        at, there = member(at, part), new.__dict__["_modules"].get(part)
+        if there is None and part not in OWN_NAMES:
             there = getattr(new, part, None)
         if there is at:
             return
@@ -102,7 +104,7 @@ def _copy_attr(source, to, target):
             there = Module()
             _give_module(new, part, there)
         new = there
-    value = getattr(at, last)
+    value = member(at, last)
     if isinstance(value, Module):
         _give_module(new, last, value)
         return
@@ -274,6 +276,20 @@ class GraphModule(Module):
             self.meta.update(root.meta.get(_USER_PRESERVED_ATTRIBUTES_KEY, {}))
         self._replace_hooks, self._create_node_hooks, self._erase_node_hooks = [], [], []
         self._deepcopy_hooks = []
+
+    def __setattr__(self, name, value):
+        if name not in OWN_NAMES:
+            super().__setattr__(name, value)
+        elif isinstance(value, Module):
+            self.add_module(name, value)
+        elif isinstance(value, tessera.nn.Parameter):
+            self.register_parameter(name, value)
+        else:
+            object.__setattr__(self, name, value)
+
+    def _check_new_name(self, kind, name, own):
+        if name not in OWN_NAMES:
+            super()._check_new_name(kind, name, own)
 
     @classmethod
     def _of_trace(cls, root, graph, class_name):
@@ -509,6 +525,12 @@ class GraphModule(Module):
     def __str__(self):
         shown = super().__str__()
         return f"{shown}\n{self.code}\n# To see more debug info, please use `graph_module.print_readable()`"
+
+
+OWN_NAMES.update(dir(GraphModule))
+OWN_NAMES.update("_graph _code _code_globals _lineno_map _prologue_start _in_spec _out_spec _tracer_cls _tracer_extras "
+                 "_replace_hooks _create_node_hooks _erase_node_hooks _deepcopy_hooks meta".split())  # fmt: skip
+OWN_NAMES.difference_update(dir(Module))
 
 
 def _dtype(tensor):

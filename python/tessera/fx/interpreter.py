@@ -4,6 +4,7 @@ import sys
 
 from tessera.fx import config
 from tessera.fx import traceback as fx_traceback
+from tessera.fx._code import member
 from tessera.fx.graph import Graph
 from tessera.fx.graph_module import GraphModule
 from tessera.fx.node import map_aggregate, map_arg
@@ -148,7 +149,7 @@ class Interpreter:
         for i, part in enumerate(parts):
             if not hasattr(at, part):
                 raise RuntimeError(f"Node referenced nonexistent target {'.'.join(parts[: i + 1])}")
-            at = getattr(at, part)
+            at = member(at, part)
         return at
 
     def fetch_args_kwargs_from_env(self, n):

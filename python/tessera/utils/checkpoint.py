@@ -230,6 +230,13 @@ class _Inputs(Function):
         return anchor.detach()
 
 
+def _keeper(tensors):
+    return _Inputs.apply(tessera.empty(0, requires_grad=True), *tensors)
+
+
+_keeper._torchdynamo_disable = True  # what its node saves is asked for: compiled code would make another one
+
+
 class _Slot:
     """Stands in the graph for the tensor that was saved as the `index`-th."""
 
@@ -263,7 +270,7 @@ class _Region:
         values = (*args, *kwargs.values())
         self.places = [i for i, value in enumerate(values) if isinstance(value, tessera.Tensor)]
         self.others = [None if isinstance(value, tessera.Tensor) else value for value in values]
-        self.keeper = _Inputs.apply(tessera.empty(0, requires_grad=True), *(values[i] for i in self.places))
+        self.keeper = _keeper([values[i] for i in self.places])
 
     def pack(self, tensor):
         slot = _Slot(len(self.slots))

@@ -11,7 +11,7 @@ import tessera
 from tessera import _dynamo, compiler
 from tessera._dynamo.testing import CompileCounter, CompileCounterWithBackend
 from tessera._functorch.aot_autograd import aot_function, aot_module
-from tessera._functorch.compilers import nop
+from tessera._functorch.compilers import make_boxed_func, nop
 from tessera._functorch.partitioners import default_partition, min_cut_rematerialization_partition
 
 X = tessera.arange(4.0) / 3
@@ -513,3 +513,22 @@ def test_bounds_of_marked_dimensions():
         tessera._dynamo.mark_dynamic(x, 0, min=3, max=6)
         with pytest.raises(kind, match=text):
             tessera.compile(function, backend="eager")(x)
+
+
+def test_aot_autograd_makes_backends_of_compilers():
+    from tessera._dynamo.backends.common import aot_autograd
+
+    graphs = []
+
+    def compiler(gm, example_inputs):
+        graphs.append(gm)
+        return make_boxed_func(gm.forward)
+
+    compiled = tessera.compile(lambda x: x.sin().relu(), backend=aot_autograd(fw_compiler=compiler))
+    x = tessera.linspace(-1, 1, 4, requires_grad=True)
+    result = compiled(x)
+    result.sum().backward()
+    assert len(graphs) == 2 and "CompiledFunctionBackward" in repr(result)
+    assert tessera.equal(x.grad, x.detach().cos() * (x.detach() > 0))
+    with pytest.raises(TypeError, match="fw_compiler"):
+        aot_autograd()

@@ -129,3 +129,43 @@ def test_rows_at_numbers_that_are_carried():
     for call in calls:
         count, made = call(x)
         assert count == want[0] == 2 and tessera.equal(made, want[1])
+
+
+def loop(x, w):
+    return tessera.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * (w * y).sin()), (tessera.tensor(0), x))[1]
+
+
+def in_a_branch(x, w):
+    return tessera.cond(x.sum() > 0, loop, lambda x, w: x.cos() * w, (x, w))
+
+
+def in_a_map(x, w):
+    return map(lambda row, w: loop(row, w), tessera.stack([x, x + 1]), w)
+
+
+def in_a_scan(x, w):
+    return scan(lambda c, row: (loop(c, w) + row, c * 2), x, tessera.ones(2, 3))[1]
+
+
+def in_a_loop(x, w):
+    return tessera.while_loop(lambda i, y: i < 2, lambda i, y: (i + 1, loop(y, w)), (tessera.tensor(0), x))[1]
+
+
+def run_again(x, w):
+    return tessera.utils.checkpoint.checkpoint(in_a_branch, x, w, use_reentrant=False)
+
+
+@pytest.mark.parametrize("function", [in_a_branch, in_a_map, in_a_scan, in_a_loop, run_again])
+def test_loops_in_functions_of_operators(function):
+    given = [v.clone().requires_grad_() for v in (A / 4, B)]
+
+    def gradients(*args):
+        return tessera.autograd.grad(function(*args).sum(), args)
+
+    want = [function(*given), *gradients(*given)]
+    compiled = tessera.compile(function, backend="aot_eager")(*given)
+    traced = make_fx(function)(*given)(*given)
+    found = [[made, *tessera.autograd.grad(made.sum(), given)] for made in (compiled, traced)]
+    found.append([want[0], *make_fx(gradients)(*given)(*given)])
+    for got, expected in ((g, w) for one in found for g, w in zip(one, want, strict=True)):
+        assert tessera.allclose(got, expected)

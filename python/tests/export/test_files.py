@@ -1,5 +1,6 @@
 """save() and load(): what comes back, and files that are refused."""
 
+import copy
 import io
 import json
 import pickle
@@ -13,6 +14,7 @@ from tessera import nn
 from tessera.export import export, load, register_dataclass, save
 from tessera.export.pt2_archive import PT2ArchiveReader, PT2ArchiveWriter, is_pt2_package
 
+X = tessera.tensor([2.0, 3.0, 4.0])
 MODEL = "archive/models/model.json"
 
 
@@ -364,3 +366,40 @@ def test_programs_with_other_values_raise_or_load(program):
         except RuntimeError:
             outcomes.add("refused")
     assert outcomes == {"refused", "loads"}
+
+
+class Named(nn.Module):
+    """A member under a name that graph modules have, too."""
+
+    def __init__(self, name, member):
+        super().__init__()
+        self.name = name
+        if isinstance(member, nn.Module):
+            self.add_module(name, member)
+        elif isinstance(member, nn.Parameter):
+            self.register_parameter(name, member)
+        else:
+            self.register_buffer(name, member)
+
+    def forward(self, x):
+        member = getattr(self, self.name)
+        return member(x) if isinstance(member, nn.Module) else x * member
+
+
+@pytest.mark.parametrize("name", ["graph", "code", "meta", "_graph", "_code", "recompile", "add_submodule"])
+@pytest.mark.parametrize("make", [lambda: nn.Linear(3, 3), lambda: X.clone(), lambda: nn.Parameter(X.clone())])
+def test_members_may_have_any_name(name, make):
+    model, x = Named(name, make()), tessera.randn(2, 3)
+    program = export(model, (x,))
+    file = io.BytesIO()
+    save(program, file)
+    file.seek(0)
+    for module in (program.module(), load(file).module(), program.run_decompositions().module()):
+        assert tessera.equal(module(x), model(x)) and module.state_dict().keys() == model.state_dict().keys()
+    traced = tessera.fx.symbolic_trace(model)
+    copies = (traced, copy.deepcopy(traced), pickle.loads(pickle.dumps(traced)))
+    for module in copies:
+        assert tessera.equal(module(x), model(x)) and module.state_dict().keys() == model.state_dict().keys()
+        assert isinstance(module.graph, tessera.fx.Graph) and "return" in module.code
+        module.graph.lint()
+    assert tessera.equal(tessera.fx.Interpreter(traced).run(x), model(x))

@@ -146,3 +146,34 @@ def test_dimensions_and_powers_in_their_several_forms():
     assert tessera.equal(tessera.jit.script(f)(a, b, dims), tessera.tensordot(a, b, [[1, 2], [0, 1]]))
     for got, expected in zip(tessera.jit.script(pool)(b.abs()), pool(b.abs())):
         tessera.testing.assert_close(got, expected)
+
+
+def test_slices_are_named():
+    def f(x: tessera.Tensor, n: int, numbers: list[int]):
+        s = slice(n, n + 2)
+        every = slice(None, None, 2)
+        to = slice(2)
+        y = x.clone()
+        y[s] = 0
+        y[:, to] += 1
+        first = (1, 2, 3)[slice(1, None)]
+        return x[s, every], x[..., to], x[(s, 0)], numbers[s], "text"[to], first, y
+
+    x = tessera.arange(20.0).view(4, 5)
+    for got, want in zip(tessera.jit.script(f)(x, 1, [1, 2, 3, 4]), f(x, 1, [1, 2, 3, 4]), strict=True):
+        assert tessera.equal(got, want) if isinstance(want, tessera.Tensor) else got == want
+
+
+@pytest.mark.parametrize(
+    "body, error",
+    [
+        ("s = slice()", "slice accepts exactly 1, 2 or 3 arguments, got: 0"),
+        ("s = slice(1)\n    return s", "Python slice value cannot be used as a value"),
+        ("s = [slice(1)]", "Python slice value cannot be used as a value"),
+        ("if b:\n        s = slice(1)\n    else:\n        s = slice(2)\n    x[s]", "undefined value s"),
+        ("s = slice(1.5)\n    x[s]", "Expected a value of type 'Optional\\[int\\]'"),
+    ],
+)
+def test_what_slices_cannot_be(body, error):
+    with pytest.raises(RuntimeError, match=error):
+        tessera.jit.CompilationUnit(f"def f(x: Tensor, b: bool):\n    {body}").f

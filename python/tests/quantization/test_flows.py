@@ -328,3 +328,32 @@ def test_dynamic_recurrent_layers_warn_that_scales_are_found_anew():
         layer.qconfig = Q.default_dynamic_qconfig
         with pytest.warns(UserWarning, match="anew"):
             Q.get_default_dynamic_quant_module_mappings()[type(layer)].from_float(layer, True)
+
+
+@pytest.mark.parametrize(
+    "bounds, integers, scale, zero_point",
+    [
+        ((-2.178789, 1.540996), (-128, 127), 0.01702179, 0),
+        ((-1.0, 1.27), (-128, 127), 0.01, 0),  # not 1.27 / 127.5
+        ((-2.178789, 1.540996), (0, 127), 0.03404358, 64),
+        ((-2.178789, 1.540996), (-127, 127), 0.01708881, 0),
+        ((0.5317195, 0.7698336), (-128, 127), 0.003018955, -128),
+        ((-1.197067, -0.4782525), (0, 255), 0.004694379, 255),
+        ((0.0, 0.0), (-128, 127), 0.1, 127),
+        ((-4.8e-10, 9.4e-10), (0, 255), 6.1e-5, 128),
+    ],
+)
+def test_scales_of_fused_observers_use_all_integers(bounds, integers, scale, zero_point):
+    low, high = integers
+    kind = torch.quint8 if low == 0 else torch.qint8
+    fused = Q.FusedMovingAvgObsFakeQuantize(
+        quant_min=low, quant_max=high, dtype=kind, qscheme=torch.per_tensor_symmetric
+    )
+    x = torch.tensor(bounds)
+    result = fused(x)
+    torch.testing.assert_close(fused.scale, torch.tensor([scale]), rtol=1e-6, atol=0.0)
+    assert fused.zero_point.tolist() == [zero_point]
+    assert torch.equal(result, torch.fake_quantize_per_tensor_affine(x, fused.scale, fused.zero_point, low, high))
+    fused.disable_fake_quant()
+    before = fused.scale.clone()
+    assert fused(x * 10) is not None and torch.equal(fused.scale, before)

@@ -127,11 +127,14 @@ class FakeQuantize(FakeQuantizeBase):
         """X (floats of any shape), seen if observer_enabled and rounded if fake_quant_enabled."""
         if self.observer_enabled[0] == 1:
             self.activation_post_process(X.detach())
-            for buffer, value in zip((self.scale, self.zero_point), self.calculate_qparams()):
-                if buffer.shape != value.shape:
-                    buffer.resize_(value.shape)
-                buffer.copy_(value)
+            self._keep(self.calculate_qparams())
         return self._rounded(X) if self.fake_quant_enabled[0] == 1 else X
+
+    def _keep(self, qparams):
+        for buffer, value in zip((self.scale, self.zero_point), qparams):
+            if buffer.shape != value.shape:
+                buffer.resize_(value.shape)
+            buffer.copy_(value)
 
     def _rounded(self, X):
         if self.is_per_channel:
@@ -179,6 +182,31 @@ class FixedQParamsFakeQuantize(FakeQuantize):
         )
 
 
+_LEAST_SCALE = 6.1e-5  # whose inverse half floats have
+
+
+def _wide_qparams(least, most, quant_min, quant_max, symmetric):
+    """(scale, zero point) for floats from least to most. Unlike those of observers, symmetric ones use all integers: of
+    negative numbers there is one more.
+    """
+    least, most = least.double().clamp(max=0.0).reshape(-1), most.double().clamp(min=0.0).reshape(-1)
+    steps = quant_max - quant_min
+    both = (least < 0) & (most > 0) & symmetric
+    half = steps // 2
+    widest = tessera.maximum(-least / (half + 1), most / half)
+    least = tessera.where(both, -widest * (half + 1), least)
+    most = tessera.where(both, widest * half, most)
+    scale = ((most - least) / steps).float().double()
+    scale = tessera.where(scale == 0, 0.1, scale)
+    grown = (_LEAST_SCALE / scale).clamp(min=1.0)
+    least, most, scale = least * grown, most * grown, scale.clamp(min=_LEAST_SCALE)
+    from_least, from_most = quant_min - least / scale, quant_max - most / scale
+    nearer = abs(quant_min) - least / scale < abs(quant_max) + most / scale
+    zero_point = tessera.where(nearer, from_least, from_most)
+    zero_point = tessera.where(both, (quant_min + quant_max) / 2, zero_point).round().clamp(quant_min, quant_max)
+    return scale.float(), zero_point.int()
+
+
 class FusedMovingAvgObsFakeQuantize(FakeQuantize):
     """FakeQuantize with a moving-average observer, whose switches are int64.
 
@@ -196,7 +224,15 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
 
     def forward(self, X):
         """X (floats of any shape), seen if observer_enabled and rounded if fake_quant_enabled."""
-        return super().forward(X)
+        watched = self.activation_post_process
+        if self.observer_enabled[0] == 1:
+            watched(X.detach())
+        if self.fake_quant_enabled[0] != 1:
+            return X
+        if watched.min_val.numel():
+            bounds = watched.min_val, watched.max_val, self.quant_min, self.quant_max
+            self._keep(_wide_qparams(*bounds, self.is_symmetric_quant))
+        return self._rounded(X)
 
     def extra_repr(self):
         return (
