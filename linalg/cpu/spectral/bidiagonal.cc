@@ -13,6 +13,8 @@ namespace {
 template <class T>
 class Panel {
  public:
+  using R = Real<T>;
+
   Panel(T* columns, int64_t m, int64_t n, int64_t begin, T* right, T* x, T* y, const RowProducts<T>& products)
       : a_(columns), m_(m), n_(n), begin_(begin), w_(right), x_(x), y_(y), products_(products) {}
 
@@ -27,29 +29,38 @@ class Panel {
     tau_left[k] = make_reflector(column, tall, d + k);
     if (rest == 0) return;
 
-    // y = tau (A - V Y^H - X W^H)^H v.
-    T* const y = y_ + i * n_ + k + 1;
-    products_.dot(a_ + (k + 1) * m_ + k, m_, rest, tall, column, y);
+    // y = tau (A - V Y^H - X W^H)^H v, and the row, conjugate, without y: of both what the panel changes.
+    T *const y = y_ + i * n_ + k + 1, *const row = w(i) + k + 1;
+    std::fill_n(y, rest, T{});
     products_.dot(v(0) + k, m_, i, tall, column, c);
     subtract(y_ + k + 1, n_, i, rest, c, y);
     products_.dot(x_ + k, m_, i, tall, column, c);
     subtract(w(0) + k + 1, n_, i, rest, c, y);
-    for (int64_t j = 0; j < rest; ++j) y[j] = times(tau_left[k], y[j]);
-
-    // The row, conjugate.
-    T* const row = w(i) + k + 1;
     for (int64_t j = 0; j < rest; ++j) row[j] = conjugate(a_[(k + 1 + j) * m_ + k]);
-    gather(v(0) + k, m_, i + 1, c);
-    products_.axpy(y_ + k + 1, n_, i + 1, rest, c, row);
+    gather(v(0) + k, m_, i, c);
+    products_.axpy(y_ + k + 1, n_, i, rest, c, row);
     gather(x_ + k, m_, i, c);
     products_.axpy(w(0) + k + 1, n_, i, rest, c, row);
-    tau_right[k] = make_reflector(row, rest, e + k);
 
-    // x = tau (A - V Y^H - X W^H) w below row k.
+    // x = tau (A - V Y^H - X W^H) w below row k, where w is the row but for a factor and its first element.
     T* const x = x_ + i * m_ + k + 1;
     const int64_t below = tall - 1;
-    std::fill_n(x, below, T{});
-    products_.axpy(a_ + (k + 1) * m_ + k + 1, m_, rest, below, row, x);
+    pass(k, tau_left[k], y, row, x);
+    const T first = row[0];
+    tau_right[k] = make_reflector(row, rest, e + k);
+    const T length = static_cast<R>(e[k]), inverse = T(1) / (first - length);
+    constexpr R kLeast = kSafeMin<T> / (kEps<T> * kEps<T>);  // of rows whose products are sure to have all digits
+    if (tau_right[k] == T{}) {
+      std::fill_n(x, below, T{});
+      return;
+    }
+    if (std::abs(e[k]) > kLeast) {
+      const T* const next = a_ + (k + 1) * m_ + k + 1;
+      for (int64_t j = 0; j < below; ++j) x[j] = times(x[j] - length * next[j], inverse);
+    } else {
+      std::fill_n(x, below, T{});
+      products_.axpy(a_ + (k + 1) * m_ + k + 1, m_, rest, below, row, x);
+    }
     products_.dot(y_ + k + 1, n_, i + 1, rest, row, c);
     subtract(v(0) + k + 1, m_, i + 1, below, c, x);
     products_.dot(w(0) + k + 1, n_, i, rest, row, c);
@@ -57,13 +68,19 @@ class Panel {
     for (int64_t j = 0; j < below; ++j) x[j] = times(tau_right[k], x[j]);
   }
 
-  // Brings what follows `count` columns and rows up to date.
-  void update(int64_t count) const {
+  // Brings what follows `count` columns and rows up to date; `room` holds 2 count (m + n) elements.
+  void update(int64_t count, T* room) const {
     const int64_t k = begin_ + count, rest = n_ - k, below = m_ - k;
     if (rest <= 0) return;
-    const Matrix<T> to = in_rows(a_ + k * (m_ + 1), m_);
-    multiply_adjoint(rest, below, count, T(-1), in_rows(y_ + k, n_), in_rows(v(0) + k, m_), T(1), to);
-    multiply_adjoint(rest, below, count, T(-1), in_rows(w(0) + k, n_), in_rows(x_ + k, m_), T(1), to);
+    T *const right = room, *const left = room + 2 * count * rest;
+    for (int64_t p = 0; p < count; ++p) {
+      std::copy_n(y_ + p * n_ + k, rest, right + p * rest);
+      std::copy_n(w(p) + k, rest, right + (count + p) * rest);
+      std::copy_n(v(p) + k, below, left + p * below);
+      std::copy_n(x_ + p * m_ + k, below, left + (count + p) * below);
+    }
+    multiply_adjoint(rest, below, 2 * count, T(-1), in_rows(right, rest), in_rows(left, below), T(1),
+                     in_rows(a_ + k * (m_ + 1), m_));
   }
 
  private:
@@ -80,6 +97,41 @@ class Panel {
     products_.axpy(rows, stride, count, n, c, y);
   }
 
+  // Behind column k, whose reflection v stands in it: y = tau (y + A^H v), row = row - y, x = A row below row k. Each
+  // column is read once, for its product with v and then, out of the cache, for x.
+  void pass(int64_t k, T tau, T* y, T* row, T* x) const {
+    constexpr int64_t kColumns = kIsComplex<T> ? 4 : 8, kPiece = int64_t{1} << 14;
+    const int64_t rest = n_ - k - 1, tall = m_ - k, below = tall - 1;
+    const T* const v = a_ + k * (m_ + 1);
+    // Parts depend on sizes alone; each has a sum of its own, and these are added in order.
+    const int64_t parts = std::clamp<int64_t>(rest * tall / kPiece, 1, 4),
+                  size = (rest + parts * kColumns - 1) / (parts * kColumns) * kColumns;
+    ScratchArray<T> sums((parts - 1) * below);
+    const auto some = [&](int64_t part) {
+      T* const sum = part == 0 ? x : sums.get() + (part - 1) * below;
+      std::fill_n(sum, below, T{});
+      const RowProducts<T> products(kIsComplex<T> ? tall : 0);
+      const int64_t end = std::min(rest, (part + 1) * size);
+      for (int64_t j = part * size; j < end; j += kColumns) {
+        const int64_t count = std::min(kColumns, end - j);
+        const T* const columns = a_ + (k + 1 + j) * m_ + k;
+        T by_v[kColumns];
+        products.dot(columns, m_, count, tall, v, by_v);
+        for (int64_t q = 0; q < count; ++q) {
+          y[j + q] = times(tau, y[j + q] + by_v[q]);
+          row[j + q] -= y[j + q];
+        }
+        products.axpy(columns + 1, m_, count, below, row + j, sum);
+      }
+    };
+    if (parts == 1) return some(0);
+    parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t part = begin; part < end; ++part) some(part);
+    });
+    for (int64_t part = 0; part + 1 < parts; ++part)
+      for (int64_t j = 0; j < below; ++j) x[j] += sums[part * below + j];
+  }
+
   T* a_;
   int64_t m_, n_, begin_;
   T *w_, *x_, *y_;
@@ -90,13 +142,13 @@ class Panel {
 
 template <class T>
 void reduce_to_bidiagonal(T* columns, int64_t m, int64_t n, double* d, double* e, T* tau_left, T* right, T* tau_right) {
-  ScratchArray<T> x(kPanel * m), y(kPanel * n);
+  ScratchArray<T> x(kPanel * m), y(kPanel * n), room(2 * kPanel * (m + n));
   const RowProducts<T> products(m);
   for (int64_t begin = 0; begin < n; begin += panel_width(n)) {
     const int64_t count = std::min(panel_width(n), n - begin);
     const Panel<T> panel(columns, m, n, begin, right, x.get(), y.get(), products);
     for (int64_t i = 0; i < count; ++i) panel.reduce(i, d, e, tau_left, tau_right);
-    panel.update(count);
+    panel.update(count, room.get());
   }
 }
 
