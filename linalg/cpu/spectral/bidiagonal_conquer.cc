@@ -48,8 +48,12 @@ class SingularConquest : private Conquest<R> {
     const int64_t more = extra(b);
     if (left) this->put_ones(left, b.size);
     this->put_ones(right, b.size + more);
-    return bidiagonal_qr(d_ + b.begin, e_ + b.begin, b.size, more, left, n_, b.size, right, width_,
-                         is_narrow_ ? 2 : b.size + more);
+    const int64_t width = is_narrow_ ? 2 : b.size + more;
+    if (!bidiagonal_qr(d_ + b.begin, e_ + b.begin, b.size, more, left, n_, b.size, right, width_, width)) return false;
+    if (is_narrow_) return true;
+    normalize_rows(left, n_, b.size, b.size);
+    normalize_rows(right, n_, width, width);
+    return true;
   }
 
   // What a merge works on: the poles d[i] with z[i], where i = middle is the row between the halves with d = 0, and

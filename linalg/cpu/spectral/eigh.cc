@@ -45,6 +45,7 @@ class Eigh {
       std::fill_n(z.get(), n_ * n_, R{0});
       for (int64_t i = 0; i < n_; ++i) z[i * (n_ + 1)] = 1;
       if (!tridiagonal_qr(d_.get(), e_.get(), n_, z.get(), n_, n_)) return false;
+      normalize_rows(z.get(), n_, n_, n_);
       std::sort(order.begin(), order.end(),
                 [&](int64_t i, int64_t j) { return d_[i] != d_[j] ? d_[i] < d_[j] : i < j; });
     } else if (!tridiagonal_eigenvectors(d_.get(), e_.get(), n_, z.get())) {

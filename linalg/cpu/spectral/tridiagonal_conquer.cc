@@ -40,7 +40,9 @@ class EigenConquest : private Conquest<R> {
   bool leaf(const Block& b) {
     R* const rows = this->corner(rows_, b);
     this->put_ones(rows, b.size);
-    return tridiagonal_qr(d_ + b.begin, e_ + b.begin, b.size, rows, width_, is_narrow_ ? 2 : b.size);
+    if (!tridiagonal_qr(d_ + b.begin, e_ + b.begin, b.size, rows, width_, is_narrow_ ? 2 : b.size)) return false;
+    if (!is_narrow_) normalize_rows(rows, n_, b.size, b.size);
+    return true;
   }
 
   bool merge(const Block& b, int64_t left) {
