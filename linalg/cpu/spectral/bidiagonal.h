@@ -23,9 +23,10 @@ bool bidiagonal_qr(double* d, double* e, int64_t n, int64_t extra, R* left, int6
                    R* right, int64_t right_stride, int64_t right_width);
 
 // The same for a square matrix with elements near 1 or smaller by divide and conquer (Gu and Eisenstat 1995):
-// descending; left and right (n x n, dense) need not be set before: their rows become the singular vectors.
+// descending; left and right (n rows of n numbers, left_stride and right_stride apart) need not be set before: their
+// rows become the singular vectors.
 template <class R>
-bool bidiagonal_vectors(double* d, double* e, int64_t n, R* left, R* right);
+bool bidiagonal_vectors(double* d, double* e, int64_t n, R* left, int64_t left_stride, R* right, int64_t right_stride);
 // The singular values alone, descending.
 template <class R>
 bool bidiagonal_values(double* d, double* e, int64_t n);
