@@ -17,7 +17,8 @@ class Panel {
  public:
   using R = Real<T>;
 
-  Panel(T* columns, int64_t ld, int64_t m, int64_t n, int64_t begin, T* right, T* x, T* y, const RowProducts<T>& products)
+  Panel(T* columns, int64_t ld, int64_t m, int64_t n, int64_t begin, T* right, T* x, T* y,
+        const RowProducts<T>& products)
       : a_(columns), ld_(ld), m_(m), n_(n), begin_(begin), w_(right), x_(x), y_(y), products_(products) {}
 
   void reduce(int64_t i, double* d, double* e, T* tau_left, T* tau_right) const {

@@ -19,7 +19,8 @@ class Eigh {
  public:
   using R = Real<T>;
 
-  Eigh(const Matrix<T>& a, int64_t n, bool lower, R scale) : n_(n), ld_(columns::padded_rows<T>(n)), scale_(scale), rows_(n * ld_), tau_(n), d_(n), e_(n) {
+  Eigh(const Matrix<T>& a, int64_t n, bool lower, R scale)
+      : n_(n), ld_(columns::padded_rows<T>(n)), scale_(scale), rows_(n * ld_), tau_(n), d_(n), e_(n) {
     // Row i holds column i of the lower triangle.
     T* const rows = rows_.get();
     const auto scaled = [scale](T x) { return x * scale; };

@@ -185,8 +185,7 @@ bool tridiagonal_qr(double* d, double* e, int64_t n, R* rows, int64_t stride, in
   return true;
 }
 
-#define TESSERA_TRIDIAGONAL(T) \
-  template void reduce_to_tridiagonal<T>(T*, int64_t, int64_t, double*, double*, T*)
+#define TESSERA_TRIDIAGONAL(T) template void reduce_to_tridiagonal<T>(T*, int64_t, int64_t, double*, double*, T*)
 TESSERA_TRIDIAGONAL(float);
 TESSERA_TRIDIAGONAL(double);
 TESSERA_TRIDIAGONAL(std::complex<float>);
