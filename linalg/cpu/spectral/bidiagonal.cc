@@ -8,67 +8,87 @@
 namespace tessera::cpu::internal {
 namespace {
 
+using columns::padded_rows;
+
 // Columns and rows `begin` ... reduced while what is to come is left as it was: that is A - V Y^H - X W^H, with V in
 // the columns' place, W in `right`, and the rows of X and Y in memory of their own.
 template <class T>
 class Panel {
  public:
-  Panel(T* columns, int64_t m, int64_t n, int64_t begin, T* right, T* x, T* y, const RowProducts<T>& products)
-      : a_(columns), m_(m), n_(n), begin_(begin), w_(right), x_(x), y_(y), products_(products) {}
+  using R = Real<T>;
+
+  Panel(T* columns, int64_t ld, int64_t m, int64_t n, int64_t begin, T* right, T* x, T* y,
+        const RowProducts<T>& products)
+      : a_(columns), ld_(ld), m_(m), n_(n), begin_(begin), w_(right), x_(x), y_(y), products_(products) {}
 
   void reduce(int64_t i, double* d, double* e, T* tau_left, T* tau_right) const {
     const int64_t k = begin_ + i, tall = m_ - k, rest = n_ - k - 1;
-    T* const column = a_ + k * m_ + k;
+    T* const column = a_ + k * ld_ + k;
     T c[kPanel];
     gather(y_ + k, n_, i, c);
-    products_.axpy(v(0) + k, m_, i, tall, c, column);
+    products_.axpy(v(0) + k, ld_, i, tall, c, column);
     gather(w(0) + k, n_, i, c);
     products_.axpy(x_ + k, m_, i, tall, c, column);
     tau_left[k] = make_reflector(column, tall, d + k);
     if (rest == 0) return;
 
-    // y = tau (A - V Y^H - X W^H)^H v.
-    T* const y = y_ + i * n_ + k + 1;
-    products_.dot(a_ + (k + 1) * m_ + k, m_, rest, tall, column, y);
-    products_.dot(v(0) + k, m_, i, tall, column, c);
+    // y = tau (A - V Y^H - X W^H)^H v, and the row, conjugate, without y: of both what the panel changes.
+    T *const y = y_ + i * n_ + k + 1, *const row = w(i) + k + 1;
+    std::fill_n(y, rest, T{});
+    products_.dot(v(0) + k, ld_, i, tall, column, c);
     subtract(y_ + k + 1, n_, i, rest, c, y);
     products_.dot(x_ + k, m_, i, tall, column, c);
     subtract(w(0) + k + 1, n_, i, rest, c, y);
-    for (int64_t j = 0; j < rest; ++j) y[j] = times(tau_left[k], y[j]);
-
-    // The row, conjugate.
-    T* const row = w(i) + k + 1;
-    for (int64_t j = 0; j < rest; ++j) row[j] = conjugate(a_[(k + 1 + j) * m_ + k]);
-    gather(v(0) + k, m_, i + 1, c);
-    products_.axpy(y_ + k + 1, n_, i + 1, rest, c, row);
+    for (int64_t j = 0; j < rest; ++j) row[j] = conjugate(a_[(k + 1 + j) * ld_ + k]);
+    gather(v(0) + k, ld_, i, c);
+    products_.axpy(y_ + k + 1, n_, i, rest, c, row);
     gather(x_ + k, m_, i, c);
     products_.axpy(w(0) + k + 1, n_, i, rest, c, row);
-    tau_right[k] = make_reflector(row, rest, e + k);
 
-    // x = tau (A - V Y^H - X W^H) w below row k.
+    // x = tau (A - V Y^H - X W^H) w below row k, where w is the row but for a factor and its first element.
     T* const x = x_ + i * m_ + k + 1;
     const int64_t below = tall - 1;
-    std::fill_n(x, below, T{});
-    products_.axpy(a_ + (k + 1) * m_ + k + 1, m_, rest, below, row, x);
+    pass(k, tau_left[k], y, row, x);
+    const T first = row[0];
+    tau_right[k] = make_reflector(row, rest, e + k);
+    const T length = static_cast<R>(e[k]), inverse = T(1) / (first - length);
+    constexpr R kLeast = kSafeMin<T> / (kEps<T> * kEps<T>);  // of rows whose products are sure to have all digits
+    if (tau_right[k] == T{}) {
+      std::fill_n(x, below, T{});
+      return;
+    }
+    if (std::abs(e[k]) > kLeast) {
+      const T* const next = a_ + (k + 1) * ld_ + k + 1;
+      for (int64_t j = 0; j < below; ++j) x[j] = times(x[j] - length * next[j], inverse);
+    } else {
+      std::fill_n(x, below, T{});
+      products_.axpy(a_ + (k + 1) * ld_ + k + 1, ld_, rest, below, row, x);
+    }
     products_.dot(y_ + k + 1, n_, i + 1, rest, row, c);
-    subtract(v(0) + k + 1, m_, i + 1, below, c, x);
+    subtract(v(0) + k + 1, ld_, i + 1, below, c, x);
     products_.dot(w(0) + k + 1, n_, i, rest, row, c);
     subtract(x_ + k + 1, m_, i, below, c, x);
     for (int64_t j = 0; j < below; ++j) x[j] = times(tau_right[k], x[j]);
   }
 
-  // Brings what follows `count` columns and rows up to date.
-  void update(int64_t count) const {
+  // Brings what follows `count` columns and rows up to date; `room` holds 2 count (m + n) elements.
+  void update(int64_t count, T* room) const {
     const int64_t k = begin_ + count, rest = n_ - k, below = m_ - k;
     if (rest <= 0) return;
-    const Matrix<T> to = in_rows(a_ + k * (m_ + 1), m_);
-    multiply_adjoint(rest, below, count, T(-1), in_rows(y_ + k, n_), in_rows(v(0) + k, m_), T(1), to);
-    multiply_adjoint(rest, below, count, T(-1), in_rows(w(0) + k, n_), in_rows(x_ + k, m_), T(1), to);
+    T *const right = room, *const left = room + 2 * count * rest;
+    for (int64_t p = 0; p < count; ++p) {
+      std::copy_n(y_ + p * n_ + k, rest, right + p * rest);
+      std::copy_n(w(p) + k, rest, right + (count + p) * rest);
+      std::copy_n(v(p) + k, below, left + p * below);
+      std::copy_n(x_ + p * m_ + k, below, left + (count + p) * below);
+    }
+    multiply_adjoint(rest, below, 2 * count, T(-1), in_rows(right, rest), in_rows(left, below), T(1),
+                     in_rows(a_ + k * (ld_ + 1), ld_));
   }
 
  private:
   // Row i of the panel's part.
-  T* v(int64_t i) const { return a_ + (begin_ + i) * m_; }
+  T* v(int64_t i) const { return a_ + (begin_ + i) * ld_; }
   T* w(int64_t i) const { return w_ + (begin_ + i) * n_; }
 
   static void gather(const T* from, int64_t stride, int64_t count, T* to) {
@@ -80,8 +100,49 @@ class Panel {
     products_.axpy(rows, stride, count, n, c, y);
   }
 
+  // Behind column k, whose reflection v stands in it: y = tau (y + A^H v), row = row - y, x = A row below row k. Each
+  // column is read once, for its product with v and then, out of the cache, for x; from where its memory is aligned,
+  // with zeros in front of v.
+  void pass(int64_t k, T tau, T* y, T* row, T* x) const {
+    constexpr int64_t kColumns = kIsComplex<T> ? 4 : 8, kPiece = int64_t{1} << 14, kLine = 64 / sizeof(T);
+    const int64_t rest = n_ - k - 1, front = k % kLine, tall = m_ - k + front, step = padded_rows<T>(tall);
+    // Parts depend on sizes alone; each has a sum of its own, and these are added in order.
+    const int64_t parts = std::clamp<int64_t>(rest * tall / kPiece, 1, 4),
+                  size = (rest + parts * kColumns - 1) / (parts * kColumns) * kColumns;
+    const ScratchArray<T> memory((parts + 1) * step);
+    T *const v = memory.get(), *const sums = v + step;
+    std::fill_n(v, front, T{});
+    std::copy_n(a_ + k * (ld_ + 1), m_ - k, v + front);
+    const auto some = [&](int64_t part) {
+      T* const sum = sums + part * step;
+      std::fill_n(sum, tall, T{});
+      const RowProducts<T> products(kIsComplex<T> ? tall : 0);
+      const int64_t end = std::min(rest, (part + 1) * size);
+      for (int64_t j = part * size; j < end; j += kColumns) {
+        const int64_t count = std::min(kColumns, end - j);
+        const T* const columns = a_ + (k + 1 + j) * ld_ + k - front;
+        T by_v[kColumns];
+        products.dot(columns, ld_, count, tall, v, by_v);
+        for (int64_t q = 0; q < count; ++q) {
+          y[j + q] = times(tau, y[j + q] + by_v[q]);
+          row[j + q] -= y[j + q];
+        }
+        products.axpy(columns, ld_, count, tall, row + j, sum);
+      }
+    };
+    if (parts == 1)
+      some(0);
+    else
+      parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t part = begin; part < end; ++part) some(part);
+      });
+    std::copy_n(sums + front + 1, m_ - k - 1, x);
+    for (int64_t part = 1; part < parts; ++part)
+      for (int64_t j = 0; j < m_ - k - 1; ++j) x[j] += sums[part * step + front + 1 + j];
+  }
+
   T* a_;
-  int64_t m_, n_, begin_;
+  int64_t ld_, m_, n_, begin_;
   T *w_, *x_, *y_;
   const RowProducts<T>& products_;
 };
@@ -89,14 +150,15 @@ class Panel {
 }  // namespace
 
 template <class T>
-void reduce_to_bidiagonal(T* columns, int64_t m, int64_t n, double* d, double* e, T* tau_left, T* right, T* tau_right) {
-  ScratchArray<T> x(kPanel * m), y(kPanel * n);
+void reduce_to_bidiagonal(T* columns, int64_t ld, int64_t m, int64_t n, double* d, double* e, T* tau_left, T* right,
+                          T* tau_right) {
+  ScratchArray<T> x(kPanel * m), y(kPanel * n), room(2 * kPanel * (m + n));
   const RowProducts<T> products(m);
   for (int64_t begin = 0; begin < n; begin += panel_width(n)) {
     const int64_t count = std::min(panel_width(n), n - begin);
-    const Panel<T> panel(columns, m, n, begin, right, x.get(), y.get(), products);
+    const Panel<T> panel(columns, ld, m, n, begin, right, x.get(), y.get(), products);
     for (int64_t i = 0; i < count; ++i) panel.reduce(i, d, e, tau_left, tau_right);
-    panel.update(count);
+    panel.update(count, room.get());
   }
 }
 
@@ -252,7 +314,8 @@ bool bidiagonal_qr(double* d, double* e, int64_t n, int64_t extra, R* left, int6
   return true;
 }
 
-#define TESSERA_BIDIAGONAL(T) template void reduce_to_bidiagonal<T>(T*, int64_t, int64_t, double*, double*, T*, T*, T*)
+#define TESSERA_BIDIAGONAL(T) \
+  template void reduce_to_bidiagonal<T>(T*, int64_t, int64_t, int64_t, double*, double*, T*, T*, T*)
 TESSERA_BIDIAGONAL(float);
 TESSERA_BIDIAGONAL(double);
 TESSERA_BIDIAGONAL(std::complex<float>);

@@ -20,22 +20,29 @@ class SingularConquest : private Conquest<R> {
   using typename Base::Block;
 
  public:
-  // left, right: n x n; or null: values alone, with the ends of right vectors.
-  SingularConquest(double* d, double* e, int64_t n, R* left, R* right)
-      : Base(d, e, n, 1, !right), ends_(right ? 0 : 2 * n), left_(left), right_(right ? right : ends_.get()) {}
+  // narrow: values alone, with the ends of right vectors.
+  SingularConquest(double* d, double* e, int64_t n, bool narrow)
+      : Base(d, e, n, 1, narrow),
+        memory_(narrow ? 2 * n : 2 * n * n),
+        left_(narrow ? nullptr : memory_.get() + n * n),
+        right_(memory_.get()) {}
 
-  bool run() {
+  // Where the rows go; or null.
+  bool run(R* left, int64_t left_stride, R* right, int64_t right_stride) {
     if (left_) std::fill_n(left_, n_ * n_, R{0});
     std::fill_n(right_, n_ * width_, R{0});
     if (largest_ == 0) {
-      if (!is_narrow_)
-        for (R* rows : {left_, right_}) this->put_ones(rows, n_);
+      for (int64_t i = 0; left && i < n_; ++i)
+        for (int64_t j = 0; j < n_; ++j) left[i * left_stride + j] = right[i * right_stride + j] = i == j;
       return true;
     }
     if (!this->climb([this](const Block& b) { return leaf(b); },
                      [this](const Block& b, int64_t middle) { return merge(b, middle); }))
       return false;
-    this->sort(true, {left_, right_});
+    this->sort_values(true);
+    if (!left) return true;
+    this->sort_rows(left_, left, left_stride);
+    this->sort_rows(right_, right, right_stride);
     return true;
   }
 
@@ -48,8 +55,12 @@ class SingularConquest : private Conquest<R> {
     const int64_t more = extra(b);
     if (left) this->put_ones(left, b.size);
     this->put_ones(right, b.size + more);
-    return bidiagonal_qr(d_ + b.begin, e_ + b.begin, b.size, more, left, n_, b.size, right, width_,
-                         is_narrow_ ? 2 : b.size + more);
+    const int64_t width = is_narrow_ ? 2 : b.size + more;
+    if (!bidiagonal_qr(d_ + b.begin, e_ + b.begin, b.size, more, left, n_, b.size, right, width_, width)) return false;
+    if (is_narrow_) return true;
+    normalize_rows(left, n_, b.size, b.size);
+    normalize_rows(right, n_, width, width);
+    return true;
   }
 
   // What a merge works on: the poles d[i] with z[i], where i = middle is the row between the halves with d = 0, and
@@ -194,20 +205,20 @@ class SingularConquest : private Conquest<R> {
     rows.join(kept, part, places, coefficients, others);
   }
 
-  ScratchArray<R> ends_;
+  ScratchArray<R> memory_;
   R *left_, *right_;
 };
 
 }  // namespace
 
 template <class R>
-bool bidiagonal_vectors(double* d, double* e, int64_t n, R* left, R* right) {
-  return n == 0 || SingularConquest<R>(d, e, n, left, right).run();
+bool bidiagonal_vectors(double* d, double* e, int64_t n, R* left, int64_t left_stride, R* right, int64_t right_stride) {
+  return n == 0 || SingularConquest<R>(d, e, n, false).run(left, left_stride, right, right_stride);
 }
 template <class R>
 bool bidiagonal_values(double* d, double* e, int64_t n) {
   constexpr int64_t kSmall = 40;  // up to here QR is faster
-  if (n > kSmall) return SingularConquest<R>(d, e, n, nullptr, nullptr).run();
+  if (n > kSmall) return SingularConquest<R>(d, e, n, true).run(nullptr, 0, nullptr, 0);
   if (!bidiagonal_qr<R>(d, e, n, 0, nullptr, 0, 0, nullptr, 0, 0)) return false;
   std::sort(d, d + n, std::greater<>());
   return true;
@@ -215,7 +226,7 @@ bool bidiagonal_values(double* d, double* e, int64_t n) {
 
 template bool bidiagonal_values<float>(double*, double*, int64_t);
 template bool bidiagonal_values<double>(double*, double*, int64_t);
-template bool bidiagonal_vectors<float>(double*, double*, int64_t, float*, float*);
-template bool bidiagonal_vectors<double>(double*, double*, int64_t, double*, double*);
+template bool bidiagonal_vectors<float>(double*, double*, int64_t, float*, int64_t, float*, int64_t);
+template bool bidiagonal_vectors<double>(double*, double*, int64_t, double*, int64_t, double*, int64_t);
 
 }  // namespace tessera::cpu::internal

@@ -101,7 +101,7 @@ TYPED_TEST(Conquer, SingularVectors) {
     const double limit = 30.0 * static_cast<double>(n) * std::numeric_limits<R>::epsilon();
     std::vector<R> left(n * n), right(n * n);
     Diagonals work = m, only = m;
-    ASSERT_TRUE(bidiagonal_vectors(work.d.data(), work.e.data(), n, left.data(), right.data())) << what;
+    ASSERT_TRUE(bidiagonal_vectors(work.d.data(), work.e.data(), n, left.data(), n, right.data(), n)) << what;
     ASSERT_TRUE(bidiagonal_values<R>(only.d.data(), only.e.data(), n)) << what;
     EXPECT_LT(skewness(left, n), limit) << what;
     EXPECT_LT(skewness(right, n), limit) << what;
@@ -126,7 +126,7 @@ TYPED_TEST(Conquer, Eigenvectors) {
     const double limit = 30.0 * static_cast<double>(n) * std::numeric_limits<R>::epsilon();
     std::vector<R> rows(n * n);
     Diagonals work = m, only = m;
-    ASSERT_TRUE(tridiagonal_eigenvectors(work.d.data(), work.e.data(), n, rows.data())) << what;
+    ASSERT_TRUE(tridiagonal_eigenvectors(work.d.data(), work.e.data(), n, rows.data(), n)) << what;
     ASSERT_TRUE(tridiagonal_values<R>(only.d.data(), only.e.data(), n)) << what;
     EXPECT_LT(skewness(rows, n), limit) << what;
     double residual = 0, apart = 0;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <numeric>
 #include <vector>
 
@@ -126,16 +125,14 @@ class Conquest {
     return std::find(good.begin(), good.end(), 0) == good.end();
   }
 
-  // Values, and rows with them, in their order.
-  void sort(bool descending, std::initializer_list<R*> all_rows) {
+  // Values in their order; and rows in that of the values, `stride` apart.
+  void sort_values(bool descending) {
     if (descending) std::reverse(order_.begin(), order_.end());
     const std::vector<double> values(d_, d_ + n_);
     for (int64_t i = 0; i < n_; ++i) d_[i] = values[order_[i]];
-    if (is_narrow_) return;
-    for (R* rows : all_rows) {
-      for (int64_t i = 0; i < n_; ++i) std::copy_n(rows + order_[i] * n_, n_, room_.get() + i * n_);
-      std::copy_n(room_.get(), n_ * n_, rows);
-    }
+  }
+  void sort_rows(const R* rows, R* to, int64_t stride) const {
+    for (int64_t i = 0; i < n_; ++i) std::copy_n(rows + order_[i] * n_, n_, to + i * stride);
   }
 
   double *d_, *e_;

@@ -19,16 +19,17 @@ class Eigh {
  public:
   using R = Real<T>;
 
-  Eigh(const Matrix<T>& a, int64_t n, bool lower, R scale) : n_(n), scale_(scale), rows_(n * n), tau_(n), d_(n), e_(n) {
+  Eigh(const Matrix<T>& a, int64_t n, bool lower, R scale)
+      : n_(n), ld_(columns::padded_rows<T>(n)), scale_(scale), rows_(n * ld_), tau_(n), d_(n), e_(n) {
     // Row i holds column i of the lower triangle.
     T* const rows = rows_.get();
     const auto scaled = [scale](T x) { return x * scale; };
     if (lower)
-      read_rows<T>(a.transposed(), n, n, rows, n, scaled);
+      read_rows<T>(a.transposed(), n, n, rows, ld_, scaled);
     else
-      read_rows<T>(a, n, n, rows, n, [scale](T x) { return conjugate(x * scale); });
-    for (int64_t i = 0; i < n; ++i) rows[i * n + i] = real_part(rows[i * n + i]);
-    reduce_to_tridiagonal(rows, n, d_.get(), e_.get(), tau_.get());
+      read_rows<T>(a, n, n, rows, ld_, [scale](T x) { return conjugate(x * scale); });
+    for (int64_t i = 0; i < n; ++i) rows[i * (ld_ + 1)] = real_part(rows[i * (ld_ + 1)]);
+    reduce_to_tridiagonal(rows, ld_, n, d_.get(), e_.get(), tau_.get());
   }
 
   bool values(R* to) {
@@ -38,24 +39,34 @@ class Eigh {
   }
 
   bool vectors(R* to, const Matrix<T>& v) {
-    ScratchArray<R> z(n_ * n_);
+    // Vectors in rows; those of large real matrices where they are to be in the end, if that is in columns.
+    constexpr bool kReal = !kIsComplex<T>;
+    const bool in_place = kReal && n_ > kSmall && v.row_stride == 1;
+    const ScratchArray<R> memory(in_place ? 0 : n_ * n_);
+    R* z = memory.get();
+    int64_t stride = n_;
+    if constexpr (kReal)
+      if (in_place) z = v.data, stride = v.col_stride;
     std::vector<int64_t> order(n_);
     std::iota(order.begin(), order.end(), 0);
     if (n_ <= kSmall) {
-      std::fill_n(z.get(), n_ * n_, R{0});
+      std::fill_n(z, n_ * n_, R{0});
       for (int64_t i = 0; i < n_; ++i) z[i * (n_ + 1)] = 1;
-      if (!tridiagonal_qr(d_.get(), e_.get(), n_, z.get(), n_, n_)) return false;
+      if (!tridiagonal_qr(d_.get(), e_.get(), n_, z, n_, n_)) return false;
+      normalize_rows(z, n_, n_, n_);
       std::sort(order.begin(), order.end(),
                 [&](int64_t i, int64_t j) { return d_[i] != d_[j] ? d_[i] < d_[j] : i < j; });
-    } else if (!tridiagonal_eigenvectors(d_.get(), e_.get(), n_, z.get())) {
+    } else if (!tridiagonal_eigenvectors(d_.get(), e_.get(), n_, z, stride)) {
       return false;
     }
-    if constexpr (kIsComplex<T>) {
-      ScratchArray<T> wide(n_ * n_);
-      std::copy_n(z.get(), n_ * n_, wide.get());
-      finish(wide.get(), order, v);
+    if constexpr (kReal) {
+      turn_back(z, stride);
+      if (!in_place) put(z, order, v);
     } else {
-      finish(z.get(), order, v);
+      ScratchArray<T> wide(n_ * n_);
+      std::copy_n(z, n_ * n_, wide.get());
+      turn_back(wide.get(), n_);
+      put(wide.get(), order, v);
     }
     for (int64_t i = 0; i < n_; ++i) to[i] = static_cast<R>(d_[order[i]]) / scale_;
     return true;
@@ -66,15 +77,17 @@ class Eigh {
     for (int64_t i = 0; i < n_; ++i) to[i] = static_cast<R>(d_[i]) / scale_;
   }
   // Eigenvectors of A out of those of the tridiagonal matrix, in rows.
-  void finish(T* z, const std::vector<int64_t>& order, const Matrix<T>& v) const {
-    apply_reflectors<T>(rows_.get(), n_, n_ - 1, 1, n_, tau_.get(), z, n_, n_);
+  void turn_back(T* z, int64_t stride) const {
+    apply_reflectors<T>(rows_.get(), ld_, n_ - 1, 1, n_, tau_.get(), z, stride, n_);
+  }
+  void put(const T* z, const std::vector<int64_t>& order, const Matrix<T>& v) const {
     if (std::is_sorted(order.begin(), order.end()))
       return write_rows(z, n_, n_, n_, v.transposed(), [](T x) { return x; });
     for (int64_t i = 0; i < n_; ++i)
       for (int64_t j = 0; j < n_; ++j) v(j, i) = z[order[i] * n_ + j];
   }
 
-  int64_t n_;
+  int64_t n_, ld_;
   R scale_;
   ScratchArray<T> rows_, tau_;
   ScratchArray<double> d_, e_;

@@ -26,8 +26,9 @@ class Svd {
       : wide_(batch.rows < batch.cols),
         m_(std::max(batch.rows, batch.cols)),
         n_(std::min(batch.rows, batch.cols)),
+        ld_(columns::padded_rows<T>(m_)),
         scale_(scale),
-        columns_(m_ * n_),
+        columns_(ld_ * n_),
         right_(n_ * n_),
         tau_left_(n_),
         tau_right_(n_),
@@ -36,10 +37,11 @@ class Svd {
         order_(n_) {
     const Matrix<T> a = matrix_of<T>(batch, k);
     if (wide_)
-      read_rows<T>(a, n_, m_, columns_.get(), m_, [scale](T x) { return conjugate(x * scale); });
+      read_rows<T>(a, n_, m_, columns_.get(), ld_, [scale](T x) { return conjugate(x * scale); });
     else
-      read_rows<T>(a.transposed(), n_, m_, columns_.get(), m_, [scale](T x) { return x * scale; });
-    reduce_to_bidiagonal(columns_.get(), m_, n_, d_.get(), e_.get(), tau_left_.get(), right_.get(), tau_right_.get());
+      read_rows<T>(a.transposed(), n_, m_, columns_.get(), ld_, [scale](T x) { return x * scale; });
+    reduce_to_bidiagonal(columns_.get(), ld_, m_, n_, d_.get(), e_.get(), tau_left_.get(), right_.get(),
+                         tau_right_.get());
     std::iota(order_.begin(), order_.end(), 0);
   }
 
@@ -51,20 +53,20 @@ class Svd {
 
   bool vectors(const MatrixBatch& u, R* to, const MatrixBatch& vh, int64_t k) {
     const int64_t long_count = wide_ ? vh.rows : u.cols;  // how many vectors of m elements are asked for
-    ScratchArray<R> left(n_ * n_), right(n_ * n_);
-    if (!real_vectors(left.get(), right.get())) return false;
     // Singular vectors in rows.
     ScratchArray<T> long_rows(long_count * m_), short_rows(n_ * n_);
-    for (int64_t i = 0; i < long_count; ++i) {
-      T* const row = long_rows.get() + i * m_;
-      std::fill_n(row, m_, T{});
-      if (i < n_)
-        std::copy_n(left.get() + order_[i] * n_, n_, row);
-      else
-        row[i] = 1;
+    if (!kIsComplex<T> && n_ > kSmall) {
+      if (!bidiagonal_vectors(d_.get(), e_.get(), n_, reals(long_rows.get()), m_, reals(short_rows.get()), n_))
+        return false;
+      for (int64_t i = 0; i < long_count; ++i) put_zeros(long_rows.get(), i);
+    } else {
+      ScratchArray<R> left(n_ * n_), right(n_ * n_);
+      if (!real_vectors(left.get(), right.get())) return false;
+      for (int64_t i = 0; i < long_count; ++i) put_zeros(long_rows.get(), i);
+      for (int64_t i = 0; i < n_; ++i) std::copy_n(left.get() + order_[i] * n_, n_, long_rows.get() + i * m_);
+      for (int64_t i = 0; i < n_; ++i) std::copy_n(right.get() + order_[i] * n_, n_, short_rows.get() + i * n_);
     }
-    for (int64_t i = 0; i < n_; ++i) std::copy_n(right.get() + order_[i] * n_, n_, short_rows.get() + i * n_);
-    apply_reflectors<T>(columns_.get(), m_, n_, 0, m_, tau_left_.get(), long_rows.get(), m_, long_count);
+    apply_reflectors<T>(columns_.get(), ld_, n_, 0, m_, tau_left_.get(), long_rows.get(), m_, long_count);
     apply_reflectors<T>(right_.get(), n_, n_ - 1, 1, n_, tau_right_.get(), short_rows.get(), n_, n_);
     put(long_rows.get(), long_count, m_, short_rows.get(), matrix_of<T>(u, k), matrix_of<T>(vh, k));
     put_values(to);
@@ -72,13 +74,21 @@ class Svd {
   }
 
  private:
+  static R* reals(T* x) { return reinterpret_cast<R*>(x); }
+  // What row i has behind the vectors of the bidiagonal matrix, and those rows that are there for size alone.
+  void put_zeros(T* rows, int64_t i) const {
+    T* const row = rows + i * m_;
+    std::fill(row + (i < n_ ? n_ : 0), row + m_, T{});
+    if (i >= n_) row[i] = 1;
+  }
   bool real_vectors(R* left, R* right) {
-    if (n_ > kSmall) return bidiagonal_vectors(d_.get(), e_.get(), n_, left, right);
+    if (n_ > kSmall) return bidiagonal_vectors(d_.get(), e_.get(), n_, left, n_, right, n_);
     for (R* rows : {left, right}) {
       std::fill_n(rows, n_ * n_, R{0});
       for (int64_t i = 0; i < n_; ++i) rows[i * (n_ + 1)] = 1;
     }
     if (!bidiagonal_qr(d_.get(), e_.get(), n_, 0, left, n_, n_, right, n_, n_)) return false;
+    for (R* rows : {left, right}) normalize_rows(rows, n_, n_, n_);
     std::sort(order_.begin(), order_.end(),
               [&](int64_t i, int64_t j) { return d_[i] != d_[j] ? d_[i] > d_[j] : i < j; });
     return true;
@@ -100,7 +110,7 @@ class Svd {
   }
 
   bool wide_;
-  int64_t m_, n_;
+  int64_t m_, n_, ld_;
   R scale_;
   ScratchArray<T> columns_, right_, tau_left_, tau_right_;
   ScratchArray<double> d_, e_;

@@ -8,26 +8,32 @@
 namespace tessera::cpu::internal {
 namespace {
 
+// Numbers in a line of the cache.
+template <class T>
+constexpr int64_t kLine = 64 / sizeof(T);
+
 // Columns `begin` ... of a Hermitian matrix in rows, reduced while what is to come is left as it was: that is A - V W^H
 // - W V^H with the rows of V where the columns were, and those of W in `w`.
 template <class T>
 class Panel {
  public:
-  Panel(T* rows, int64_t n, int64_t begin, T* w, const RowProducts<T>& products)
-      : rows_(rows), n_(n), begin_(begin), w_(w), products_(products) {}
+  Panel(T* rows, int64_t ld, int64_t n, int64_t begin, T* w, const RowProducts<T>& products)
+      : rows_(rows), ld_(ld), n_(n), begin_(begin), w_(w), products_(products) {}
 
-  // Column begin + i.
+  // Column begin + i. Vectors are read from where memory is aligned, with zeros in front of v.
   void reduce(int64_t i, double* d, double* e, T* tau) const {
     using R = Real<T>;
     const int64_t k = begin_ + i, rest = n_ - k - 1;
-    T *const column = rows_ + k * n_, *const v = column + k + 1, *const w = w_ + i * n_ + k + 1;
+    T *const column = rows_ + k * ld_, *const v = column + k + 1, *const w = w_ + i * ld_ + k + 1;
     T by_v[kPanel], by_w[kPanel];
     for (int64_t p = 0; p < i; ++p) {
-      by_v[p] = -conjugate(w_[p * n_ + k]);
+      by_v[p] = -conjugate(w_[p * ld_ + k]);
       by_w[p] = -conjugate(v_row(p)[k]);
     }
-    products_.axpy(v_row(0) + k, n_, i, rest + 1, by_v, column + k);
-    products_.axpy(w_ + k, n_, i, rest + 1, by_w, column + k);
+    int64_t from = k - k % kLine<T>;
+    std::fill(column + from, column + k, T{});
+    products_.axpy(v_row(0) + from, ld_, i, n_ - from, by_v, column + from);
+    products_.axpy(w_ + from, ld_, i, n_ - from, by_w, column + from);
     d[k] = real_part(column[k]);
     tau[k] = make_reflector(v, rest, e + k);
     if (tau[k] == T{}) {
@@ -35,13 +41,18 @@ class Panel {
       return;
     }
     multiply(k + 1, v, w);
-    products_.dot(w_ + k + 1, n_, i, rest, v, by_v);
-    products_.dot(v_row(0) + k + 1, n_, i, rest, v, by_w);
+    from = k + 1 - (k + 1) % kLine<T>;
+    std::fill(column + from, column + k + 1, T{});
+    const T* const lifted = column + from;
+    T* const sum = w_ + i * ld_ + from;
+    std::fill(sum, w, T{});
+    products_.dot(w_ + from, ld_, i, n_ - from, lifted, by_v);
+    products_.dot(v_row(0) + from, ld_, i, n_ - from, lifted, by_w);
     for (int64_t p = 0; p < i; ++p) by_v[p] = -by_v[p], by_w[p] = -by_w[p];
-    products_.axpy(v_row(0) + k + 1, n_, i, rest, by_v, w);
-    products_.axpy(w_ + k + 1, n_, i, rest, by_w, w);
+    products_.axpy(v_row(0) + from, ld_, i, n_ - from, by_v, sum);
+    products_.axpy(w_ + from, ld_, i, n_ - from, by_w, sum);
     T inner;
-    products_.dot(w, 0, 1, rest, v, &inner);  // w^H v
+    products_.dot(sum, 0, 1, n_ - from, lifted, &inner);  // w^H v
     // w = tau w - 1/2 tau (tau w)^H v v
     const T along = times(times(tau[k], conjugate(tau[k])), inner) * R{-0.5};
     for (int64_t j = 0; j < rest; ++j) w[j] = times(tau[k], w[j]) + times(along, v[j]);
@@ -53,7 +64,7 @@ class Panel {
     if (rest <= 0) return;
     T *const left = room, *const right = room + 2 * count * rest;
     for (int64_t p = 0; p < count; ++p) {
-      const T *v = v_row(p) + first, *w = w_ + p * n_ + first;
+      const T *v = v_row(p) + first, *w = w_ + p * ld_ + first;
       std::copy_n(w, rest, left + p * rest);
       std::copy_n(v, rest, left + (count + p) * rest);
       std::copy_n(v, rest, right + p * rest);
@@ -62,17 +73,17 @@ class Panel {
     const int64_t strip = std::max<int64_t>(64, (rest / 6 + 15) / 16 * 16);
     for (int64_t j = 0; j < rest; j += strip)
       multiply_adjoint(std::min(strip, rest - j), rest - j, 2 * count, T(-1), in_rows(left + j, rest),
-                       in_rows(right + j, rest), T(1), in_rows(rows_ + (first + j) * (n_ + 1), n_));
+                       in_rows(right + j, rest), T(1), in_rows(rows_ + (first + j) * (ld_ + 1), ld_));
   }
 
  private:
-  const T* v_row(int64_t p) const { return rows_ + (begin_ + p) * n_; }
+  const T* v_row(int64_t p) const { return rows_ + (begin_ + p) * ld_; }
 
   // y = A x for what begins at column k.
-  void multiply(int64_t k, const T* x, T* y) const { products_.hermitian(rows_ + k * n_ + k, n_, n_ - k, x, y); }
+  void multiply(int64_t k, const T* x, T* y) const { products_.hermitian(rows_ + k * (ld_ + 1), ld_, n_ - k, x, y); }
 
   T* rows_;
-  int64_t n_, begin_;
+  int64_t ld_, n_, begin_;
   T* w_;
   const RowProducts<T>& products_;
 };
@@ -80,17 +91,18 @@ class Panel {
 }  // namespace
 
 template <class T>
-void reduce_to_tridiagonal(T* rows, int64_t n, double* d, double* e, T* tau) {
+void reduce_to_tridiagonal(T* rows, int64_t ld, int64_t n, double* d, double* e, T* tau) {
   if (n == 0) return;
-  ScratchArray<T> w(kPanel * n), room(4 * kPanel * n);
+  ScratchArray<T> w(kPanel * ld), room(4 * kPanel * n);
+  std::fill_n(w.get(), kPanel * ld, T{});
   const RowProducts<T> products(n);
   for (int64_t begin = 0; begin < n - 1; begin += panel_width(n)) {
     const int64_t count = std::min(panel_width(n), n - 1 - begin);
-    const Panel<T> panel(rows, n, begin, w.get(), products);
+    const Panel<T> panel(rows, ld, n, begin, w.get(), products);
     for (int64_t i = 0; i < count; ++i) panel.reduce(i, d, e, tau);
     panel.update(count, room.get());
   }
-  d[n - 1] = real_part(rows[n * n - 1]);
+  d[n - 1] = real_part(rows[(n - 1) * (ld + 1)]);
 }
 
 namespace {
@@ -173,7 +185,7 @@ bool tridiagonal_qr(double* d, double* e, int64_t n, R* rows, int64_t stride, in
   return true;
 }
 
-#define TESSERA_TRIDIAGONAL(T) template void reduce_to_tridiagonal<T>(T*, int64_t, double*, double*, T*)
+#define TESSERA_TRIDIAGONAL(T) template void reduce_to_tridiagonal<T>(T*, int64_t, int64_t, double*, double*, T*)
 TESSERA_TRIDIAGONAL(float);
 TESSERA_TRIDIAGONAL(double);
 TESSERA_TRIDIAGONAL(std::complex<float>);

@@ -17,11 +17,11 @@ class EigenConquest : private Conquest<R> {
   using typename Base::Block;
 
  public:
-  // rows: n x n; or null: values alone.
-  EigenConquest(double* d, double* e, int64_t n, R* rows)
-      : Base(d, e, n, 0, !rows), ends_(rows ? 0 : 2 * n), rows_(rows ? rows : ends_.get()) {}
+  EigenConquest(double* d, double* e, int64_t n, bool narrow)
+      : Base(d, e, n, 0, narrow), memory_(n * width_), rows_(memory_.get()) {}
 
-  bool run() {
+  // to: where the rows go, `stride` apart; or null.
+  bool run(R* to, int64_t stride) {
     std::fill_n(rows_, n_ * width_, R{0});
     // Each cut takes what joins the halves out of the two numbers beside it.
     for (size_t i = 1; i < this->leaves().size(); ++i) {
@@ -32,7 +32,8 @@ class EigenConquest : private Conquest<R> {
     if (!this->climb([this](const Block& b) { return leaf(b); },
                      [this](const Block& b, int64_t left) { return merge(b, left); }))
       return false;
-    this->sort(false, {rows_});
+    this->sort_values(false);
+    if (to) this->sort_rows(rows_, to, stride);
     return true;
   }
 
@@ -40,7 +41,9 @@ class EigenConquest : private Conquest<R> {
   bool leaf(const Block& b) {
     R* const rows = this->corner(rows_, b);
     this->put_ones(rows, b.size);
-    return tridiagonal_qr(d_ + b.begin, e_ + b.begin, b.size, rows, width_, is_narrow_ ? 2 : b.size);
+    if (!tridiagonal_qr(d_ + b.begin, e_ + b.begin, b.size, rows, width_, is_narrow_ ? 2 : b.size)) return false;
+    if (!is_narrow_) normalize_rows(rows, n_, b.size, b.size);
+    return true;
   }
 
   bool merge(const Block& b, int64_t left) {
@@ -150,20 +153,20 @@ class EigenConquest : private Conquest<R> {
     return true;
   }
 
-  ScratchArray<R> ends_;
+  ScratchArray<R> memory_;
   R* rows_;
 };
 
 }  // namespace
 
 template <class R>
-bool tridiagonal_eigenvectors(double* d, double* e, int64_t n, R* rows) {
-  return n == 0 || EigenConquest<R>(d, e, n, rows).run();
+bool tridiagonal_eigenvectors(double* d, double* e, int64_t n, R* rows, int64_t stride) {
+  return n == 0 || EigenConquest<R>(d, e, n, false).run(rows, stride);
 }
 template <class R>
 bool tridiagonal_values(double* d, double* e, int64_t n) {
   constexpr int64_t kSmall = 40;  // up to here QR is faster
-  if (n > kSmall) return EigenConquest<R>(d, e, n, nullptr).run();
+  if (n > kSmall) return EigenConquest<R>(d, e, n, true).run(nullptr, 0);
   if (!tridiagonal_qr<R>(d, e, n, nullptr, 0, 0)) return false;
   std::sort(d, d + n);
   return true;
@@ -171,7 +174,7 @@ bool tridiagonal_values(double* d, double* e, int64_t n) {
 
 template bool tridiagonal_values<float>(double*, double*, int64_t);
 template bool tridiagonal_values<double>(double*, double*, int64_t);
-template bool tridiagonal_eigenvectors<float>(double*, double*, int64_t, float*);
-template bool tridiagonal_eigenvectors<double>(double*, double*, int64_t, double*);
+template bool tridiagonal_eigenvectors<float>(double*, double*, int64_t, float*, int64_t);
+template bool tridiagonal_eigenvectors<double>(double*, double*, int64_t, double*, int64_t);
 
 }  // namespace tessera::cpu::internal

@@ -97,6 +97,16 @@ class RowProducts {
   mutable std::vector<R> sums_;
 };
 
+// Brings rows that many rotations have been over back to length 1: by a small angle the cosine is 1 - s^2 / 2, which
+// rounds to 1, so that each makes them longer.
+template <class R>
+void normalize_rows(R* rows, int64_t stride, int64_t count, int64_t n) {
+  for (int64_t i = 0; i < count; ++i) {
+    R* const row = rows + i * stride;
+    columns::kernels<R>().scale(n, 1 / columns::norm(n, row), row);
+  }
+}
+
 // How many columns are reduced before the rest is brought up to date: products with the panel so far cost less where it
 // is narrow, those that bring the rest up to date where it is wide.
 inline constexpr int64_t kPanel = 32;
