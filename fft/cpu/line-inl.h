@@ -105,14 +105,6 @@ class Line {
   static constexpr int64_t kRow = 2 * kWidth;          // numbers in a row of a group
   static constexpr int64_t kPiece = int64_t{1} << 15;  // numbers worth a thread
 
-  struct EachRow {
-    T* at;
-    template <int N>
-    HWY_INLINE void places(int64_t j, T** p) const {
-      repeat<N>(
-          N, TESSERA_FFT_BODY(i) { p[i] = at + (j + i) * kRow; });
-    }
-  };
   static int64_t groups(int64_t n) { return (n + kWidth - 1) / kWidth; }
   bool serial() const { return plan_.n <= kPiece; }
   // [group of n2][k1, up to whole groups][re, im][lane]
@@ -163,9 +155,8 @@ class Line {
       stride = kRow;
     }
     const T* fine = plan_.fine.data() + g * (plan_.two_levels ? kWidth : n1) * kRow;
-    const T* coarse = plan_.two_levels ? plan_.coarse.data() + g * groups1 * kRow : nullptr;
     for (int64_t l = 0; l < lanes; l += static_cast<int64_t>(hn::Lanes(d))) {
-      const Twiddled<Lanes<T>> target{{d, to + l}, fine + l, coarse ? coarse + l : nullptr};
+      const Twiddled<Lanes<T>> target{{d, to + l}, fine + l, plan_.two_levels ? kWidth - 1 : -1};
       transform_columns(d, plan_.first, interleaved(d, from + 2 * l, stride, form_), target, scratch);
     }
     // The rows that fill up the last group: anything will do, but numbers that cost time.
@@ -177,11 +168,10 @@ class Line {
     const Lanes<T> d;
     const int64_t n1 = plan_.first.n, n2 = plan_.second.n, lanes = std::min(kWidth, n1 - h * kWidth);
     T *columns = scratch, *rows = columns + (n2 + kWidth - 1) / kWidth * kWidth * kRow;
+    const T* coarse = plan_.two_levels ? plan_.coarse.data() + 2 * h * groups(n2) * kWidth : nullptr;
     for (int64_t g = 0; g * kWidth < n2; ++g)
-      for (int64_t part = 0; part < kRow; part += kWidth) {
-        turn_lines<false>(middle + g * group + h * kWidth * kRow + part, kRow, kWidth,
-                          EachRow{columns + g * kWidth * kRow + part});
-      }
+      turn_rows(middle + g * group + h * kWidth * kRow, coarse ? coarse + 2 * g * kWidth : nullptr,
+                columns + g * kWidth * kRow);
     const bool whole = lanes == kWidth;
     T* to = whole ? out + 2 * h * kWidth : rows;
     const int64_t stride = whole ? 2 * n1 : kRow;
@@ -189,6 +179,32 @@ class Line {
       transform_columns(d, plan_.second, Planar<Lanes<T>>{d, columns + l}, interleaved(d, to + 2 * l, stride, form_),
                         columns + l);
     if (!whole) copy_lanes(out + 2 * h * kWidth, 2 * n1, rows, kRow, n2, lanes);
+  }
+
+  // Rows of complex numbers to columns, a square of kWidth; times `coarse`, a factor for each row that comes out.
+  HWY_NOINLINE static void turn_rows(const T* from, const T* coarse, T* to) {
+    const Lanes<T> d;
+    constexpr int kStep = kBlock<T>;
+    for (int64_t l = 0; l < kWidth; l += static_cast<int64_t>(hn::Lanes(d)))
+      for (int64_t j = 0; j < kWidth; j += kStep) {
+        hn::Vec<Lanes<T>> re[kStep], im[kStep];
+        const auto turn = [&](int64_t part, hn::Vec<Lanes<T>> * v) HWY_ATTR __attribute__((always_inline)) {
+          load_turned(
+              d,
+              [&](int t, int q) HWY_ATTR
+              __attribute__((always_inline)) { return from + (l + t + q * kStep) * kRow + part + j; },
+              v);
+        };
+        turn(0, re);
+        turn(kWidth, im);
+        repeat<kStep>(
+            kStep, TESSERA_FFT_BODY(i) {
+              Complex<Lanes<T>> z{re[i], im[i]};
+              const T* factor = coarse + 2 * (j + i);
+              if (coarse) z = mul(z, {hn::Set(d, factor[0]), hn::Set(d, factor[1])});
+              Planar<Lanes<T>>{d, to + l}.store(j + i, z);
+            });
+      }
   }
 
   Line inner() const { return Line(*plan_.inner, {false, T{1}}); }

@@ -52,12 +52,12 @@ class ShortLines {
     if (m == 4) {
       repeat<4>(
           4, TESSERA_FFT_BODY(i) { rows[i] = from.load(i); });
-      butterfly<4>(d, 4, nullptr, rows);
+      butterfly<4>(d, nullptr, rows);
       repeat<3>(
           3, TESSERA_FFT_BODY(i) { rows[i + 1] = mul(rows[i + 1], factors(plan_.fine, i + 1)); });
       return finish(rows, out);
     }
-    transform_columns(d, plan_.first, from, Twiddled<D>{{d, scratch}, plan_.fine.data(), nullptr}, scratch + m * kRow);
+    transform_columns(d, plan_.first, from, Twiddled<D>{{d, scratch}, plan_.fine.data(), -1}, scratch + m * kRow);
     for (int64_t row = 0; row < m; row += 4) {
       const int64_t first = std::min(row, m - 4);  // the last rows may be done twice
       repeat<4>(
@@ -94,7 +94,7 @@ class ShortLines {
         4, TESSERA_FFT_BODY(i) {
           rows[i] = {re[i], im[i]};
         });
-    butterfly<4>(d, 4, nullptr, rows);
+    butterfly<4>(d, nullptr, rows);
     repeat<3>(
         3, TESSERA_FFT_BODY(i) { rows[i + 1] = mul(rows[i + 1], factors(plan_.across, i)); });
     repeat<4>(
@@ -111,7 +111,7 @@ class ShortLines {
               kNumbers, TESSERA_FFT_BODY(e) {
                 a[e] = {re[i * kNumbers + e], im[i * kNumbers + e]};
               });
-          butterfly<kNumbers>(d, kNumbers, nullptr, a);
+          butterfly<kNumbers>(d, nullptr, a);
           repeat<kNumbers>(
               kNumbers, TESSERA_FFT_BODY(k3) { put(a[k3], out, i * kNumbers + 4 * k3); });
         });
