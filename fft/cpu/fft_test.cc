@@ -162,7 +162,7 @@ void check_long(int64_t n) {
 }
 
 TEST(Fft, LongSignals) {
-  for (int64_t n : {4096, 16384, 65536, 59049, 78125, 100003, 262144}) {
+  for (int64_t n : {4096, 16384, 17497, 65536, 65537, 59049, 78125, 100003, 262144}) {
     check_long<float>(n);
     check_long<double>(n);
   }

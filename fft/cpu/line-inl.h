@@ -77,7 +77,10 @@ void multiply_numbers(int64_t n, const T* a, bool conjugate_in, const T* b, T sc
   for (; i < n; ++i) some(hn::CappedTag<T, 1>(), i);
 }
 
-// One line of n = n1 * n2 numbers, or of any number by Bluestein's algorithm.
+template <class T>
+class ShortLines;
+
+// One line of n = n1 * n2 numbers, or of any number by a convolution.
 template <class T>
 class Line {
  public:
@@ -86,14 +89,14 @@ class Line {
   // Numbers that run() needs besides, 64-byte aligned.
   int64_t scratch() const {
     const int64_t n1 = plan_.first.n, n2 = plan_.second.n;
-    if (plan_.inner) return 2 * plan_.inner->n + inner().scratch();
+    if (plan_.inner) return 2 * plan_.inner->n + inner_scratch();
     if (n2 == 1) return 2 * plan_.n * kRow;
     return serial() ? middle() + std::max(first_scratch(n1), second_scratch(n2)) : middle();
   }
   // in and out may be the same.
   void run(const T* in, T* out, T* scratch) const {
     if (plan_.inner)
-      convolve(in, out, scratch);
+      (this->*(plan_.powers.empty() ? &Line::convolve : &Line::convolve_powers))(in, out, scratch);
     else if (plan_.second.n == 1)
       one_column(in, out, scratch);
     else
@@ -207,18 +210,54 @@ class Line {
       }
   }
 
-  Line inner() const { return Line(*plan_.inner, {false, T{1}}); }
+  // The transform of length m that a convolution takes, in place; the one with the other sign on its way back.
+  HWY_NOINLINE void inner(T* x, bool back, T* scratch) const {
+    const Form<T> form{back, T{1}};
+#if HWY_TARGET == HWY_AVX3
+    if (plan_.brief) return ShortLines<T>(*plan_.brief, form).run(x, x, scratch);
+#endif
+    Line(*plan_.inner, form).run(x, x, scratch);
+  }
+  HWY_NOINLINE int64_t inner_scratch() const {
+    const int64_t most = Line(*plan_.inner, {false, T{1}}).scratch();
+#if HWY_TARGET == HWY_AVX3
+    if (plan_.brief) return std::max(most, ShortLines<T>(*plan_.brief, {false, T{1}}).scratch());
+#endif
+    return most;
+  }
   // Bluestein 1970: j k = (j^2 + k^2 - (k - j)^2) / 2.
-  void convolve(const T* in, T* out, T* scratch) const {
+  HWY_NOINLINE void convolve(const T* in, T* out, T* scratch) const {
     const int64_t n = plan_.n, m = plan_.inner->n;
     const T *chirp = plan_.chirp.data(), *filter = plan_.filter.data();
     T *const x = scratch, *const extra = scratch + 2 * m;
     multiply_numbers(n, in, form_.conjugate, chirp, T{1}, x, false);
     std::memset(x + 2 * n, 0, static_cast<size_t>(2 * (m - n)) * sizeof(T));
-    inner().run(x, x, extra);
+    inner(x, false, extra);
     multiply_numbers(m, x, false, filter, T{1}, x, false);
-    Line(*plan_.inner, {true, T{1}}).run(x, x, extra);
+    inner(x, true, extra);
     multiply_numbers(n, x, false, chirp, form_.scale, out, form_.conjugate);
+  }
+
+  // Rader 1968: where j and k are powers of a root, j k is a power whose exponent is the sum of theirs.
+  HWY_NOINLINE void convolve_powers(const T* in, T* out, T* scratch) const {
+    const int64_t m = plan_.inner->n;
+    const int32_t* const powers = plan_.powers.data();
+    T *const x = scratch, *const extra = scratch + 2 * m;
+    const T scale = form_.scale, first[2] = {in[0] * scale, in[1] * scale};
+    const auto move = [](T* to, const T* from) { std::memcpy(to, from, 2 * sizeof(T)); };
+    for (int64_t k = 0; k < m; ++k) move(x + 2 * k, in + 2 * powers[k]);
+    inner(x, false, extra);
+    out[0] = first[0] + x[0] * scale;
+    out[1] = first[1] + x[1] * scale;
+    multiply_numbers(m, x, false, plan_.filter.data(), scale, x, false);
+    x[0] += first[0];  // the sum of which is a part of each result
+    x[1] += first[1];
+    inner(x, true, extra);
+    // Result k is that of root^-k; with the other sign of the transform that of -root^-k, and -1 is root^(m / 2).
+    for (int64_t k = 0, at = form_.conjugate ? m / 2 : 0; k < m; ++k) {
+      move(out + 2 * powers[at], x + 2 * k);
+      at = (at == 0 ? m : at) - 1;
+    }
   }
 
   const LinePlan<T>& plan_;

@@ -18,6 +18,9 @@ namespace {
 // Above this many numbers the twiddle factors between columns and rows are products of two.
 constexpr int64_t kOneTable = 32768;
 
+// Longer lines of a prime length jump about in more memory than the second cache has: a chirp is as fast.
+constexpr int64_t kMostOfPrimes = 65537;
+
 // Radices of n in the order of the passes; empty if a prime factor has no butterfly.
 std::vector<int> radices(int64_t n) {
   std::vector<int> r;
@@ -132,6 +135,29 @@ std::vector<double> coarse_table(int64_t n, int64_t n1, int64_t n2, int64_t widt
   return table;
 }
 
+// The powers of a number mod n, n prime, that are all numbers from 1 to n - 1. Empty: n is not prime, or n - 1 has a
+// prime factor without butterfly.
+std::vector<int32_t> powers_of_root(int64_t n) {
+  std::vector<int32_t> powers;
+  if (n > kMostOfPrimes || !ColumnPasses::serves(n - 1, kMaxRadixOfLines)) return powers;
+  for (int64_t p = 2; p * p <= n; ++p)
+    if (n % p == 0) return powers;
+  for (int64_t root = 2; static_cast<int64_t>(powers.size()) < n - 1; ++root) {
+    powers.clear();
+    int64_t power = 1;
+    do {
+      powers.push_back(static_cast<int32_t>(power));
+      power = power * root % n;
+    } while (power != 1);
+  }
+  return powers;
+}
+
+// Rader's kernel: exp(-2 pi i / (n root^k)).
+void make_kernel(int64_t n, const std::vector<int32_t>& powers, std::vector<double>* kernel) {
+  for (size_t k = 0; k < powers.size(); ++k) push(kernel, unit_root(powers[k > 0 ? powers.size() - k : 0], n));
+}
+
 // Bluestein's chirp of n numbers, and its conjugate as a kernel of m.
 void make_chirp(int64_t n, int64_t m, std::vector<double>* chirp, std::vector<double>* kernel) {
   kernel->resize(2 * m);
@@ -153,7 +179,8 @@ int64_t bytes_of(const ColumnPlan<T>& p) {
 template <class T>
 int64_t bytes_of(const LinePlan<T>& p) {
   return bytes_of(p.first) + bytes_of(p.second) +
-         static_cast<int64_t>((p.fine.size() + p.coarse.size() + p.chirp.size() + p.filter.size()) * sizeof(T));
+         static_cast<int64_t>((p.fine.size() + p.coarse.size() + p.chirp.size() + p.filter.size()) * sizeof(T) +
+                              p.powers.size() * sizeof(int32_t));
 }
 template <class T>
 int64_t bytes_of(const ShortPlan<T>& p) {
@@ -299,12 +326,17 @@ LinePlan<T>::LinePlan(int64_t n) : n(n) {
     if (two_levels) coarse = rounded<T>(coarse_table(n, n1, n2, kWidth));
     return;
   }
-  const int64_t m = convolution_length(2 * n - 1);
+  powers = powers_of_root(n);
+  const int64_t m = powers.empty() ? convolution_length(2 * n - 1) : n - 1;
   inner = line_plan<T>(m);
-  std::vector<double> made, conjugates;
-  make_chirp(n, m, &made, &conjugates);
+  if (ShortPlan<T>::serves(m)) brief = short_plan<T>(m);
+  std::vector<double> made, numbers;
+  if (powers.empty())
+    make_chirp(n, m, &made, &numbers);
+  else
+    make_kernel(n, powers, &numbers);
   chirp = rounded<T>(made);
-  const std::vector<T> kernel = rounded<T>(conjugates);
+  const std::vector<T> kernel = rounded<T>(numbers);
   filter.resize(2 * m);
   const FftLines lines{sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64,
                        FftKind::kComplex,

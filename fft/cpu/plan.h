@@ -50,6 +50,9 @@ struct ColumnPlan : ColumnPasses {
   explicit ColumnPlan(int64_t n, bool at_once = false);
 };
 
+template <class T>
+struct ShortPlan;
+
 // A transform of n numbers that lie one after the other: n = rows * columns, columns of length `rows` first, a twiddle
 // factor for each number, then the rows.
 template <class T>
@@ -62,10 +65,14 @@ struct LinePlan {
   bool two_levels = false;
   std::vector<T> fine, coarse;
 
-  // Bluestein's algorithm: the transform as a convolution with a chirp, by transforms of length m.
+  // Where n has a prime factor without butterfly, the transform is a convolution, by transforms of length m. Rader's
+  // algorithm for primes n whose m = n - 1 has none: of the numbers 1 to n - 1 in the order of the powers of a root
+  // that has them all. Bluestein's for all others: with a chirp.
   std::shared_ptr<const LinePlan> inner;
-  std::vector<T> chirp;   // exp(-pi i k^2 / n), re, im
-  std::vector<T> filter;  // transform of the conjugate chirp, over m
+  std::shared_ptr<const ShortPlan<T>> brief;  // of m, too, if there is one
+  std::vector<int32_t> powers;                // Rader's: those of a root mod n
+  std::vector<T> chirp;                       // Bluestein's: exp(-pi i k^2 / n), re, im
+  std::vector<T> filter;  // transform of exp(-2 pi i / (n root^k)), or of the conjugate chirp, over m
 
   explicit LinePlan(int64_t n);
 };
