@@ -12,6 +12,7 @@
 #endif
 
 #include <atomic>
+#include <chrono>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -25,9 +26,9 @@
 namespace tessera {
 namespace {
 
-// How often a thread looks before it asks the kernel to sleep: some tens of microseconds, more than the gap between two
-// ops of a program.
-constexpr int kSpins = 2000;
+// How long a thread looks before it asks the kernel to sleep: longer than the gap between two ops of a program, or than
+// what one thread does alone between two steps of a factorization. (By the clock: a pause takes 10 or 50 ns.)
+constexpr std::chrono::microseconds kLook(200);
 constexpr int kMaxThreads = 1024;
 constexpr size_t kWorkerStack = size_t{4} << 20;
 
@@ -46,6 +47,20 @@ inline void set_float_modes(uint32_t m) {
 inline uint32_t float_modes() { return 0; }
 inline void set_float_modes(uint32_t) {}
 #endif
+
+// Whether ready() came true while this thread looked.
+template <class F>
+bool look_for(F&& ready) {
+  if (ready()) return true;
+  const auto end = std::chrono::steady_clock::now() + kLook;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      cpu_pause();
+      if (ready()) return true;
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
 
 void futex_wait(std::atomic<uint32_t>* word, uint32_t expected) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
@@ -158,10 +173,7 @@ struct WorkerArgs {
 };
 
 void wait_for_epoch(Pool* pool, uint32_t seen) {
-  for (int i = 0; i < kSpins; ++i) {
-    if (pool->epoch.load(std::memory_order_acquire) != seen) return;
-    cpu_pause();
-  }
+  if (look_for([&] { return pool->epoch.load(std::memory_order_acquire) != seen; })) return;
   pool->sleepers.fetch_add(1);
   while (pool->epoch.load() == seen) futex_wait(&pool->epoch, seen);
   pool->sleepers.fetch_sub(1);
@@ -242,10 +254,10 @@ void Pool::open(Job* j, int workers) {
 // No worker enters any more; returns when the last one has left.
 void Pool::close() {
   uint32_t g = gate.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
-  for (int i = 0; (g & kCount) && i < kSpins; ++i) {
-    cpu_pause();
+  look_for([&] {
     g = gate.load(std::memory_order_acquire);
-  }
+    return !(g & kCount);
+  });
   while ((g & kCount) && !abandoned.load(std::memory_order_relaxed)) {
     if ((g & kWaiting) || gate.compare_exchange_strong(g, g | kWaiting, std::memory_order_acquire))
       futex_wait(&gate, g | kWaiting);

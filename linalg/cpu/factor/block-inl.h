@@ -182,16 +182,20 @@ template <class T>
 int64_t find_pivot(int64_t n, const T* x) {
   using W = Wide<T>;
   using R = Real<T>;
+  constexpr int kChains = 4;  // of comparisons that wait for one another
   const typename W::D d;
-  auto most = hn::Set(d, R{-1});
+  const auto larger = [](auto v, auto most) HWY_ATTR { return hn::IfThenElse(hn::Gt(v, most), v, most); };
+  hn::VFromD<typename W::D> most[kChains];
+  TESSERA_UNROLL for (int c = 0; c < kChains; ++c) most[c] = hn::Set(d, R{-1});
   int64_t i = 0;
-  for (; i + W::kCount <= n; i += W::kCount) {
-    const auto v = W::sizes(W::load(x + i));
-    most = hn::IfThenElse(hn::Gt(v, most), v, most);
-  }
-  R largest = hn::GetLane(hn::MaxOfLanes(d, most));
-  for (int64_t q = i; q < n; ++q)
-    if (size_of(x[q]) > largest) largest = size_of(x[q]);
+  for (; i + kChains * W::kCount <= n; i += kChains * W::kCount)
+    TESSERA_UNROLL for (int c = 0; c < kChains; ++c) most[c] =
+        larger(W::sizes(W::load(x + i + c * W::kCount)), most[c]);
+  for (; i + W::kCount <= n; i += W::kCount) most[0] = larger(W::sizes(W::load(x + i)), most[0]);
+  TESSERA_UNROLL for (int c = 1; c < kChains; ++c) most[0] = larger(most[c], most[0]);
+  R largest = hn::GetLane(hn::MaxOfLanes(d, most[0]));
+  for (; i < n; ++i)
+    if (size_of(x[i]) > largest) largest = size_of(x[i]);
   const auto wanted = hn::Set(d, largest);
   for (i = 0; i + W::kCount <= n; i += W::kCount)
     if (!hn::AllFalse(d, hn::Eq(W::sizes(W::load(x + i)), wanted))) break;
@@ -200,38 +204,43 @@ int64_t find_pivot(int64_t n, const T* x) {
   return 0;
 }
 
+// Rows of `columns` columns change places, as `count` pivots say.
 template <class T>
-void swap_rows(T* a, int64_t ld, int64_t columns, int64_t i, int64_t k) {
-  if (i == k) return;
-  for (int64_t j = 0; j < columns; ++j) std::swap(a[i + j * ld], a[k + j * ld]);
+void swap_rows(T* a, int64_t ld, int64_t columns, int64_t count, const int32_t* pivots) {
+  for (int64_t j = 0; j < columns; ++j, a += ld)
+    for (int64_t i = 0; i < count; ++i) std::swap(a[i], a[pivots[i]]);
 }
 
-// A few columns, one after the other. row: of a in the whole panel.
+// x = x / divisor, by its reciprocal where that is as good.
+template <class T>
+void divide(int64_t n, T* x, T divisor) {
+  using W = Wide<T>;
+  const T inverse = T(1) / divisor;
+  if (!std::isnormal(size_of(inverse))) {
+    for (int64_t i = 0; i < n; ++i) x[i] /= divisor;
+    return;
+  }
+  const auto f = W::factor(inverse);
+  int64_t i = 0;
+  for (; i + W::kCount <= n; i += W::kCount) W::store(W::product(W::source(W::load(x + i)), f), x + i);
+  if (i < n) W::store_n(W::product(W::source(W::load_n(x + i, n - i)), f), x + i, n - i);
+}
+
+// A few columns, each as those before it, its pivot, and what is below that. row: of a in the whole panel.
 template <class T>
 void factor_columns(int64_t m, int64_t n, T* a, int64_t ld, int32_t* pivots, int64_t row, int32_t* info) {
-  using W = Wide<T>;
   for (int64_t j = 0; j < n; ++j) {
     T* const column = a + j * ld;
+    for (int64_t p = 0; p + 1 < j; ++p)
+      for (int64_t i = p + 1; i < j; ++i) column[i] -= times(a[i + p * ld], column[p]);
+    update_columns<T, 1>(m - j, j, a + j, ld, column, ld, column + j, ld);
     const int64_t p = j + find_pivot(m - j, column + j);
     pivots[j] = static_cast<int32_t>(p);
-    swap_rows(a, ld, n, j, p);
-    const T pivot = column[j];
-    if (pivot == T{}) {
-      if (*info == 0) *info = static_cast<int32_t>(row + j + 1);
-      continue;
-    }
-    T* const below = column + j + 1;
-    const int64_t rest = m - j - 1;
-    if constexpr (kIsComplex<T>) {
-      for (int64_t i = 0; i < rest; ++i) below[i] /= pivot;
-    } else {
-      const typename W::D d;
-      const auto divisor = hn::Set(d, pivot);
-      int64_t i = 0;
-      for (; i + W::kCount <= rest; i += W::kCount) W::store(hn::Div(W::load(below + i), divisor), below + i);
-      for (; i < rest; ++i) below[i] /= pivot;
-    }
-    update(rest, n - j - 1, 1, below, ld, column + ld + j, ld, column + ld + j + 1, ld);
+    for (int64_t q = 0; q < n; ++q) std::swap(a[j + q * ld], a[p + q * ld]);
+    if (column[j] != T{})
+      divide(m - j - 1, column + j + 1, column[j]);
+    else if (*info == 0)
+      *info = static_cast<int32_t>(row + j + 1);
   }
 }
 
@@ -242,18 +251,13 @@ void factor_panel(int64_t m, int64_t n, T* a, int64_t ld, int32_t* pivots, int64
   const int64_t left = n / 2, right = n - left;
   T* const b = a + left * ld;
   factor_panel(m, left, a, ld, pivots, row, info);
-  for (int64_t j = 0; j < left; ++j) swap_rows(b, ld, right, j, pivots[j]);
-  for (int64_t j = 0; j < right; ++j) {
-    T* const x = b + j * ld;
-    for (int64_t p = 0; p + 1 < left; ++p)
-      update_columns<T, 1>(left - p - 1, 1, a + p * ld + p + 1, ld, x + p, ld, x + p + 1, ld);
-  }
+  swap_rows(b, ld, right, left, pivots);
+  for (int64_t p = 0; p + 1 < left; ++p)
+    update(left - p - 1, right, 1, a + p * ld + p + 1, ld, b + p, ld, b + p + 1, ld);
   update(m - left, right, left, a + left, ld, b, ld, b + left, ld);
   factor_panel(m - left, right, b + left, ld, pivots + left, row + left, info);
-  for (int64_t j = 0; j < right; ++j) {
-    pivots[left + j] += static_cast<int32_t>(left);
-    swap_rows(a, ld, left, left + j, pivots[left + j]);
-  }
+  swap_rows(a + left, ld, left, right, pivots + left);
+  for (int64_t j = 0; j < right; ++j) pivots[left + j] += static_cast<int32_t>(left);
 }
 
 template <class T>

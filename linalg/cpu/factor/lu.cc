@@ -1,6 +1,4 @@
-// LU with partial pivoting, by recursion over the columns: what is left of the middle, what that does to the right, the
-// right. Narrow panels are brought to columns and factored by their kernel. What stands on it: solutions, inverses,
-// determinants.
+// What stands on LU factorizations (lu_blocks.cc): solutions, inverses, determinants.
 #include <cmath>
 
 #include "linalg/cpu/factor/blocks.h"
@@ -10,73 +8,6 @@ namespace factor {
 namespace {
 
 constexpr TriangularForm kUnitLower{false, true, false};
-
-// a has dense rows, or dense columns.
-template <class T>
-int32_t factor_narrow(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots) {
-  const int64_t ld = (m + 15) / 16 * 16 + 16;  // no power of two: columns would share lines of the cache
-  const ScratchArray<T> columns(ld * n);
-  T* const c = columns.get();
-  if (a.row_stride == 1)
-    for (int64_t j = 0; j < n; ++j) std::copy_n(&a(0, j), m, c + j * ld);
-  else
-    transpose<T>(m, n, a.data, a.row_stride, c, ld);
-  int32_t info = 0;
-  kernels<BlockKernels<T>>().lu_panel(m, n, c, ld, pivots, &info);
-  if (a.row_stride == 1)
-    for (int64_t j = 0; j < n; ++j) std::copy_n(c + j * ld, m, &a(0, j));
-  else
-    transpose<T>(n, m, c, ld, a.data, a.row_stride);
-  return info;
-}
-
-}  // namespace
-
-// What is called in several places, for four types of numbers, is kept out of line: copies in its callers would be a
-// third of their code. Rows are exchanged by strips of columns, which stay in the second cache while all pivots pass.
-template <class T>
-[[gnu::noinline]] void swap_rows(int64_t count, int64_t columns, Matrix<T> a, const int32_t* pivots, bool back) {
-  constexpr int64_t kStrip = 512 / sizeof(T), kAhead = 4;
-  const bool by_rows = a.col_stride == 1;
-  const int64_t grain = std::max<int64_t>(by_rows ? kStrip : 64, 65536 / std::max<int64_t>(count, 1)),
-                strip = by_rows ? kStrip : 1;
-  const auto place = [&](int64_t step) { return back ? count - 1 - step : step; };
-  parallel_for(columns, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t first = begin; first < end; first += strip) {
-      const int64_t last = std::min(end, first + strip);
-      for (int64_t s = 0; s < count; ++s) {
-        const int64_t i = place(s), p = pivots[i];
-        if (s + kAhead < count)
-          for (int64_t j = first; j < last; j += 64 / sizeof(T))
-            __builtin_prefetch(&a(pivots[place(s + kAhead)], j), 1);
-        if (p == i) continue;
-        if (by_rows)
-          std::swap_ranges(&a(i, first), &a(i, first) + (last - first), &a(p, first));
-        else
-          std::swap(a(i, first), a(p, first));
-      }
-    }
-  });
-}
-
-template <class T>
-[[gnu::noinline]] int32_t factor_lu(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots) {
-  if (m == 0 || n == 0) return 0;
-  if (n <= kBlock && m >= n) return factor_narrow(m, n, a, pivots);
-  const int64_t left = m < n ? m : (n / 2 + kBlock - 1) / kBlock * kBlock, right = n - left;
-  const int32_t info = factor_lu(m, left, a, pivots);
-  const Matrix<T> b = a.at(0, left);
-  swap_rows(left, right, b, pivots);
-  solve_triangle<T>(left, right, a.reading(), kUnitLower, b);
-  if (m == left) return info;
-  subtract_product<T>(m - left, right, left, a.at(left, 0).reading(), b.reading(), b.at(left, 0));
-  const int32_t later = factor_lu(m - left, right, b.at(left, 0), pivots + left);
-  swap_rows(std::min(m - left, right), left, a.at(left, 0), pivots + left);
-  for (int64_t i = left; i < std::min(m, n); ++i) pivots[i] += static_cast<int32_t>(left);
-  return info ? info : later ? later + static_cast<int32_t>(left) : 0;
-}
-
-namespace {
 
 // Calls f(i) for each of the rows of `cols` elements.
 template <class F>
@@ -141,15 +72,6 @@ template <class T>
 }
 
 }  // namespace
-
-#define TESSERA_INSTANCES(T)                                                  \
-  template void swap_rows(int64_t, int64_t, Matrix<T>, const int32_t*, bool); \
-  template int32_t factor_lu(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots);
-TESSERA_INSTANCES(float)
-TESSERA_INSTANCES(double)
-TESSERA_INSTANCES(std::complex<float>)
-TESSERA_INSTANCES(std::complex<double>)
-#undef TESSERA_INSTANCES
 
 }  // namespace factor
 

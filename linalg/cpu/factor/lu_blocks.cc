@@ -1,0 +1,178 @@
+// The factorization itself: LU with partial pivoting, in blocks of columns.
+//
+// At each step one block of columns, the panel, is factored; it changes all blocks to its right (rows exchanged, a
+// triangle solved, a product subtracted), and the first of these is the next panel, which is factored at once, while
+// other threads have the blocks beyond. A block goes to the same thread at each step, where threads are equally fast:
+// it stays in that core's cache. Blocks to the left exchange their rows at the end. What is wider than kWidest goes by
+// halves: products with longer sums read and write less.
+#include <algorithm>
+
+#include "linalg/cpu/factor/blocks.h"
+
+namespace tessera::cpu::factor {
+namespace {
+
+constexpr TriangularForm kUnitLower{false, true, false};
+constexpr int64_t kWidest = 512;
+
+// Rows of `cols` elements next to each other at one of the two, dense rows or dense columns at the other.
+template <class T>
+void copy_rows(int64_t rows, int64_t cols, Matrix<T> from, Matrix<T> to) {
+  if (from.col_stride == 1 && to.col_stride == 1)
+    for (int64_t i = 0; i < rows; ++i) std::copy_n(&from(i, 0), cols, &to(i, 0));
+  else if (from.col_stride == 1)
+    transpose<T>(rows, cols, from.data, from.row_stride, to.data, to.col_stride);
+  else if (to.col_stride == 1)
+    transpose<T>(cols, rows, from.data, from.col_stride, to.data, to.row_stride);
+  else
+    for (int64_t j = 0; j < cols; ++j) std::copy_n(&from(0, j), rows, &to(0, j));
+}
+
+// Columns next to each other, and the triangle at their top by rows.
+template <class T>
+struct Panel {
+  T* columns;
+  T* triangle;
+};
+
+// a: m x n with dense rows, or dense columns; m >= n. In blocks of kBlock columns, the last one of what is left.
+template <class T>
+class BlockedLu {
+ public:
+  BlockedLu(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots)
+      : m_(m),
+        n_(n),
+        blocks_((n + kBlock - 1) / kBlock),
+        a_(a),
+        pivots_(pivots),
+        distance_((m + 15) / 16 * 16 + 16),  // no power of two: columns would share lines of the cache
+        memory_(std::min<int64_t>(blocks_, 2) * (distance_ + kBlock) * std::min(n, kBlock)),
+        order_(blocks_) {}
+
+  int32_t run() {
+    factor_panel(0);
+    for (int64_t k = 0; k + 1 < blocks_; ++k)
+      for_blocks(k + 1, blocks_, [&](int64_t j) {
+        apply(k, j);
+        if (j == k + 1) factor_panel(j);
+      });
+    for_blocks(0, blocks_ - 1, [&](int64_t j) {
+      for (int64_t k = j + 1; k < blocks_; ++k) swap_rows(width(k), width(j), at(k, j), pivots_ + k * kBlock);
+    });
+    for (int64_t i = kBlock; i < n_; ++i) pivots_[i] += static_cast<int32_t>(i / kBlock * kBlock);
+    return info_;
+  }
+
+ private:
+  int64_t width(int64_t block) const { return std::min(kBlock, n_ - block * kBlock); }
+  Matrix<T> at(int64_t row_block, int64_t col_block) const { return a_.at(row_block * kBlock, col_block * kBlock); }
+  // Two take turns: the next one is made while one is used.
+  Panel<T> panel(int64_t k) const {
+    const int64_t most = std::min(n_, kBlock);
+    T* const columns = memory_.get() + k % 2 * (distance_ + kBlock) * most;
+    return {columns, columns + distance_ * most};
+  }
+
+  // f(j) for the blocks from `first` to before `last`, those with the same rest to one thread.
+  template <class F>
+  void for_blocks(int64_t first, int64_t last, F&& f) {
+    const int64_t threads = num_threads();
+    int64_t count = 0;
+    for (int64_t rest = 0; rest < std::min(threads, last); ++rest)
+      for (int64_t j = rest; j < last; j += threads)
+        if (j >= first) order_[count++] = j;
+    parallel_for(count, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) f(order_[i]);
+    });
+  }
+
+  void factor_panel(int64_t k) {
+    const int64_t rows = m_ - k * kBlock, cols = width(k);
+    const Panel<T> to = panel(k);
+    const Matrix<T> columns{to.columns, 1, distance_};
+    copy_rows(rows, cols, at(k, k), columns);
+    int32_t info = 0;
+    kernels<BlockKernels<T>>().lu_panel(rows, cols, to.columns, distance_, pivots_ + k * kBlock, &info);
+    if (info && !info_) info_ = info + static_cast<int32_t>(k * kBlock);
+    copy_rows(rows, cols, columns, at(k, k));
+    copy_rows(cols, cols, columns, {to.triangle, cols, 1});
+  }
+
+  // What panel k does to block j.
+  void apply(int64_t k, int64_t j) const {
+    const int64_t rows = width(k), cols = width(j), below = m_ - k * kBlock - rows;
+    const Panel<T> by = panel(k);
+    const ScratchArray<T> memory(rows * cols);
+    const Matrix<T> block = at(k, j), top{memory.get(), cols, 1};
+    swap_rows(rows, cols, block, pivots_ + k * kBlock);
+    copy_rows(rows, cols, block, top);
+    kernels<BlockKernels<T>>().solve_block(rows, by.triangle, rows, nullptr, top.data, cols, cols);
+    copy_rows(rows, cols, top, block);
+    subtract_product<T>(below, cols, rows, {by.columns + rows, 1, distance_}, top.reading(), block.at(rows, 0));
+  }
+
+  int64_t m_, n_, blocks_;
+  Matrix<T> a_;
+  int32_t* pivots_;
+  int32_t info_ = 0;
+  int64_t distance_;
+  ScratchArray<T> memory_;
+  ScratchArray<int64_t> order_;
+};
+
+}  // namespace
+
+// What is called in several places, for four types of numbers, is kept out of line: copies in its callers would be a
+// third of their code. Rows are exchanged by strips of columns, which stay in the second cache while all pivots pass.
+template <class T>
+[[gnu::noinline]] void swap_rows(int64_t count, int64_t columns, Matrix<T> a, const int32_t* pivots, bool back) {
+  constexpr int64_t kStrip = 512 / sizeof(T), kAhead = 4;
+  const bool by_rows = a.col_stride == 1;
+  const int64_t grain = std::max<int64_t>(by_rows ? kStrip : 64, 65536 / std::max<int64_t>(count, 1)),
+                strip = by_rows ? kStrip : 1;
+  const auto place = [&](int64_t step) { return back ? count - 1 - step : step; };
+  parallel_for(columns, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t first = begin; first < end; first += strip) {
+      const int64_t last = std::min(end, first + strip);
+      for (int64_t s = 0; s < count; ++s) {
+        const int64_t i = place(s), p = pivots[i];
+        if (s + kAhead < count)
+          for (int64_t j = first; j < last; j += 64 / sizeof(T))
+            __builtin_prefetch(&a(pivots[place(s + kAhead)], j), 1);
+        if (p == i) continue;
+        if (by_rows)
+          std::swap_ranges(&a(i, first), &a(i, first) + (last - first), &a(p, first));
+        else
+          std::swap(a(i, first), a(p, first));
+      }
+    }
+  });
+}
+
+template <class T>
+[[gnu::noinline]] int32_t factor_lu(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots) {
+  if (m == 0 || n == 0) return 0;
+  if (n <= kWidest && m >= n) return BlockedLu<T>(m, n, a, pivots).run();
+  const int64_t left = m < n ? m : (n / 2 + kBlock - 1) / kBlock * kBlock, right = n - left;
+  const int32_t info = factor_lu(m, left, a, pivots);
+  const Matrix<T> b = a.at(0, left);
+  swap_rows(left, right, b, pivots);
+  solve_triangle<T>(left, right, a.reading(), kUnitLower, b);
+  if (m == left) return info;
+  subtract_product<T>(m - left, right, left, a.at(left, 0).reading(), b.reading(), b.at(left, 0));
+  const int32_t later = factor_lu(m - left, right, b.at(left, 0), pivots + left);
+  swap_rows(std::min(m - left, right), left, a.at(left, 0), pivots + left);
+  for (int64_t i = left; i < std::min(m, n); ++i) pivots[i] += static_cast<int32_t>(left);
+  return info ? info : later ? later + static_cast<int32_t>(left) : 0;
+}
+
+#define TESSERA_INSTANCES(T)                                                  \
+  template void swap_rows(int64_t, int64_t, Matrix<T>, const int32_t*, bool); \
+  template int32_t factor_lu(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots);
+TESSERA_INSTANCES(float)
+TESSERA_INSTANCES(double)
+TESSERA_INSTANCES(std::complex<float>)
+TESSERA_INSTANCES(std::complex<double>)
+#undef TESSERA_INSTANCES
+
+}  // namespace tessera::cpu::factor
