@@ -42,7 +42,6 @@ Tensor resized(const Tensor& x, int64_t dim, int64_t size) {
   return cat(parts, dim);
 }
 
-// sizes[k]: the length of the lines along dims[k], on the real side of the last if there is one.
 Tensor transformed(const Transform& what, Tensor x, const IntVector& dims, const IntVector& sizes, int64_t norm) {
   for (size_t k = 0; k < dims.size(); ++k) {
     TESSERA_CHECK(sizes[k] >= 1, what.name, ": Invalid number of data points (", sizes[k],
@@ -50,14 +49,7 @@ Tensor transformed(const Transform& what, Tensor x, const IntVector& dims, const
     const bool half = what.real_out && k + 1 == dims.size();
     x = resized(x, dims[k], half ? sizes[k] / 2 + 1 : sizes[k]);
   }
-  // Spectra of real signals know one direction; the other one is its conjugate.
-  if (what.real_out) return _fft_c2r(what.forward ? conj(x) : x, dims, norm, sizes.back());
-  if (what.real_in) {
-    const Tensor y = _fft_r2c(x, dims, norm, true);
-    return what.forward ? y : conj(y);
-  }
-  const std::vector<SymInt> symbols(dims.begin(), dims.end());
-  return _fft_c2c(x, symbols, norm, what.forward);
+  return what.apply(what.forward, x, dims, sizes, norm);
 }
 
 int64_t default_size(const Transform& what, const Tensor& x, int64_t dim, bool last) {
@@ -72,6 +64,19 @@ void check_dims_unique(const Transform& what, const IntVector& dims) {
 }
 
 }  // namespace
+
+Tensor complex_to_complex(bool forward, const Tensor& x, const IntVector& dims, const IntVector&, int64_t norm) {
+  const std::vector<SymInt> symbols(dims.begin(), dims.end());
+  return _fft_c2c(x, symbols, norm, forward);
+}
+// Spectra of real signals know one direction; the other one is its conjugate.
+Tensor real_to_half(bool forward, const Tensor& x, const IntVector& dims, const IntVector&, int64_t norm) {
+  const Tensor y = _fft_r2c(x, dims, norm, true);
+  return forward ? y : conj(y);
+}
+Tensor half_to_real(bool forward, const Tensor& x, const IntVector& dims, const IntVector& sizes, int64_t norm) {
+  return _fft_c2r(forward ? conj(x) : x, dims, norm, sizes.back());
+}
 
 Tensor along(const Transform& what, const Tensor& self, std::optional<SymInt> n, int64_t dim,
              std::optional<std::string_view> norm) {

@@ -3,21 +3,28 @@
 
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 #include "tensor/core/tensor.h"
 
 namespace tessera::fft {
 
-// What a function transforms: from where, to where, with which sign.
+// What a function transforms: from where, to where, with which sign, and the operator that does it: a program that
+// calls one function links the operator of that one.
 struct Transform {
   const char* name;
   bool forward;
   bool real_in;   // real numbers to the first half of a spectrum, along the last dimension
   bool real_out;  // and back
+  // sizes[k]: the length of the lines along dims[k], on the real side of the last if there is one.
+  Tensor (*apply)(bool forward, const Tensor& x, const IntVector& dims, const IntVector& sizes, int64_t norm);
 };
-inline constexpr Transform kForward{"fft", true, false, false}, kInverse{"ifft", false, false, false},
-    kRealForward{"rfft", true, true, false}, kRealInverse{"irfft", false, false, true},
-    kHermitianForward{"hfft", true, false, true}, kHermitianInverse{"ihfft", false, true, false};
+std::remove_pointer_t<decltype(Transform::apply)> complex_to_complex, real_to_half, half_to_real;
+inline constexpr Transform kForward{"fft", true, false, false, &complex_to_complex},
+    kInverse{"ifft", false, false, false, &complex_to_complex}, kRealForward{"rfft", true, true, false, &real_to_half},
+    kRealInverse{"irfft", false, false, true, &half_to_real},
+    kHermitianForward{"hfft", true, false, true, &half_to_real},
+    kHermitianInverse{"ihfft", false, true, false, &real_to_half};
 
 // Along one dimension; n: its size before (of real_out: after), cut or filled up with zeros. Integers become the
 // default floating dtype. Error: n < 1, a norm that is none, a dtype that the transform does not take; IndexError: dim.

@@ -37,6 +37,7 @@ double scale_of(int64_t normalization, int64_t n) {
 
 // One of the transforms that make up one along several dimensions. n: the length of the signal along dim.
 struct Stage {
+  decltype(&cpu::run_fft) engine;
   cpu::FftKind kind;
   const Tensor &in, &out;
   int64_t dim, n;
@@ -72,9 +73,9 @@ void run(const Stage& s, Part part = {}) {
     else
       dims.push_back(next);
   }
-  TESSERA_ON(s.in.device(), run_fft)
-  ({to_real(s.in.dtype()), s.kind, s.forward, s.scale, s.n, s.in.strides()[s.dim], s.out.strides()[s.dim], dims},
-   static_cast<const char*>(s.in.data_ptr()) + in_offset, static_cast<char*>(s.out.data_ptr()) + out_offset);
+  s.engine(
+      {to_real(s.in.dtype()), s.kind, s.forward, s.scale, s.n, s.in.strides()[s.dim], s.out.strides()[s.dim], dims},
+      static_cast<const char*>(s.in.data_ptr()) + in_offset, static_cast<char*>(s.out.data_ptr()) + out_offset);
 }
 
 // Bytes of results that go through all stages before the next ones, since they stay in the second cache.
@@ -119,7 +120,8 @@ void add_complex(std::vector<Stage>* stages, const Tensor& in, const Tensor& out
                  double scale) {
   for (auto d = dims.rbegin(); d != dims.rend(); ++d) {
     const bool first = d == dims.rbegin();
-    stages->push_back({cpu::FftKind::kComplex, first ? in : out, out, *d, out.sizes()[*d], forward, first ? scale : 1});
+    stages->push_back({TESSERA_ON(in.device(), run_fft), cpu::FftKind::kComplex, first ? in : out, out, *d,
+                       out.sizes()[*d], forward, first ? scale : 1});
   }
 }
 void transform_complex(const Tensor& in, const Tensor& out, const IntVector& dims, bool forward, double scale) {
@@ -172,7 +174,8 @@ void fft_r2c(const Tensor& self, IntList dim, int64_t normalization, bool onesid
     return transform_complex(complex, out, dims, true, scale);
   }
   const int64_t last = dims.back();
-  std::vector<Stage> stages{{cpu::FftKind::kRealToHalf, self, out, last, self.sizes()[last], true, scale}};
+  std::vector<Stage> stages{{TESSERA_ON(self.device(), run_fft), cpu::FftKind::kRealToHalf, self, out, last,
+                             self.sizes()[last], true, scale}};
   add_complex(&stages, out, out, IntVector(dims.begin(), dims.end() - 1), true, 1);
   run(stages);
 }
@@ -197,7 +200,8 @@ void fft_c2r(const Tensor& self, IntList dim, int64_t normalization, SymInt, con
   std::vector<Stage> stages;
   add_complex(&stages, self, spectrum, rest, false, 1);
   const int64_t last = dims.back();
-  stages.push_back({cpu::FftKind::kHalfToReal, spectrum, out, last, out.sizes()[last], false, scale});
+  stages.push_back({TESSERA_ON(self.device(), run_fft_to_real), cpu::FftKind::kHalfToReal, spectrum, out, last,
+                    out.sizes()[last], false, scale});
   run(stages);
 }
 

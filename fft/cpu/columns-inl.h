@@ -131,20 +131,24 @@ HWY_INLINE void butterfly16(D d, Complex<D>* a) {
       });
 }
 
-// An odd prime: numbers at k and r - k share cosines, and have opposite sines. roots: cos, sin of 2 pi t / r.
-template <int R, class D>
-HWY_INLINE void butterfly_odd(D d, int radix, const hn::TFromD<D>* HWY_RESTRICT roots, Complex<D>* a) {
+// An odd prime: numbers at k and r - k share cosines, and have opposite sines. roots: cos, sin of 2 pi t / r. Takes
+// number k from load(k), all of them before the first result; put(j, result). kUnrolled: results are code of their own.
+template <int R, bool kUnrolled, class D, class Load, class Put>
+HWY_INLINE void butterfly_odd(D d, int radix, const hn::TFromD<D>* HWY_RESTRICT roots, const Load& load,
+                              const Put& put) {
   const int r = R ? R : radix, half = (r - 1) / 2;
-  constexpr int kHalf = (R ? R : kMaxRadix) / 2;
-  Complex<D> sum[kHalf], rest[kHalf];
-  const Complex<D> first = a[0];
+  Complex<D> sum[(R ? R : kMaxRadix) / 2], rest[(R ? R : kMaxRadix) / 2];
+  const Complex<D> first = load(0);
+  Complex<D> all = first;
   repeat<R / 2>(
       half, TESSERA_FFT_BODY(k) {
-        sum[k] = add(a[k + 1], a[r - 1 - k]);
-        rest[k] = sub(a[k + 1], a[r - 1 - k]);
-        a[0] = add(a[0], sum[k]);
+        const Complex<D> a = load(k + 1), b = load(r - 1 - k);
+        sum[k] = add(a, b);
+        rest[k] = sub(a, b);
+        all = add(all, sum[k]);
       });
-  repeat<R / 2>(
+  put(0, all);
+  repeat<kUnrolled ? R / 2 : 0>(
       half, TESSERA_FFT_BODY(i) {
         const int j = i + 1;
         Complex<D> even = first, odd{hn::Zero(d), hn::Zero(d)};
@@ -157,15 +161,14 @@ HWY_INLINE void butterfly_odd(D d, int radix, const hn::TFromD<D>* HWY_RESTRICT 
               even = {hn::MulAdd(sum[k].re, c, even.re), hn::MulAdd(sum[k].im, c, even.im)};
               odd = {hn::MulAdd(rest[k].re, s, odd.re), hn::MulAdd(rest[k].im, s, odd.im)};
             });
-        a[j] = sub_turned(even, odd);
-        a[r - j] = add_turned(even, odd);
+        put(j, sub_turned(even, odd));
+        put(r - j, add_turned(even, odd));
       });
 }
 
 template <int R, class D>
-HWY_INLINE void butterfly(D d, int radix, const hn::TFromD<D>* HWY_RESTRICT roots, Complex<D>* a) {
-  if constexpr (R == 1) {
-  } else if constexpr (R == 2) {
+HWY_INLINE void butterfly(D d, const hn::TFromD<D>* HWY_RESTRICT roots, Complex<D>* a) {
+  if constexpr (R == 2) {
     const auto rest = sub(a[0], a[1]);
     a[0] = add(a[0], a[1]);
     a[1] = rest;
@@ -176,7 +179,13 @@ HWY_INLINE void butterfly(D d, int radix, const hn::TFromD<D>* HWY_RESTRICT root
   } else if constexpr (R == 16) {
     butterfly16(d, a);
   } else {
-    butterfly_odd<R>(d, radix, roots, a);
+    static_assert(R == 3 || R == 5);
+    Complex<D> result[R];
+    butterfly_odd<R, true>(
+        d, R, roots, TESSERA_FFT_BODY(k) { return a[k]; },
+        [&](int j, const Complex<D>& z) HWY_ATTR __attribute__((always_inline)) { result[j] = z; });
+    repeat<R>(
+        R, TESSERA_FFT_BODY(j) { a[j] = result[j]; });
   }
 }
 
@@ -243,20 +252,16 @@ struct Interleaved {
   }
 };
 
-// Planar, times a twiddle factor of its own for each number; see LinePlan.
+// Planar, times a twiddle factor of its own for each number, of a table of planar rows: see LinePlan.
 template <class D>
 struct Twiddled {
   Planar<D> to;
-  const hn::TFromD<D>*fine, *coarse;  // rows of 2 kFftWidth numbers; coarse null: one table
+  const hn::TFromD<D>* fine;
+  int64_t rows;  // of the table: row i has factor i & rows
   HWY_INLINE void store(int64_t i, const Complex<D>& z) const {
     constexpr int64_t kWidth = kFftWidth<hn::TFromD<D>>;
-    const auto factor = [&](const hn::TFromD<D>* row) HWY_ATTR {
-      return Complex<D>{hn::LoadU(to.d, row), hn::LoadU(to.d, row + kWidth)};
-    };
-    if (coarse)
-      to.store(i, mul(mul(z, factor(fine + i % kWidth * 2 * kWidth)), factor(coarse + i / kWidth * 2 * kWidth)));
-    else
-      to.store(i, mul(z, factor(fine + i * 2 * kWidth)));
+    const auto* factor = fine + (i & rows) * 2 * kWidth;
+    to.store(i, mul(z, Complex<D>{hn::LoadU(to.d, factor), hn::LoadU(to.d, factor + kWidth)}));
   }
 };
 
@@ -264,7 +269,7 @@ struct Twiddled {
 
 // See ColumnPlan::Pass. kLast: m is 1, and results are written where they belong.
 template <int R, bool kLast, class D, class From, class To, class T = hn::TFromD<D>>
-HWY_NOINLINE void pass(D d, const ColumnPlan<T>& plan, const typename ColumnPlan<T>::Pass& pass, const From& given,
+HWY_NOINLINE void pass(D d, const ColumnPlan<T>& plan, const ColumnPasses::Pass& pass, const From& given,
                        const To& wanted) {
   const From from = given;  // copies of their own: vectors may alias what references lead to
   const To to = wanted;
@@ -273,24 +278,27 @@ HWY_NOINLINE void pass(D d, const ColumnPlan<T>& plan, const typename ColumnPlan
   const T* HWY_RESTRICT const twiddles = plan.numbers.data() + pass.twiddles;
   const T* HWY_RESTRICT const roots = plan.numbers.data() + pass.roots;
   const int32_t* HWY_RESTRICT const first = plan.first.data();
-  Complex<D> a[R ? R : kMaxRadix];
   for (int64_t b = 0; b < s; ++b) {
     const T* w = twiddles;
     for (int64_t p = 0; p < m; ++p, w += 2 * (r - 1)) {
-      const int64_t row = b * r * m + p;
+      const int64_t row = b * r * m + p, out = kLast ? first[b] : row, step = kLast ? s : m;
       if constexpr (std::is_same_v<From, Planar<D>>)
         if (from.ahead) from.ahead->butterfly();
-      repeat<R>(
-          r, TESSERA_FFT_BODY(k) { a[k] = from.load(row + m * k); });
-      butterfly<R>(d, r, roots, a);
-      if (!kLast && p > 0)
-        repeat<(R ? R - 1 : 0)>(
-            r - 1, TESSERA_FFT_BODY(i) {
-              a[i + 1] = mul(a[i + 1], Complex<D>{hn::Set(d, w[2 * i]), hn::Set(d, w[2 * i + 1])});
-            });
-      const int64_t out = kLast ? first[b] : row, step = kLast ? s : m;
-      repeat<R>(
-          r, TESSERA_FFT_BODY(j) { to.store(out + step * j, a[j]); });
+      const auto load = TESSERA_FFT_BODY(k) { return from.load(row + m * k); };
+      const auto put = [&](int j, Complex<D> z) HWY_ATTR __attribute__((always_inline)) {
+        if (!kLast && p > 0 && j > 0) z = mul(z, Complex<D>{hn::Set(d, w[2 * j - 2]), hn::Set(d, w[2 * j - 1])});
+        to.store(out + step * j, z);
+      };
+      if constexpr (R == 0 || R == 7 || R == 11 || R == 13) {
+        butterfly_odd<R, false>(d, r, roots, load, put);
+      } else {
+        Complex<D> a[R];
+        repeat<R>(
+            r, TESSERA_FFT_BODY(k) { a[k] = load(k); });
+        butterfly<R>(d, roots, a);
+        repeat<R>(
+            r, TESSERA_FFT_BODY(j) { put(j, a[j]); });
+      }
     }
   }
 }
@@ -301,7 +309,7 @@ inline bool is_brief(int radix) { return radix <= 5 || radix == 8; }
 inline constexpr bool kForms = HWY_TARGET != HWY_SSE4;
 
 template <bool kLast, class D, class From, class To, class T = hn::TFromD<D>>
-void brief_pass(D d, const ColumnPlan<T>& plan, const typename ColumnPlan<T>::Pass& p, const From& from, const To& to) {
+void brief_pass(D d, const ColumnPlan<T>& plan, const ColumnPasses::Pass& p, const From& from, const To& to) {
   switch (p.radix) {
     case 2:
       return pass<2, kLast>(d, plan, p, from, to);
@@ -316,12 +324,15 @@ void brief_pass(D d, const ColumnPlan<T>& plan, const typename ColumnPlan<T>::Pa
   }
 }
 template <class D, class T = hn::TFromD<D>>
-void planar_pass(D d, const ColumnPlan<T>& plan, const typename ColumnPlan<T>::Pass& p, const Planar<D>& rows) {
+void planar_pass(D d, const ColumnPlan<T>& plan, const ColumnPasses::Pass& p, const Planar<D>& rows) {
   if (is_brief(p.radix)) return brief_pass<false>(d, plan, p, rows, rows);
   switch (p.radix) {
-#if HWY_TARGET != HWY_SSE4  // whose registers hold none of these numbers: the general form is as good
+// Where registers hold their numbers; else the general form is as good.
+#if HWY_TARGET != HWY_SSE4
     case 7:
       return pass<7, false>(d, plan, p, rows, rows);
+#endif
+#if HWY_TARGET == HWY_AVX3
     case 11:
       return pass<11, false>(d, plan, p, rows, rows);
     case 13:

@@ -42,8 +42,10 @@ inline void check_fft_lines(const FftLines& lines) {
 
 // X[k] = scale sum_j x[j] exp(-+2 pi i j k / n) for each line. Both may be the same memory for kComplex with equal
 // strides; else they share nothing. Cooley and Tukey's algorithm for lengths whose prime factors are small (radices 2,
-// 3, 4, 5, 7, 8, 11, 13 and other primes up to 31, where many lines are transformed together up to 127), Bluestein's
-// for all others. The same bits at any number of threads.
+// 3, 4, 5, 7, 8, 11, 13 and other primes up to 31, where many lines are transformed together up to 127), Rader's for
+// primes n whose n - 1 is such a length, Bluestein's for all others. The same bits at any number of threads. run_fft
+// takes kComplex and kRealToHalf, run_fft_to_real kHalfToReal: programs link the ways that they go.
 void run_fft(const FftLines& lines, const void* in, void* out);
+void run_fft_to_real(const FftLines& lines, const void* in, void* out);
 
 }  // namespace tessera::cpu

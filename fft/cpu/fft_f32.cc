@@ -11,7 +11,13 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::internal {
 namespace HWY_NAMESPACE {
 
-void FftF32(const FftLines& lines, const void* in, void* out) { Transform<float>(lines, in, out).run(); }
+void FftF32(const FftLines& lines, const void* in, void* out) {
+  const Transform<float> transform(lines, in, out);
+  lines.kind == FftKind::kComplex ? transform.complex() : transform.template real<false>();
+}
+void FftF32ToReal(const FftLines& lines, const void* in, void* out) {
+  Transform<float>(lines, in, out).template real<true>();
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tessera::cpu::internal
@@ -20,6 +26,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tessera::cpu::internal {
 TESSERA_SIMD_TABLE(FftF32);
+TESSERA_SIMD_TABLE(FftF32ToReal);
 void fft_f32(const FftLines& lines, const void* in, void* out) { TESSERA_SIMD(FftF32)(lines, in, out); }
+void fft_f32_to_real(const FftLines& lines, const void* in, void* out) { TESSERA_SIMD(FftF32ToReal)(lines, in, out); }
 }  // namespace tessera::cpu::internal
 #endif

@@ -69,7 +69,7 @@ void check(FftKind kind, int64_t n, int64_t count, bool across, bool forward) {
   const FftDim dim{count, across ? 1 : n_in, across ? 1 : n_out};
   const double scale = 0.5;
   const FftLines lines{kType<T>, kind, forward, scale, n, across ? count : 1, across ? count : 1, {&dim, 1}};
-  run_fft(lines, x.data(), y.data());
+  (kind == FftKind::kHalfToReal ? run_fft_to_real : run_fft)(lines, x.data(), y.data());
   for (int64_t l = 0; l < count; ++l) {
     std::vector<Wide> signal(n);
     for (int64_t i = 0; i < n_in; ++i) {
@@ -162,7 +162,7 @@ void check_long(int64_t n) {
 }
 
 TEST(Fft, LongSignals) {
-  for (int64_t n : {4096, 16384, 65536, 59049, 78125, 100003, 262144}) {
+  for (int64_t n : {4096, 16384, 17497, 65536, 65537, 59049, 78125, 100003, 262144}) {
     check_long<float>(n);
     check_long<double>(n);
   }
@@ -183,6 +183,14 @@ TEST(Fft, SameBitsAtAnyNumberOfThreads) {
     EXPECT_TRUE(one == four) << n;
   }
   set_num_threads(before);
+}
+
+TEST(Fft, EachFunctionRefusesTheKindOfTheOther) {
+  float x[4] = {};
+  FftLines lines{DType::kFloat32, FftKind::kHalfToReal, false, 1, 2, 1, 1, {}};
+  EXPECT_THROW(run_fft(lines, x, x), Error);
+  lines.kind = FftKind::kRealToHalf;
+  EXPECT_THROW(run_fft_to_real(lines, x, x), Error);
 }
 
 TEST(Fft, InPlace) {

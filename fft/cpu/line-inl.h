@@ -77,7 +77,10 @@ void multiply_numbers(int64_t n, const T* a, bool conjugate_in, const T* b, T sc
   for (; i < n; ++i) some(hn::CappedTag<T, 1>(), i);
 }
 
-// One line of n = n1 * n2 numbers, or of any number by Bluestein's algorithm.
+template <class T>
+class ShortLines;
+
+// One line of n = n1 * n2 numbers, or of any number by a convolution.
 template <class T>
 class Line {
  public:
@@ -86,14 +89,14 @@ class Line {
   // Numbers that run() needs besides, 64-byte aligned.
   int64_t scratch() const {
     const int64_t n1 = plan_.first.n, n2 = plan_.second.n;
-    if (plan_.inner) return 2 * plan_.inner->n + inner().scratch();
+    if (plan_.inner) return 2 * plan_.inner->n + inner_scratch();
     if (n2 == 1) return 2 * plan_.n * kRow;
     return serial() ? middle() + std::max(first_scratch(n1), second_scratch(n2)) : middle();
   }
   // in and out may be the same.
   void run(const T* in, T* out, T* scratch) const {
     if (plan_.inner)
-      convolve(in, out, scratch);
+      (this->*(plan_.powers.empty() ? &Line::convolve : &Line::convolve_powers))(in, out, scratch);
     else if (plan_.second.n == 1)
       one_column(in, out, scratch);
     else
@@ -105,14 +108,6 @@ class Line {
   static constexpr int64_t kRow = 2 * kWidth;          // numbers in a row of a group
   static constexpr int64_t kPiece = int64_t{1} << 15;  // numbers worth a thread
 
-  struct EachRow {
-    T* at;
-    template <int N>
-    HWY_INLINE void places(int64_t j, T** p) const {
-      repeat<N>(
-          N, TESSERA_FFT_BODY(i) { p[i] = at + (j + i) * kRow; });
-    }
-  };
   static int64_t groups(int64_t n) { return (n + kWidth - 1) / kWidth; }
   bool serial() const { return plan_.n <= kPiece; }
   // [group of n2][k1, up to whole groups][re, im][lane]
@@ -163,9 +158,8 @@ class Line {
       stride = kRow;
     }
     const T* fine = plan_.fine.data() + g * (plan_.two_levels ? kWidth : n1) * kRow;
-    const T* coarse = plan_.two_levels ? plan_.coarse.data() + g * groups1 * kRow : nullptr;
     for (int64_t l = 0; l < lanes; l += static_cast<int64_t>(hn::Lanes(d))) {
-      const Twiddled<Lanes<T>> target{{d, to + l}, fine + l, coarse ? coarse + l : nullptr};
+      const Twiddled<Lanes<T>> target{{d, to + l}, fine + l, plan_.two_levels ? kWidth - 1 : -1};
       transform_columns(d, plan_.first, interleaved(d, from + 2 * l, stride, form_), target, scratch);
     }
     // The rows that fill up the last group: anything will do, but numbers that cost time.
@@ -177,11 +171,10 @@ class Line {
     const Lanes<T> d;
     const int64_t n1 = plan_.first.n, n2 = plan_.second.n, lanes = std::min(kWidth, n1 - h * kWidth);
     T *columns = scratch, *rows = columns + (n2 + kWidth - 1) / kWidth * kWidth * kRow;
+    const T* coarse = plan_.two_levels ? plan_.coarse.data() + 2 * h * groups(n2) * kWidth : nullptr;
     for (int64_t g = 0; g * kWidth < n2; ++g)
-      for (int64_t part = 0; part < kRow; part += kWidth) {
-        turn_lines<false>(middle + g * group + h * kWidth * kRow + part, kRow, kWidth,
-                          EachRow{columns + g * kWidth * kRow + part});
-      }
+      turn_rows(middle + g * group + h * kWidth * kRow, coarse ? coarse + 2 * g * kWidth : nullptr,
+                columns + g * kWidth * kRow);
     const bool whole = lanes == kWidth;
     T* to = whole ? out + 2 * h * kWidth : rows;
     const int64_t stride = whole ? 2 * n1 : kRow;
@@ -191,18 +184,80 @@ class Line {
     if (!whole) copy_lanes(out + 2 * h * kWidth, 2 * n1, rows, kRow, n2, lanes);
   }
 
-  Line inner() const { return Line(*plan_.inner, {false, T{1}}); }
+  // Rows of complex numbers to columns, a square of kWidth; times `coarse`, a factor for each row that comes out.
+  HWY_NOINLINE static void turn_rows(const T* from, const T* coarse, T* to) {
+    const Lanes<T> d;
+    constexpr int kStep = kBlock<T>;
+    for (int64_t l = 0; l < kWidth; l += static_cast<int64_t>(hn::Lanes(d)))
+      for (int64_t j = 0; j < kWidth; j += kStep) {
+        hn::Vec<Lanes<T>> re[kStep], im[kStep];
+        const auto turn = [&](int64_t part, hn::Vec<Lanes<T>> * v) HWY_ATTR __attribute__((always_inline)) {
+          load_turned(
+              d,
+              [&](int t, int q) HWY_ATTR
+              __attribute__((always_inline)) { return from + (l + t + q * kStep) * kRow + part + j; },
+              v);
+        };
+        turn(0, re);
+        turn(kWidth, im);
+        repeat<kStep>(
+            kStep, TESSERA_FFT_BODY(i) {
+              Complex<Lanes<T>> z{re[i], im[i]};
+              const T* factor = coarse + 2 * (j + i);
+              if (coarse) z = mul(z, {hn::Set(d, factor[0]), hn::Set(d, factor[1])});
+              Planar<Lanes<T>>{d, to + l}.store(j + i, z);
+            });
+      }
+  }
+
+  // The transform of length m that a convolution takes, in place; the one with the other sign on its way back.
+  HWY_NOINLINE void inner(T* x, bool back, T* scratch) const {
+    const Form<T> form{back, T{1}};
+#if HWY_TARGET == HWY_AVX3
+    if (plan_.brief) return ShortLines<T>(*plan_.brief, form).run(x, x, scratch);
+#endif
+    Line(*plan_.inner, form).run(x, x, scratch);
+  }
+  HWY_NOINLINE int64_t inner_scratch() const {
+    const int64_t most = Line(*plan_.inner, {false, T{1}}).scratch();
+#if HWY_TARGET == HWY_AVX3
+    if (plan_.brief) return std::max(most, ShortLines<T>(*plan_.brief, {false, T{1}}).scratch());
+#endif
+    return most;
+  }
   // Bluestein 1970: j k = (j^2 + k^2 - (k - j)^2) / 2.
-  void convolve(const T* in, T* out, T* scratch) const {
+  HWY_NOINLINE void convolve(const T* in, T* out, T* scratch) const {
     const int64_t n = plan_.n, m = plan_.inner->n;
     const T *chirp = plan_.chirp.data(), *filter = plan_.filter.data();
     T *const x = scratch, *const extra = scratch + 2 * m;
     multiply_numbers(n, in, form_.conjugate, chirp, T{1}, x, false);
     std::memset(x + 2 * n, 0, static_cast<size_t>(2 * (m - n)) * sizeof(T));
-    inner().run(x, x, extra);
+    inner(x, false, extra);
     multiply_numbers(m, x, false, filter, T{1}, x, false);
-    Line(*plan_.inner, {true, T{1}}).run(x, x, extra);
+    inner(x, true, extra);
     multiply_numbers(n, x, false, chirp, form_.scale, out, form_.conjugate);
+  }
+
+  // Rader 1968: where j and k are powers of a root, j k is a power whose exponent is the sum of theirs.
+  HWY_NOINLINE void convolve_powers(const T* in, T* out, T* scratch) const {
+    const int64_t m = plan_.inner->n;
+    const int32_t* const powers = plan_.powers.data();
+    T *const x = scratch, *const extra = scratch + 2 * m;
+    const T scale = form_.scale, first[2] = {in[0] * scale, in[1] * scale};
+    const auto move = [](T* to, const T* from) { std::memcpy(to, from, 2 * sizeof(T)); };
+    for (int64_t k = 0; k < m; ++k) move(x + 2 * k, in + 2 * powers[k]);
+    inner(x, false, extra);
+    out[0] = first[0] + x[0] * scale;
+    out[1] = first[1] + x[1] * scale;
+    multiply_numbers(m, x, false, plan_.filter.data(), scale, x, false);
+    x[0] += first[0];  // the sum of which is a part of each result
+    x[1] += first[1];
+    inner(x, true, extra);
+    // Result k is that of root^-k; with the other sign of the transform that of -root^-k, and -1 is root^(m / 2).
+    for (int64_t k = 0, at = form_.conjugate ? m / 2 : 0; k < m; ++k) {
+      move(out + 2 * powers[at], x + 2 * k);
+      at = (at == 0 ? m : at) - 1;
+    }
   }
 
   const LinePlan<T>& plan_;

@@ -55,11 +55,31 @@ class Transform {
         form_{lines.kind == FftKind::kComplex ? !lines.forward : lines.kind == FftKind::kHalfToReal,
               static_cast<T>(lines.scale)} {}
 
-  void run() const {
-    if (lines_.kind == FftKind::kComplex && ColumnPlan<T>::serves(n_))
+  void complex() const {
+    if (ColumnPasses::serves(n_))
       for (const FftDim& d : lines_.dims)
         if (d.in_stride == 1 && d.out_stride == 1 && d.size >= kWidth / 2) return side_by_side(d);
-    one_by_one_or_together();
+    complex_alone_or_together();
+  }
+  // Real signals, and (kBack) back to them. Functions of one direction name none of the other: programs that go one way
+  // have code for that one alone.
+  template <bool kBack>
+  void real() const {
+    const Places places(lines_);
+    if (n_ % 2) {
+      const bool many = places.count() >= kWidth / 2 && n_ <= kLong;  // each alone would cost twice as much
+      return many && ColumnPasses::serves(n_) ? odd_real_together<kBack>(places) : odd_real_lines<kBack>(places);
+    }
+#if HWY_TARGET == HWY_AVX3
+    // Halves of real signals are joined faster together, if they are many and brief.
+    if ((places.count() < kWidth / 2 || n_ / 2 >= 16 * kWidth) && in_registers(n_ / 2)) {
+      const auto plan = short_plan<T>(n_ / 2);
+      return even_real_lines<kBack>(places, ShortLines<T>(*plan, half_form()));
+    }
+#endif
+    if (together(places.count(), n_ / 2, 1)) return even_real_together<kBack>(places);
+    const auto plan = line_plan<T>(n_ / 2);
+    even_real_lines<kBack>(places, Line<T>(*plan, half_form()));
   }
 
  private:
@@ -72,29 +92,26 @@ class Transform {
   bool real_out() const { return lines_.kind == FftKind::kHalfToReal; }
   int64_t grain(int64_t numbers) const { return std::max<int64_t>(1, kPiece / std::max<int64_t>(1, numbers)); }
 
-  void one_by_one_or_together() const {
+  bool dense() const { return lines_.in_stride == 1 && lines_.out_stride == 1; }
+  bool in_registers(int64_t length) const { return dense() && ShortPlan<T>::serves(length); }
+
+  void complex_alone_or_together() const {
     const Places places(lines_);
-    const bool complex = lines_.kind == FftKind::kComplex, odd = n_ % 2;
 #if HWY_TARGET == HWY_AVX3
-    // Halves of real signals are joined faster together, if they are many and brief.
-    const int64_t length = complex ? n_ : n_ / 2;
-    const bool alone = complex || (!odd && (places.count() < kWidth / 2 || length >= 16 * kWidth));
-    if (alone && lines_.in_stride == 1 && lines_.out_stride == 1 && ShortPlan<T>::serves(length)) {
-      const auto plan = short_plan<T>(length);
-      const ShortLines<T> line(*plan, complex ? form_ : half_form());
-      return complex ? complex_lines(places, line) : even_real_lines(places, line);
+    if (in_registers(n_)) {
+      const auto plan = short_plan<T>(n_);
+      return complex_lines(places, ShortLines<T>(*plan, form_));
     }
 #endif
-    if (complex) return together(places.count(), n_, 2) ? complex_together(places) : complex_lines(places);
-    if (!odd) return together(places.count(), n_ / 2, 1) ? even_real_together(places) : even_real_lines(places);
-    const bool many = places.count() >= kWidth / 2 && n_ <= kLong;  // each alone would cost twice as much
-    return many && ColumnPlan<T>::serves(n_) ? odd_real_together(places) : odd_real_lines(places);
+    if (together(places.count(), n_, 2)) return complex_together(places);
+    const auto plan = line_plan<T>(n_);
+    complex_lines(places, Line<T>(*plan, form_));
   }
   // Whether `count` lines are transformed kWidth at a time, by columns of `length`: short ones; longer ones only where
   // they leave work for several threads, and not those that push each other out of the first cache, since they lie a
   // multiple of 4 KiB apart, and more of them than it has ways. A line that fills vectors by itself needs no company.
   bool together(int64_t count, int64_t length, int64_t parts) const {
-    if (count < kWidth / 2 || length > kLong || !ColumnPlan<T>::serves(length)) return false;
+    if (count < kWidth / 2 || length > kLong || !ColumnPasses::serves(length)) return false;
     if (parts == 2 && length >= kAlone && length % (kWidth * kWidth) == 0) return false;
     return length <= kShort || (count >= 4 * kWidth && (kWidth <= 8 || n_ * parts * sizeof(T) % 4096 != 0));
   }
@@ -134,7 +151,7 @@ class Transform {
     if (done >= inner.size) return;
     others.push_back({inner.size - done, 1, true});
     outer.dims = others;
-    Transform(outer, in_ + 2 * done, out_ + 2 * done).one_by_one_or_together();
+    Transform(outer, in_ + 2 * done, out_ + 2 * done).complex_alone_or_together();
   }
 
   // Where lines begin. A second half of them may be worked on with the first.
@@ -146,8 +163,17 @@ class Transform {
   // `each` lines (kWidth or twice as many) at a time. work(group, rows): planar rows for `length` + 1 numbers.
   template <class Work>
   void in_groups(const Places& places, int64_t each, int64_t length, const Work& work) const {
+    in_groups(places, each, length, &call<Work, const Group&, T*>, &work);
+  }
+  // What is the same for all work is there once.
+  template <class Work, class... Arguments>
+  static void call(const void* work, Arguments... arguments) {
+    (*static_cast<const Work*>(work))(arguments...);
+  }
+  HWY_NOINLINE void in_groups(const Places& places, int64_t each, int64_t length,
+                              void (*call)(const void*, const Group&, T*), const void* work) const {
     const int64_t tasks = (places.count() + each - 1) / each;
-    parallel_for(tasks, grain(length * kWidth), [&](int64_t begin, int64_t end) HWY_ATTR {
+    parallel_for(tasks, grain(length * kWidth), [&](int64_t begin, int64_t end) {
       ScratchArray<T> rows((length + 1) * kRow);
       Group group;
       for (int64_t t = begin; t < end; ++t) {
@@ -157,7 +183,7 @@ class Transform {
           group.from[l] = in_ + (real_in() ? 1 : 2) * from;
           group.to[l] = out_ + (real_out() ? 1 : 2) * to;
         }
-        work(group, rows.get());
+        call(work, group, rows.get());
       }
     });
   }
@@ -178,7 +204,7 @@ class Transform {
 
   // `lanes` lines (if more: kWidth) of `count` numbers (two for a complex element) to rows: number j to row(j), a lane
   // for each line.
-  void gather(const T* const* from, int64_t lanes, int64_t count, const Rows<T>& row) const {
+  HWY_NOINLINE void gather(const T* const* from, int64_t lanes, int64_t count, const Rows<T>& row) const {
     lanes = std::min(lanes, kWidth);
     const int64_t stride = lines_.in_stride;
     if (stride == 1 && evenly(from, lanes)) return lines_to_rows(from[0], from[1] - from[0], count, row);
@@ -195,7 +221,7 @@ class Transform {
       lines_to_rows(buffer, kPartStride, numbers, row.from(first));
     });
   }
-  void scatter(T* const* to, int64_t lanes, int64_t count, const Rows<T>& row) const {
+  HWY_NOINLINE void scatter(T* const* to, int64_t lanes, int64_t count, const Rows<T>& row) const {
     lanes = std::min(lanes, kWidth);
     const int64_t stride = lines_.out_stride;
     if (stride == 1 && evenly(to, lanes)) return rows_to_lines(to[0], to[1] - to[0], count, row);
@@ -236,8 +262,7 @@ class Transform {
   // Where lines lie one after the other: the group behind this one, and what this one's results are written to.
   Ahead behind(const Group& group, const ColumnPlan<T>& plan, int64_t numbers) const {
     const T* const from = group.from[0];
-    if (lines_.in_stride != 1 || lines_.out_stride != 1 || group.count < kWidth || group.from[1] - from != numbers)
-      return {};
+    if (!dense() || group.count < kWidth || group.from[1] - from != numbers) return {};
     int64_t butterflies = 0;
     for (const auto& pass : plan.passes) butterflies += plan.n / pass.radix;
     return {from + kWidth * numbers, group.to[0], kWidth * numbers * static_cast<int64_t>(sizeof(T)),
@@ -263,43 +288,40 @@ class Transform {
   }
 
   // The same for halves of real signals: two neighbours are a complex number.
+  template <bool kBack>
   void even_real_together(const Places& places) const {
     const auto plan = real_plan<T>(n_);
     const auto columns = column_plan<T>(n_ / 2);
     const int32_t *const order = columns->order.data(), *const in_line = columns->in_line.data();
     in_groups(places, kWidth, n_ / 2, [&](const Group& group, T* rows) HWY_ATTR {
-      if (real_in()) {
-        gather(group.from, group.count, n_, {rows, in_line, true});
-        transform_group(*columns, rows, behind(group, *columns, n_));
-        join_rows<false>(*plan, order, rows, conjugate_, form_.scale);
-        scatter(group.to, group.count, 2 * half_, {rows, order, true});
-      } else {
-        gather(group.from, group.count, 2 * half_, {rows, in_line, true});
-        join_rows<true>(*plan, order, rows, conjugate_, form_.scale);
-        transform_group(*columns, rows, behind(group, *columns, 2 * half_));
-        scatter(group.to, group.count, n_, {rows, columns->backwards.data(), true});
-      }
+      gather(group.from, group.count, kBack ? 2 * half_ : n_, {rows, in_line, true});
+      if (kBack) join_rows<true>(*plan, order, rows, conjugate_, form_.scale);
+      transform_group(*columns, rows, behind(group, *columns, kBack ? 2 * half_ : n_));
+      if (!kBack) join_rows<false>(*plan, order, rows, conjugate_, form_.scale);
+      scatter(group.to, group.count, kBack ? n_ : 2 * half_, {rows, kBack ? columns->backwards.data() : order, true});
     });
   }
 
   // Real signals of odd length, twice as many: the second half of them takes the place of the imaginary parts.
+  template <bool kBack>
   void odd_real_together(const Places& places) const {
     const auto plan = column_plan<T>(n_);
     // Where the second half's spectra are: see split_rows.
     std::vector<int32_t> mirrored = plan->backwards;
-    if (real_out()) std::reverse_copy(plan->in_line.begin(), plan->in_line.end(), mirrored.begin());
+    if (kBack) std::reverse_copy(plan->in_line.begin(), plan->in_line.end(), mirrored.begin());
     mirrored[0] = static_cast<int32_t>(n_);
     in_groups(places, 2 * kWidth, n_, [&](const Group& group, T* rows) HWY_ATTR {
-      if (!odd_real_group(*plan, mirrored.data(), group, rows, true, group.count > kWidth)) {
-        odd_real_group(*plan, mirrored.data(), group, rows, true, false);
-        odd_real_group(*plan, mirrored.data(), group, rows, false, true);
+      if (!odd_real_group<kBack>(*plan, mirrored.data(), group, rows, true, group.count > kWidth)) {
+        odd_real_group<kBack>(*plan, mirrored.data(), group, rows, true, false);
+        odd_real_group<kBack>(*plan, mirrored.data(), group, rows, false, true);
       }
     });
   }
   // The first and the second half of a group, or only one of them. False, and nothing done, if there are numbers that
   // are not finite, in which a signal would infect the one that shares its columns.
-  bool odd_real_group(const ColumnPlan<T>& plan, const int32_t* mirrored, const Group& group, T* rows, bool first,
-                      bool second) const {
+  template <bool kBack>
+  HWY_NOINLINE bool odd_real_group(const ColumnPlan<T>& plan, const int32_t* mirrored, const Group& group, T* rows,
+                                   bool first, bool second) const {
     const int32_t *const order = plan.order.data(), *const in_line = plan.in_line.data();
     const auto take = [&](bool half, int64_t count, const Rows<T>& row) {
       gather(group.from + half * kWidth, group.count - half * kWidth, count, row);
@@ -308,7 +330,7 @@ class Transform {
       scatter(group.to + half * kWidth, group.count - half * kWidth, count, row);
     };
     if (!first || !second) std::memset(rows, 0, static_cast<size_t>((n_ + 1) * kRow) * sizeof(T));
-    if (real_in()) {
+    if (!kBack) {
       if (first) take(false, n_, {rows, in_line, false});
       if (second) take(true, n_, {rows + kWidth, in_line, false});
     } else {
@@ -319,7 +341,7 @@ class Transform {
     transform_group(plan, rows);
     // Number 0 is the sum of all.
     if (first && second && !std::all_of(rows, rows + kRow, [](T x) { return std::isfinite(x); })) return false;
-    if (real_in()) {
+    if (!kBack) {
       split_rows<false>(n_, order, rows, conjugate_, form_.scale);
       if (first) put(false, 2 * half_, {rows, order, true});
       if (second) put(true, 2 * half_, {rows, mirrored, true});
@@ -333,64 +355,58 @@ class Transform {
   // Long lines, one after the other. each(number of the line, scratch); `extra` numbers of scratch, and the line's.
   template <class Engine, class Each>
   void for_lines(int64_t count, const Engine& line, int64_t extra, const Each& each) const {
-    parallel_for(count, grain(n_), [&](int64_t begin, int64_t end) HWY_ATTR {
+    for_lines(count, line.scratch(), extra, &call<Each, int64_t, T*, T*>, &each);
+  }
+  HWY_NOINLINE void for_lines(int64_t count, int64_t scratch, int64_t extra, void (*call)(const void*, int64_t, T*, T*),
+                              const void* each) const {
+    parallel_for(count, grain(n_), [&](int64_t begin, int64_t end) {
       const int64_t own = (extra + kRow - 1) / kRow * kRow;
-      ScratchArray<T> scratch(own + line.scratch());
-      for (int64_t i = begin; i < end; ++i) each(i, scratch.get(), scratch.get() + own);
+      ScratchArray<T> memory(own + scratch);
+      for (int64_t i = begin; i < end; ++i) call(each, i, memory.get(), memory.get() + own);
     });
   }
 
-  void complex_lines(const Places& places) const {
-    const auto plan = line_plan<T>(n_);
-    complex_lines(places, Line<T>(*plan, form_));
-  }
   template <class Engine>
   void complex_lines(const Places& places, const Engine& line) const {
-    const bool straight = lines_.in_stride == 1 && lines_.out_stride == 1;
-    for_lines(places.count(), line, straight ? 0 : 2 * n_, [&](int64_t i, T* dense, T* scratch) HWY_ATTR {
+    for_lines(places.count(), line, dense() ? 0 : 2 * n_, [&](int64_t i, T* copy, T* scratch) HWY_ATTR {
       const auto [from, to] = places(i);
       const T* x = in_ + 2 * from;
       T* y = out_ + 2 * to;
-      if (straight) return line.run(x, y, scratch);
-      take<2>(dense, x, n_, lines_.in_stride);
-      line.run(dense, dense, scratch);
-      put<2>(y, dense, n_, lines_.out_stride);
+      if (dense()) return line.run(x, y, scratch);
+      take<2>(copy, x, n_, lines_.in_stride);
+      line.run(copy, copy, scratch);
+      put<2>(y, copy, n_, lines_.out_stride);
     });
   }
 
   // Of the complex numbers that neighbours are.
   Form<T> half_form() const { return {real_out(), real_out() ? form_.scale : T{1}}; }
-  void even_real_lines(const Places& places) const {
-    const auto plan = line_plan<T>(n_ / 2);
-    even_real_lines(places, Line<T>(*plan, half_form()));
-  }
-  template <class Engine>
+  template <bool kBack, class Engine>
   void even_real_lines(const Places& places, const Engine& line) const {
     const auto plan = real_plan<T>(n_);
-    const bool straight = lines_.in_stride == 1 && lines_.out_stride == 1;
     const int64_t whole = (n_ + 2 + kRow - 1) / kRow * kRow;
-    for_lines(places.count(), line, straight ? whole : 2 * whole, [&](int64_t i, T* z, T* scratch) HWY_ATTR {
+    for_lines(places.count(), line, dense() ? whole : 2 * whole, [&](int64_t i, T* z, T* scratch) HWY_ATTR {
+      constexpr int kIn = kBack ? 2 : 1, kOut = kBack ? 1 : 2;
       const auto [from, to] = places(i);
-      T* const dense = z + whole;
-      if (real_in()) {
-        const T* x = in_ + from;
-        if (!straight) take<1>(dense, x, n_, lines_.in_stride);
-        line.run(straight ? x : dense, z, scratch);
-        T* y = straight ? out_ + 2 * to : dense;
-        join_line<false>(*plan, z, y, conjugate_, form_.scale);
-        if (!straight) put<2>(out_ + 2 * to, y, half_, lines_.out_stride);
-      } else {
-        const T* x = in_ + 2 * from;
-        if (!straight) take<2>(dense, x, half_, lines_.in_stride);
-        join_line<true>(*plan, straight ? x : dense, z, conjugate_, T{1});
-        T* y = straight ? out_ + to : dense;
-        line.run(z, y, scratch);
-        if (!straight) put<1>(out_ + to, y, n_, lines_.out_stride);
+      const T* x = in_ + kIn * from;
+      T* y = dense() ? out_ + kOut * to : z + whole;
+      if (!dense()) {
+        take<kIn>(z + whole, x, kBack ? half_ : n_, lines_.in_stride);
+        x = z + whole;
       }
+      if (kBack) {
+        join_line<true>(*plan, x, z, conjugate_, T{1});
+        line.run(z, y, scratch);
+      } else {
+        line.run(x, z, scratch);
+        join_line<false>(*plan, z, y, conjugate_, form_.scale);
+      }
+      if (!dense()) put<kOut>(out_ + kOut * to, y, kBack ? n_ : half_, lines_.out_stride);
     });
   }
 
   // Two at a time: the second takes the place of the imaginary parts, as in odd_real_group.
+  template <bool kBack>
   void odd_real_lines(const Places& places) const {
     const auto plan = line_plan<T>(n_);
     const Line<T> line(*plan, form_);
@@ -398,17 +414,18 @@ class Transform {
       const auto first = places(2 * task);
       const bool pair = 2 * task + 1 < places.count();
       const auto second = pair ? places(2 * task + 1) : first;
-      if (odd_real_pair(line, first, second, pair, z, scratch)) return;
-      odd_real_pair(line, first, first, false, z, scratch);
-      odd_real_pair(line, second, second, false, z, scratch);
+      if (odd_real_pair<kBack>(line, first, second, pair, z, scratch)) return;
+      odd_real_pair<kBack>(line, first, first, false, z, scratch);
+      odd_real_pair<kBack>(line, second, second, false, z, scratch);
     });
   }
-  bool odd_real_pair(const Line<T>& line, std::pair<int64_t, int64_t> first, std::pair<int64_t, int64_t> second,
-                     bool pair, T* z, T* scratch) const {
+  template <bool kBack>
+  HWY_NOINLINE bool odd_real_pair(const Line<T>& line, std::pair<int64_t, int64_t> first,
+                                  std::pair<int64_t, int64_t> second, bool pair, T* z, T* scratch) const {
     const auto [from0, to0] = first;
     const auto [from1, to1] = second;
     const T sign = conjugate_ ? T{-1} : T{1}, f = T{0.5};
-    if (real_in()) {
+    if (!kBack) {
       for (int64_t i = 0; i < n_; ++i) {
         z[2 * i] = in_[from0 + i * lines_.in_stride];
         z[2 * i + 1] = pair ? in_[from1 + i * lines_.in_stride] : T{0};
@@ -426,7 +443,7 @@ class Transform {
     }
     line.run(z, z, scratch);
     if (pair && !(std::isfinite(z[0]) && std::isfinite(z[1]))) return false;
-    if (real_out()) {
+    if (kBack) {
       for (int64_t i = 0; i < n_; ++i) {
         out_[to0 + i * lines_.out_stride] = z[2 * i];
         if (pair) out_[to1 + i * lines_.out_stride] = z[2 * i + 1];

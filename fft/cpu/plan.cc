@@ -6,10 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <list>
 #include <mutex>
 #include <numbers>
-#include <unordered_map>
 
 #include "fft/cpu/fft.h"
 #include "tensor/cpu/support/simd.h"
@@ -19,6 +17,9 @@ namespace {
 
 // Above this many numbers the twiddle factors between columns and rows are products of two.
 constexpr int64_t kOneTable = 32768;
+
+// Longer lines of a prime length jump about in more memory than the second cache has: a chirp is as fast.
+constexpr int64_t kMostOfPrimes = 65537;
 
 // Radices of n in the order of the passes; empty if a prime factor has no butterfly.
 std::vector<int> radices(int64_t n) {
@@ -30,8 +31,10 @@ std::vector<int> radices(int64_t n) {
   if (twos % 3 == 1 && twos > 1) r.insert(r.end(), 2, 4);
   if (twos % 3 == 2) r.push_back(4);
   r.insert(r.begin(), twos % 3 == 1 ? (twos > 1 ? (twos - 4) / 3 : 0) : twos / 3, 8);
+  // Small primes at the end, larger ones in the middle: the first and the last pass read and write any memory only if
+  // they are brief.
   for (int p = 3; p <= kMaxRadix && n > 1; p += 2)
-    for (; n % p == 0; n /= p) r.push_back(p);
+    for (; n % p == 0; n /= p) r.insert(p <= 5 || r.size() < 2 ? r.end() : r.end() - 1, p);
   if (n > 1) r.clear();
   return r;
 }
@@ -99,26 +102,74 @@ int64_t convolution_length(int64_t least) {
   return length;
 }
 
-template <class T>
-void push(std::vector<T>* to, std::complex<double> z) {
-  to->push_back(static_cast<T>(z.real()));
-  to->push_back(static_cast<T>(z.imag()));
+void push(std::vector<double>* to, std::complex<double> z) {
+  to->push_back(z.real());
+  to->push_back(z.imag());
 }
 
-// w^(row * column) in groups of columns, planar; `step`: between the rows of the table.
+// Tables are made of doubles, which are rounded at the end.
 template <class T>
-std::vector<T> twiddle_table(int64_t n, int64_t rows, int64_t step, int64_t columns) {
-  constexpr int64_t kWidth = kFftWidth<T>;
-  std::vector<T> table(groups(columns, kWidth) * rows * 2 * kWidth);
-  T* at = table.data();
-  for (int64_t g = 0; g < groups(columns, kWidth); ++g)
-    for (int64_t r = 0; r < rows; ++r, at += 2 * kWidth)
-      for (int64_t l = 0; l < kWidth; ++l) {
-        const auto w = unit_root(r * step * (g * kWidth + l) % n, n);
-        at[l] = static_cast<T>(w.real());
-        at[kWidth + l] = static_cast<T>(w.imag());
+std::vector<T> rounded(const std::vector<double>& x) {
+  return std::vector<T>(x.begin(), x.end());
+}
+
+// w^(row * column) in groups of `width` columns, planar.
+std::vector<double> twiddle_table(int64_t n, int64_t rows, int64_t columns, int64_t width) {
+  std::vector<double> table(groups(columns, width) * rows * 2 * width);
+  double* at = table.data();
+  for (int64_t g = 0; g < groups(columns, width); ++g)
+    for (int64_t r = 0; r < rows; ++r, at += 2 * width)
+      for (int64_t l = 0; l < width; ++l) {
+        const auto w = unit_root(r * (g * width + l) % n, n);
+        at[l] = w.real();
+        at[width + l] = w.imag();
       }
   return table;
+}
+
+// Of LinePlan: w^(k1 n2) where k1 is a multiple of `width`.
+std::vector<double> coarse_table(int64_t n, int64_t n1, int64_t n2, int64_t width) {
+  std::vector<double> table;
+  for (int64_t k1 = 0; k1 < n1; k1 += width)
+    for (int64_t column = 0; column < groups(n2, width) * width; ++column) push(&table, unit_root(k1 * column % n, n));
+  return table;
+}
+
+// The powers of a number mod n, n prime, that are all numbers from 1 to n - 1. Empty: n is not prime, or n - 1 has a
+// prime factor without butterfly.
+std::vector<int32_t> powers_of_root(int64_t n) {
+  std::vector<int32_t> powers;
+  if (n > kMostOfPrimes || !ColumnPasses::serves(n - 1, kMaxRadixOfLines)) return powers;
+  for (int64_t p = 2; p * p <= n; ++p)
+    if (n % p == 0) return powers;
+  for (int64_t root = 2; static_cast<int64_t>(powers.size()) < n - 1; ++root) {
+    powers.clear();
+    int64_t power = 1;
+    do {
+      powers.push_back(static_cast<int32_t>(power));
+      power = power * root % n;
+    } while (power != 1);
+  }
+  return powers;
+}
+
+// Rader's kernel: exp(-2 pi i / (n root^k)).
+void make_kernel(int64_t n, const std::vector<int32_t>& powers, std::vector<double>* kernel) {
+  for (size_t k = 0; k < powers.size(); ++k) push(kernel, unit_root(powers[k > 0 ? powers.size() - k : 0], n));
+}
+
+// Bluestein's chirp of n numbers, and its conjugate as a kernel of m.
+void make_chirp(int64_t n, int64_t m, std::vector<double>* chirp, std::vector<double>* kernel) {
+  kernel->resize(2 * m);
+  for (int64_t k = 0; k < n; ++k) {
+    // k^2 mod 2n, as the chirp has that period.
+    const auto w = unit_root(static_cast<int64_t>(static_cast<__int128>(k) * k % (2 * n)), 2 * n);
+    push(chirp, w);
+    for (int64_t at : {k, (m - k) % m}) {
+      (*kernel)[2 * at] = w.real();
+      (*kernel)[2 * at + 1] = -w.imag();
+    }
+  }
 }
 
 template <class T>
@@ -128,7 +179,8 @@ int64_t bytes_of(const ColumnPlan<T>& p) {
 template <class T>
 int64_t bytes_of(const LinePlan<T>& p) {
   return bytes_of(p.first) + bytes_of(p.second) +
-         static_cast<int64_t>((p.fine.size() + p.coarse.size() + p.chirp.size() + p.filter.size()) * sizeof(T));
+         static_cast<int64_t>((p.fine.size() + p.coarse.size() + p.chirp.size() + p.filter.size()) * sizeof(T) +
+                              p.powers.size() * sizeof(int32_t));
 }
 template <class T>
 int64_t bytes_of(const ShortPlan<T>& p) {
@@ -139,44 +191,50 @@ int64_t bytes_of(const RealPlan<T>& p) {
   return static_cast<int64_t>(p.roots.size() * sizeof(T));
 }
 
-// Plans by length, the last used first: at most kPlans, and not many more bytes than kBytes.
+// Plans by length: of those that were used last, at most kPlans, and not many more bytes than kBytes.
 class Cache {
  public:
   struct Kept {
     int64_t n, bytes;
     std::shared_ptr<const void> plan;
+    int64_t used = 0;  // when, by clock_
   };
 
   std::shared_ptr<const void> get(int64_t n, Kept (*make)(int64_t)) {
     {
       std::lock_guard lock(mutex_);
-      if (const auto found = where_.find(n); found != where_.end()) {
-        order_.splice(order_.begin(), order_, found->second);
-        return found->second->plan;
-      }
+      if (const auto found = find(n); found != plans_.end() && found->n == n) return use(*found);
     }
-    Kept made = make(n);  // without the lock: a plan may need others
+    const Kept made = make(n);  // without the lock: a plan may need others
     std::lock_guard lock(mutex_);
-    if (const auto found = where_.find(n); found != where_.end()) return found->second->plan;
+    const auto found = find(n);
+    if (found != plans_.end() && found->n == n) return use(*found);
     bytes_ += made.bytes;
-    order_.push_front(std::move(made));
-    where_[n] = order_.begin();
-    std::shared_ptr<const void> plan = order_.front().plan;
-    while (order_.size() > 1 && (order_.size() > kPlans || bytes_ > kBytes)) {
-      bytes_ -= order_.back().bytes;
-      where_.erase(order_.back().n);
-      order_.pop_back();
+    use(*plans_.insert(found, made));
+    while (plans_.size() > 1 && (plans_.size() > kPlans || bytes_ > kBytes)) {
+      const auto oldest =
+          std::min_element(plans_.begin(), plans_.end(), [](auto& a, auto& b) { return a.used < b.used; });
+      bytes_ -= oldest->bytes;
+      plans_.erase(oldest);
     }
-    return plan;
+    return made.plan;
   }
 
  private:
   static constexpr size_t kPlans = 64;
   static constexpr int64_t kBytes = int64_t{64} << 20;
+
+  std::vector<Kept>::iterator find(int64_t n) {
+    return std::lower_bound(plans_.begin(), plans_.end(), n, [](const Kept& kept, int64_t n) { return kept.n < n; });
+  }
+  std::shared_ptr<const void> use(Kept& kept) {
+    kept.used = ++clock_;
+    return kept.plan;
+  }
+
   std::mutex mutex_;
-  int64_t bytes_ = 0;
-  std::list<Kept> order_;
-  std::unordered_map<int64_t, std::list<Kept>::iterator> where_;
+  int64_t bytes_ = 0, clock_ = 0;
+  std::vector<Kept> plans_;  // shorter lengths first
 };
 
 template <class Plan>
@@ -210,27 +268,20 @@ std::complex<double> unit_root(int64_t k, int64_t n) {
   }
 }
 
-template <class T>
-bool ColumnPlan<T>::serves(int64_t n, int largest) {
+bool ColumnPasses::serves(int64_t n, int largest) {
   const std::vector<int> r = radices(n);
   return n == 1 || (!r.empty() && *std::max_element(r.begin(), r.end()) <= largest);
 }
 
-template <class T>
-double ColumnPlan<T>::cost(int64_t n) {
-  return smooth_cost(n);
-}
-
-template <class T>
-ColumnPlan<T>::ColumnPlan(int64_t n, bool at_once) : n(n) {
+ColumnPasses::ColumnPasses(int64_t n, bool at_once, std::vector<double>* numbers) : n(n) {
   int64_t s = 1, left = n;
   for (const int r : (at_once && n == 16) ? std::vector<int>{16} : radices(n)) {
-    Pass pass{r, left / r, s, static_cast<int64_t>(numbers.size()), 0};
+    Pass pass{r, left / r, s, static_cast<int64_t>(numbers->size()), 0};
     for (int64_t p = 0; p < pass.m; ++p)
-      for (int j = 1; j < r; ++j) push(&numbers, unit_root(p * j, left));
-    pass.roots = static_cast<int64_t>(numbers.size());
+      for (int j = 1; j < r; ++j) push(numbers, unit_root(p * j, left));
+    pass.roots = static_cast<int64_t>(numbers->size());
     if (r % 2)
-      for (int t = 0; t < r; ++t) push(&numbers, std::conj(unit_root(t, r)));
+      for (int t = 0; t < r; ++t) push(numbers, std::conj(unit_root(t, r)));
     passes.push_back(pass);
     s *= r;
     left /= r;
@@ -256,30 +307,36 @@ ColumnPlan<T>::ColumnPlan(int64_t n, bool at_once) : n(n) {
 }
 
 template <class T>
+ColumnPlan<T>::ColumnPlan(int64_t n, bool at_once) {
+  std::vector<double> made;
+  static_cast<ColumnPasses&>(*this) = ColumnPasses(n, at_once, &made);
+  numbers = rounded<T>(made);
+}
+
+template <class T>
 LinePlan<T>::LinePlan(int64_t n) : n(n) {
   constexpr int64_t kWidth = kFftWidth<T>;
-  if (ColumnPlan<T>::serves(n, kMaxRadixOfLines)) {
+  if (ColumnPasses::serves(n, kMaxRadixOfLines)) {
     const int64_t n1 = split(n, kWidth), n2 = n / n1;
     first = ColumnPlan<T>(n1);
     second = ColumnPlan<T>(n2);
     if (n2 == 1) return;
     two_levels = n > kOneTable;
-    fine = twiddle_table<T>(n, two_levels ? kWidth : n1, 1, n2);
-    if (two_levels) coarse = twiddle_table<T>(n, groups(n1, kWidth), kWidth, n2);
+    fine = rounded<T>(twiddle_table(n, two_levels ? kWidth : n1, n2, kWidth));
+    if (two_levels) coarse = rounded<T>(coarse_table(n, n1, n2, kWidth));
     return;
   }
-  const int64_t m = convolution_length(2 * n - 1);
+  powers = powers_of_root(n);
+  const int64_t m = powers.empty() ? convolution_length(2 * n - 1) : n - 1;
   inner = line_plan<T>(m);
-  std::vector<T> kernel(2 * m);
-  for (int64_t k = 0; k < n; ++k) {
-    // k^2 mod 2n, as the chirp has that period.
-    const auto w = unit_root(static_cast<int64_t>(static_cast<__int128>(k) * k % (2 * n)), 2 * n);
-    push(&chirp, w);
-    for (int64_t at : {k, (m - k) % m}) {
-      kernel[2 * at] = static_cast<T>(w.real());
-      kernel[2 * at + 1] = static_cast<T>(-w.imag());
-    }
-  }
+  if (ShortPlan<T>::serves(m)) brief = short_plan<T>(m);
+  std::vector<double> made, numbers;
+  if (powers.empty())
+    make_chirp(n, m, &made, &numbers);
+  else
+    make_kernel(n, powers, &numbers);
+  chirp = rounded<T>(made);
+  const std::vector<T> kernel = rounded<T>(numbers);
   filter.resize(2 * m);
   const FftLines lines{sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64,
                        FftKind::kComplex,
@@ -294,12 +351,14 @@ LinePlan<T>::LinePlan(int64_t n) : n(n) {
 
 template <class T>
 RealPlan<T>::RealPlan(int64_t n) : half(n / 2) {
-  for (int64_t k = 0; k <= n / 4 + kFftWidth<T>; ++k) push(&roots, unit_root(k % n, n));
+  std::vector<double> made;
+  for (int64_t k = 0; k <= n / 4 + kFftWidth<T>; ++k) push(&made, unit_root(k % n, n));
+  roots = rounded<T>(made);
 }
 
 template <class T>
 ShortPlan<T>::ShortPlan(int64_t n)
-    : first(n / kFftWidth<T>, true), fine(twiddle_table<T>(n, n / kFftWidth<T>, 1, kFftWidth<T>)) {
+    : first(n / kFftWidth<T>, true), fine(rounded<T>(twiddle_table(n, n / kFftWidth<T>, kFftWidth<T>, kFftWidth<T>))) {
   constexpr int64_t kWidth = kFftWidth<T>, kBlock = 16 / sizeof(T);
   for (int64_t k = 1; k < 4; ++k)
     for (const bool real : {true, false})
@@ -315,7 +374,7 @@ bool ShortPlan<T>::serves(int64_t n) {
   constexpr int64_t kMost = 64;  // rows: more of them, and vectors that pass through memory are no loss
   const int64_t m = n / kWidth;
   return simd_level() == SimdLevel::kAvx3 && n % kWidth == 0 && m >= 4 && m <= kMost &&
-         ColumnPlan<T>::serves(m, kMaxRadixOfLines);
+         ColumnPasses::serves(m, kMaxRadixOfLines);
 }
 
 template <class T>

@@ -23,28 +23,35 @@ std::complex<double> unit_root(int64_t k, int64_t n);
 // radix r over s blocks of r * m numbers takes numbers p + m k, k < r, of each block to p + m j, j < r, times w^(p j),
 // w = exp(-2 pi i / (r m)): in place, so that half as much memory is gone through as by passes from here to there. The
 // order is natural before the first pass; after the last one result k is number order[k].
-template <class T>
-struct ColumnPlan {
+struct ColumnPasses {
   struct Pass {
     int radix;
     int64_t m, s;
-    int64_t twiddles;  // in numbers: w^(p j) for p < m, 0 < j < r; re, im
-    int64_t roots;     // in numbers: cos and sin of 2 pi t / r, t < r, for odd radices
+    int64_t twiddles;  // in ColumnPlan's numbers: w^(p j) for p < m, 0 < j < r; re, im
+    int64_t roots;     // there, too: cos and sin of 2 pi t / r, t < r, for odd radices
   };
   int64_t n = 1;
   std::vector<Pass> passes;
-  std::vector<T> numbers;
   std::vector<int32_t> order, backwards, in_line;  // of n + 1; backwards: of the transform with the other sign
   std::vector<int32_t> first;                      // of the last pass: what the first number of each block belongs to
 
-  ColumnPlan() = default;
+  ColumnPasses() = default;
   // at_once: 16 numbers in one pass, from and to the memory that ShortLines has.
-  explicit ColumnPlan(int64_t n, bool at_once = false);
+  ColumnPasses(int64_t n, bool at_once, std::vector<double>* numbers);
   // Whether all prime factors have a butterfly, and none is above `largest`.
   static bool serves(int64_t n, int largest = kMaxRadix);
-  // Work for one column, in arbitrary units.
-  static double cost(int64_t n);
 };
+
+template <class T>
+struct ColumnPlan : ColumnPasses {
+  std::vector<T> numbers;
+
+  ColumnPlan() = default;
+  explicit ColumnPlan(int64_t n, bool at_once = false);
+};
+
+template <class T>
+struct ShortPlan;
 
 // A transform of n numbers that lie one after the other: n = rows * columns, columns of length `rows` first, a twiddle
 // factor for each number, then the rows.
@@ -53,14 +60,19 @@ struct LinePlan {
   int64_t n = 1;
   ColumnPlan<T> first, second;  // of n1 and n2 numbers
   // w^(k1 n2), w = exp(-2 pi i / n), planar in groups of kFftWidth columns: [group][k1][re, im][lane]. Long transforms
-  // keep w^(k1 n2) for k1 < kFftWidth, and for k1 a multiple of kFftWidth, whose products the others are.
+  // keep those of k1 < kFftWidth, and in `coarse` those of k1 a multiple of kFftWidth, whose products the others are:
+  // [k1 / kFftWidth][n2, up to whole groups][re, im].
   bool two_levels = false;
   std::vector<T> fine, coarse;
 
-  // Bluestein's algorithm: the transform as a convolution with a chirp, by transforms of length m.
+  // Where n has a prime factor without butterfly, the transform is a convolution, by transforms of length m. Rader's
+  // algorithm for primes n whose m = n - 1 has none: of the numbers 1 to n - 1 in the order of the powers of a root
+  // that has them all. Bluestein's for all others: with a chirp.
   std::shared_ptr<const LinePlan> inner;
-  std::vector<T> chirp;   // exp(-pi i k^2 / n), re, im
-  std::vector<T> filter;  // transform of the conjugate chirp, over m
+  std::shared_ptr<const ShortPlan<T>> brief;  // of m, too, if there is one
+  std::vector<int32_t> powers;                // Rader's: those of a root mod n
+  std::vector<T> chirp;                       // Bluestein's: exp(-pi i k^2 / n), re, im
+  std::vector<T> filter;  // transform of exp(-2 pi i / (n root^k)), or of the conjugate chirp, over m
 
   explicit LinePlan(int64_t n);
 };

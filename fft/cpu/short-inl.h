@@ -48,22 +48,23 @@ class ShortLines {
     const D d;
     const int64_t m = plan_.first.n;
     const auto from = interleaved(d, in, kRow, form_);
-    Complex<D> rows[4];
-    if (m == 4) {
-      repeat<4>(
-          4, TESSERA_FFT_BODY(i) { rows[i] = from.load(i); });
-      butterfly<4>(d, 4, nullptr, rows);
-      repeat<3>(
-          3, TESSERA_FFT_BODY(i) { rows[i + 1] = mul(rows[i + 1], factors(plan_.fine, i + 1)); });
-      return finish(rows, out);
-    }
-    transform_columns(d, plan_.first, from, Twiddled<D>{{d, scratch}, plan_.fine.data(), nullptr}, scratch + m * kRow);
+    if (m > 4)
+      transform_columns(d, plan_.first, from, Twiddled<D>{{d, scratch}, plan_.fine.data(), -1}, scratch + m * kRow);
     for (int64_t row = 0; row < m; row += 4) {
       const int64_t first = std::min(row, m - 4);  // the last rows may be done twice
-      repeat<4>(
-          4, TESSERA_FFT_BODY(i) {
-            rows[i] = Planar<D>{d, scratch}.load(first + i);
-          });
+      Complex<D> rows[4];
+      if (m > 4) {
+        repeat<4>(
+            4, TESSERA_FFT_BODY(i) {
+              rows[i] = Planar<D>{d, scratch}.load(first + i);
+            });
+      } else {
+        repeat<4>(
+            4, TESSERA_FFT_BODY(i) { rows[i] = from.load(i); });
+        butterfly<4>(d, nullptr, rows);
+        repeat<3>(
+            3, TESSERA_FFT_BODY(i) { rows[i + 1] = mul(rows[i + 1], factors(plan_.fine, i + 1)); });
+      }
       finish(rows, out + 2 * first);
     }
   }
@@ -94,7 +95,7 @@ class ShortLines {
         4, TESSERA_FFT_BODY(i) {
           rows[i] = {re[i], im[i]};
         });
-    butterfly<4>(d, 4, nullptr, rows);
+    butterfly<4>(d, nullptr, rows);
     repeat<3>(
         3, TESSERA_FFT_BODY(i) { rows[i + 1] = mul(rows[i + 1], factors(plan_.across, i)); });
     repeat<4>(
@@ -111,7 +112,7 @@ class ShortLines {
               kNumbers, TESSERA_FFT_BODY(e) {
                 a[e] = {re[i * kNumbers + e], im[i * kNumbers + e]};
               });
-          butterfly<kNumbers>(d, kNumbers, nullptr, a);
+          butterfly<kNumbers>(d, nullptr, a);
           repeat<kNumbers>(
               kNumbers, TESSERA_FFT_BODY(k3) { put(a[k3], out, i * kNumbers + 4 * k3); });
         });

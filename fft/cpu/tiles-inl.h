@@ -59,12 +59,17 @@ struct Rows {
 };
 
 // `count` numbers of kFftWidth dense lines that are `stride` numbers apart: number j of line l goes to lane l of where
-// places() says. kRequest: lines are long, the processor is asked for what follows.
-template <bool kRequest, class T, class Places>
-HWY_INLINE void turn_lines(const T* from, int64_t stride, int64_t count, const Places& rows) {
+// row(j) says. Lines are long: the processor is asked for what follows.
+template <class T>
+HWY_NOINLINE void lines_to_rows(const T* from, int64_t stride, int64_t count, const Rows<T> row) {
   const hn::ScalableTag<T> d;
   using D = decltype(d);
   constexpr int64_t kWidth = kFftWidth<T>, kStep = kBlock<T>, kLine = 64 / sizeof(T);
+  if (count < kStep) {
+    for (int64_t j = 0; j < count; ++j)
+      for (int64_t l = 0; l < kWidth; ++l) row(j)[l] = from[l * stride + j];
+    return;
+  }
   const int64_t stride3 = 3 * stride;
   for (int64_t l = 0; l < kWidth; l += static_cast<int64_t>(hn::Lanes(d))) {
     const T* x[kBlocks<D>];
@@ -79,14 +84,14 @@ HWY_INLINE void turn_lines(const T* from, int64_t stride, int64_t count, const P
       hn::Vec<D> v[kStep];
       load_turned(d, line, v);
       T* p[kStep];
-      rows.template places<kStep>(j, p);
+      row.template places<kStep>(j, p);
       repeat<kStep>(
           kStep, TESSERA_FFT_BODY(i) { hn::StoreU(v[i], d, p[i] + l); });
     };
     begin(0);
     int64_t j = 0;
     for (; j + kStep <= count; j += kStep) {
-      if (kRequest && j % kLine == 0)
+      if (j % kLine == 0)
         repeat<kBlocks<D>>(
             kBlocks<D>, TESSERA_FFT_BODY(q) {
               repeat<kStep>(
@@ -100,12 +105,6 @@ HWY_INLINE void turn_lines(const T* from, int64_t stride, int64_t count, const P
     begin(count - kStep);  // the last tile begins in the one before
     tile(count - kStep);
   }
-}
-template <class T>
-HWY_NOINLINE void lines_to_rows(const T* from, int64_t stride, int64_t count, const Rows<T> row) {
-  if (count >= kBlock<T>) return turn_lines<true>(from, stride, count, row);
-  for (int64_t j = 0; j < count; ++j)
-    for (int64_t l = 0; l < kFftWidth<T>; ++l) row(j)[l] = from[l * stride + j];
 }
 
 // And back: number j of line l is in row(j)[l].

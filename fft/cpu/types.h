@@ -7,5 +7,7 @@ namespace tessera::cpu::internal {
 
 void fft_f32(const FftLines& lines, const void* in, void* out);
 void fft_f64(const FftLines& lines, const void* in, void* out);
+void fft_f32_to_real(const FftLines& lines, const void* in, void* out);
+void fft_f64_to_real(const FftLines& lines, const void* in, void* out);
 
 }  // namespace tessera::cpu::internal

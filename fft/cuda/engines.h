@@ -7,7 +7,7 @@ namespace tessera::cuda {
 
 decltype(cpu::run_fft) run_fft;
 
-// Fills the table of DeviceType::kCUDA.
-inline void connect(fft::FftEngines& engines) { engines.run_fft = &run_fft; }
+// Fills the table of DeviceType::kCUDA: one function for all kinds.
+inline void connect(fft::FftEngines& engines) { engines.run_fft = engines.run_fft_to_real = &run_fft; }
 
 }  // namespace tessera::cuda

@@ -54,7 +54,7 @@ void check(const Case& c, const std::string& what) {
   Mirror y(testing::random_elements(out, c.offset + extent(n_out, c.out_stride, c.dims, &FftDim::out_stride), 8));
   const FftLines lines{c.real, c.kind, c.forward, c.scale, c.n, c.in_stride, c.out_stride, c.dims};
   const auto at = [&](void* p, DType t) { return static_cast<char*>(p) + c.offset * item_size(t); };
-  cpu::run_fft(lines, at(x.host(), in), at(y.host(), out));
+  (c.kind == FftKind::kHalfToReal ? cpu::run_fft_to_real : cpu::run_fft)(lines, at(x.host(), in), at(y.host(), out));
   cuda::run_fft(lines, at(x.device(), in), at(y.device(), out));
   const double tolerance = (c.real == DType::kFloat64 ? 1e-15 : 5e-7) * std::sqrt(static_cast<double>(c.n)) * 16;
   testing::expect_close(out, y.host_bytes(), y.device_bytes(), tolerance, tolerance, what);

@@ -7,11 +7,11 @@
 namespace tessera::fft {
 
 struct FftEngines : EngineTable<FftEngines> {
-  decltype(&cpu::run_fft) run_fft = nullptr;
+  decltype(&cpu::run_fft) run_fft = nullptr, run_fft_to_real = nullptr;
 };
 
 }  // namespace tessera::fft
 
 namespace tessera::engine_entries {
-inline constexpr auto run_fft = &fft::FftEngines::run_fft;
+inline constexpr auto run_fft = &fft::FftEngines::run_fft, run_fft_to_real = &fft::FftEngines::run_fft_to_real;
 }  // namespace tessera::engine_entries

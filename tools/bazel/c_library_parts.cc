@@ -1,4 +1,4 @@
-// What glibc asks for in every static program although few programs get there: 240 KB of character sets, translations,
+// What glibc asks for in every static program although few programs get there: 270 KB of character sets, translations,
 // the resolver of host names and the loader of shared objects.
 //
 // Each name here is where such a part is entered, and does what the part would do in a program that does not use it.
@@ -8,15 +8,55 @@
 // nothing once a program has made stderr a stream of wide characters.
 //
 // With another libc, or another version of glibc, names that it does not ask for are left out by the linker.
+#include <gconv.h>
 #include <pthread.h>
 #include <resolv.h>
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
+#include <cwchar>
 
 #undef _res
 
 #define TESSERA_WEAK __attribute__((weak))
+
+extern "C" {
+
+// Writes characters that a set has not in its own way, or not at all.
+int __gconv_transliterate(__gconv_step*, __gconv_step_data*, const unsigned char* first, const unsigned char** at,
+                          const unsigned char* end, unsigned char** out, size_t* irreversible);
+
+}  // extern "C"
+
+namespace {
+
+// Numbers of type From to those of To, as far as they are characters of ASCII and have room. `replace` is asked where
+// they are not: what ends the conversion, or __GCONV_OK.
+template <class From, class To, class Replace>
+int convert_ascii(__gconv_step_data* data, const unsigned char** in, const unsigned char* end, unsigned char** out,
+                  const Replace& replace) {
+  unsigned char*& to = out ? *out : data->__outbuf;
+  int result = __GCONV_OK;
+  while (result == __GCONV_OK) {
+    const size_t left = static_cast<size_t>(end - *in);
+    if (left < sizeof(From)) return left == 0 ? __GCONV_EMPTY_INPUT : __GCONV_INCOMPLETE_INPUT;
+    if (static_cast<size_t>(data->__outbufend - to) < sizeof(To)) return __GCONV_FULL_OUTPUT;
+    From c;
+    std::memcpy(&c, *in, sizeof c);
+    if (c > 0x7f) {
+      result = replace(to);
+      continue;
+    }
+    const To converted = static_cast<To>(c);
+    std::memcpy(to, &converted, sizeof converted);
+    *in += sizeof(From);
+    to += sizeof(To);
+  }
+  return result;
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -33,6 +73,26 @@ TESSERA_WEAK int __gconv_close_transform(void*, size_t) { return 0; }
 TESSERA_WEAK int __gconv_find_transform(const char*, const char*, void**, size_t*, int) {
   constexpr int kNoConversion = 1;
   return kNoConversion;
+}
+
+// Between ASCII, the character set of the locale "C", and wide characters: a table of all such conversions has these
+// three. They keep no state; so there is nothing to do for the calls that end one (`flush`).
+TESSERA_WEAK wint_t __gconv_btwoc_ascii(__gconv_step*, unsigned char c) { return c > 0x7f ? WEOF : c; }
+TESSERA_WEAK int __gconv_transform_ascii_internal(__gconv_step*, __gconv_step_data* data, const unsigned char** in,
+                                                  const unsigned char* end, unsigned char** out, size_t*, int flush,
+                                                  int) {
+  if (flush) return __GCONV_OK;
+  return convert_ascii<unsigned char, wchar_t>(data, in, end, out, [](auto) { return __GCONV_ILLEGAL_INPUT; });
+}
+TESSERA_WEAK int __gconv_transform_internal_ascii(__gconv_step* step, __gconv_step_data* data, const unsigned char** in,
+                                                  const unsigned char* end, unsigned char** out, size_t* irreversible,
+                                                  int flush, int) {
+  if (flush) return __GCONV_OK;
+  const unsigned char* const first = *in;
+  return convert_ascii<char32_t, char>(data, in, end, out, [&](unsigned char*& to) {
+    if (!(data->__flags & __GCONV_TRANSLIT)) return static_cast<int>(__GCONV_ILLEGAL_INPUT);
+    return __gconv_transliterate(step, data, first, in, end, &to, irreversible);
+  });
 }
 
 // To stderr, as for all streams of bytes.
