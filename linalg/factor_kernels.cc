@@ -5,12 +5,15 @@
 #include "linalg/matrix.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
+#include "tensor/ops/index_extra.h"
+#include "tensor/ops/index_kernels.h"
 
 namespace tessera::kernels {
 namespace {
 
 using linalg::batch_sizes;
 using linalg::matrices;
+using linalg::taken;
 using linalg::with_matrix;
 
 int64_t rows_of(const Tensor& A) { return A.sizes()[A.dim() - 2]; }
@@ -24,23 +27,12 @@ ResultMemory copied_result(const Tensor& A, const Tensor& out) {
   return memory;
 }
 
-// What an engine that looks at MatrixBatch::from makes A to: matrices that lie as the result does are read where they
-// are, if they are a batch of small ones, or of any size (where the engine reads each just once); others are copied.
-cpu::MatrixBatch taken(const Tensor& A, const Tensor& to, bool of_any_size = false) {
-  cpu::MatrixBatch m = matrices(to);
-  const auto is_same = [](IntList a, IntList b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); };
-  const bool fits = of_any_size || (m.count > 1 && std::max(m.rows, m.cols) <= 64);
-  if (A.is_cpu() && fits && A.storage() != to.storage() && is_same(A.sizes(), to.sizes()) &&
-      is_same(A.strides(), to.strides()))
-    m.from = A.data_ptr();
-  else
-    copy__kernel(to, A, false);
-  return m;
-}
-
 cpu::MatrixBatch transposed(const cpu::MatrixBatch& m) {
   return {m.data, m.count, m.cols, m.rows, m.col_stride, m.row_stride, m.batch_stride, m.from};
 }
+
+// A number of the dtype and device of A.
+Tensor number(int64_t x, const Tensor& A) { return full(SymIntList(), Scalar(x), A.dtype(), std::nullopt, A.device()); }
 
 OutputSpec like(const Tensor& A, IntList sizes) { return OutputSpec(A, sizes); }
 OutputSpec integers(const Tensor& A, IntList sizes) { return OutputSpec(sizes, DType::kInt32, A.device()); }
@@ -190,22 +182,24 @@ void lu_unpack_kernel(const Tensor& LU_data, const Tensor& LU_pivots, bool unpac
                       const Tensor& P, const Tensor& L, const Tensor& U) {
   const int64_t m = rows_of(LU_data), n = cols_of(LU_data), k = std::min(m, n);
   if (unpack_data) {
-    const Tensor lower = tril(narrow(LU_data, -1, 0, k), -1);
-    fill_(diagonal(lower, 0, -2, -1), Scalar(1));
-    copy__kernel(L, lower, false);
-    copy__kernel(U, triu(narrow(LU_data, -2, 0, k)), false);
+    // Results that stand where the data do come last.
+    const bool is_apart = L.storage() != LU_data.storage();
+    const Tensor lower = is_apart ? L : empty_tensor(L.sizes(), {}, L.dtype(), L.device());
+    triangle_into(false, narrow(LU_data, -1, 0, k), -1, lower);
+    const Tensor ones = diagonal(lower, 0, -2, -1);
+    copy__kernel(ones, expand(number(1, ones), ones.sizes()), false);
+    triangle_into(true, narrow(LU_data, -2, 0, k), 0, U);
+    if (!is_apart) copy__kernel(L, lower, false);
   }
   if (!unpack_pivots) return;
   const IntList batch = batch_sizes(LU_data);
-  const Tensor pivots = pivots_for_batch(LU_pivots, batch, k);
+  const Tensor pivots = pivots_for_batch(LU_pivots, batch, k), zero = number(0, P);
   const Tensor order = empty_tensor(with_matrix(batch, 1, m), {}, DType::kInt64, P.device());
   int64_t count = 1;
   for (int64_t s : batch) count *= s;
   TESSERA_ON(P.device(), run_unpack_pivots)
   (static_cast<const int32_t*>(pivots.data_ptr()), count, k, m, static_cast<int64_t*>(order.data_ptr()));
-  const Tensor permutation = zeros_like(P);
-  if (P.numel()) scatter_(permutation, -2, order, Scalar(1));
-  copy__kernel(P, permutation, false);
+  if (P.numel()) scatter_value_kernel(expand(zero, P.sizes()), -2, order, Scalar(1), P);
 }
 
 OutputSpec linalg_lu_solve_meta(const Tensor& LU, const Tensor& pivots, const Tensor& B, bool left, bool) {

@@ -119,8 +119,8 @@ void run_lu_solve(DType dtype, const MatrixBatch& lu, const int32_t* pivots, cpu
 }
 
 void run_solve(DType dtype, const MatrixBatch& a, int32_t* pivots, int32_t* info, const MatrixBatch& b) {
-  run_lu_factor(dtype, a, pivots, info);
-  run_lu_solve(dtype, a, pivots, {}, b);
+  cuda::run_lu_factor(dtype, a, pivots, info);
+  cuda::run_lu_solve(dtype, a, pivots, {}, b);
 }
 
 void run_inverse(DType dtype, const MatrixBatch& a, int32_t* info) {

@@ -113,8 +113,7 @@ struct Tile {
     TESSERA_UNROLL for (int r = 0; r < kRows; ++r) TESSERA_UNROLL for (int c = 0; c < kCols; ++c) acc[r][c] =
         to.get(i + r, j + c);
   }
-  HWY_INLINE void subtract(LaneMatrix<T> a, LaneMatrix<T> b, int64_t i, int64_t j, int64_t first,
-                           int64_t last) {
+  HWY_INLINE void subtract(LaneMatrix<T> a, LaneMatrix<T> b, int64_t i, int64_t j, int64_t first, int64_t last) {
     for (int64_t p = first; p < last; ++p) {
       L x[kCols];
       TESSERA_UNROLL for (int c = 0; c < kCols; ++c) x[c] = kAdjoint ? b.get(j + c, p).conj() : b.get(p, j + c);
@@ -132,8 +131,8 @@ struct Tile {
 
 // Of columns [j, j + kCols) of `to`, rows [first, last): minus a b over [0, depth).
 template <class T, int kCols, bool kAdjoint>
-void subtract_rows(LaneMatrix<T> to, LaneMatrix<T> a, LaneMatrix<T> b, int64_t j, int64_t first,
-                   int64_t last, int64_t depth) {
+void subtract_rows(LaneMatrix<T> to, LaneMatrix<T> a, LaneMatrix<T> b, int64_t j, int64_t first, int64_t last,
+                   int64_t depth) {
   for_tiles<tile_rows<T>()>(first, last, [&](int64_t i, auto rows) HWY_ATTR {
     Tile<T, rows(), kCols, kAdjoint> tile(to, i, j);
     tile.subtract(a, b, i, j, 0, depth);
@@ -338,9 +337,8 @@ HWY_INLINE void eliminate_lower(LaneMatrix<T> w, int64_t n, int64_t k, const Div
     w.put(i, k, f);
     return f;
   };
-  const auto subtract = [&](int64_t i, int c, L f) HWY_ATTR {
-    w.put(i, k + 1 + c, w.get(i, k + 1 + c).minus_product(f, side[c]));
-  };
+  const auto subtract = [&](int64_t i, int c, L f)
+                            HWY_ATTR { w.put(i, k + 1 + c, w.get(i, k + 1 + c).minus_product(f, side[c])); };
   TESSERA_UNROLL for (int r = 0; r < kRight; ++r) {
     const L f = divided(k + 1 + r);
     side[r] = f.conj();

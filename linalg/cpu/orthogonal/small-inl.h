@@ -47,11 +47,11 @@ class Columns {
     HWY_INLINE void put(int64_t i, int64_t j, L x) const { x.store(at(i, j)); }
   };
   Place place() const { return {lanes_.data, row_, col_}; }
-  void load(int64_t count, const Group<T>& g) const {
+  void load(int64_t count, const Group<const T>& g) const {
     if (in_columns_)
       lanes_.load(count, cols_, {g.data, g.step, g.col, g.row});
     else
-      lanes_.load(count, rows_, {g.data, g.step, g.row, g.col});
+      lanes_.load(count, rows_, g);
   }
   void store(int64_t count, const Group<T>& g) const {
     if (in_columns_)
@@ -149,9 +149,9 @@ HWY_INLINE Lanes<T> make_reflection(typename Columns<T>::Place a, int64_t rows, 
 }
 
 template <class T>
-void small_qr(int64_t count, int64_t m, int64_t n, const Group<T>& a, T* tau) {
+void small_qr(int64_t count, int64_t m, int64_t n, const Group<const T>& from, const Group<T>& a, T* tau) {
   const Columns<T> columns(m, n);
-  columns.load(count, a);
+  columns.load(count, from);
   const auto w = columns.place();
   const int64_t k = std::min(m, n);
   const internal::Scratch memory(LaneMatrix<T>::bytes(1, k));
@@ -176,7 +176,7 @@ void small_product(int64_t count, int64_t m, int64_t n, int64_t reflections, con
                    const Group<T>& q) {
   using L = Lanes<T>;
   const Columns<T> columns(m, n);
-  columns.load(count, q);
+  columns.load(count, reading(q));
   const auto w = columns.place();
   const internal::Scratch memory(LaneMatrix<T>::bytes(1, reflections));
   const LaneMatrix<T> taus{memory.template as<Real<T>>(), reflections};
@@ -196,8 +196,7 @@ void small_product(int64_t count, int64_t m, int64_t n, int64_t reflections, con
       w.put(j, j, one.minus_product(one, t));
       for (int64_t i = j + 1; i < m; ++i) w.put(i, j, zero.minus_product(w.get(i, j), t));
     }
-    for (int64_t j = std::min(c, reflections) - 1; j >= 0; --j)
-      reflect_columns<width()>(w, m, j, taus.get(0, j), c);
+    for (int64_t j = std::min(c, reflections) - 1; j >= 0; --j) reflect_columns<width()>(w, m, j, taus.get(0, j), c);
   };
   constexpr int64_t kAll = kTogether<T>;
   const int64_t whole = n / kAll * kAll;
