@@ -5,12 +5,15 @@
 #include "linalg/matrix.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
+#include "tensor/ops/index_extra.h"
+#include "tensor/ops/index_kernels.h"
 
 namespace tessera::kernels {
 namespace {
 
 using linalg::batch_sizes;
 using linalg::matrices;
+using linalg::taken;
 using linalg::with_matrix;
 
 int64_t rows_of(const Tensor& A) { return A.sizes()[A.dim() - 2]; }
@@ -24,22 +27,12 @@ ResultMemory copied_result(const Tensor& A, const Tensor& out) {
   return memory;
 }
 
-// What an engine that looks at MatrixBatch::from makes A to: matrices that lie as the result does are read where they
-// are, if they are a batch of small ones, or of any size (where the engine reads each just once); others are copied.
-cpu::MatrixBatch taken(const Tensor& A, const Tensor& to, bool of_any_size = false) {
-  cpu::MatrixBatch m = matrices(to);
-  const IntList from = A.strides(), strides = to.strides();
-  const bool fits = of_any_size || (m.count > 1 && std::max(m.rows, m.cols) <= 64);
-  if (A.is_cpu() && fits && A.storage() != to.storage() && std::equal(from.begin(), from.end(), strides.begin()))
-    m.from = A.data_ptr();
-  else
-    copy__kernel(to, A, false);
-  return m;
+cpu::MatrixBatch transposed(const cpu::MatrixBatch& m) {
+  return {m.data, m.count, m.cols, m.rows, m.col_stride, m.row_stride, m.batch_stride, m.from};
 }
 
-cpu::MatrixBatch transposed(const cpu::MatrixBatch& m) {
-  return {m.data, m.count, m.cols, m.rows, m.col_stride, m.row_stride, m.batch_stride};
-}
+// A number of the dtype and device of A.
+Tensor number(int64_t x, const Tensor& A) { return full(SymIntList(), Scalar(x), A.dtype(), std::nullopt, A.device()); }
 
 OutputSpec like(const Tensor& A, IntList sizes) { return OutputSpec(A, sizes); }
 OutputSpec integers(const Tensor& A, IntList sizes) { return OutputSpec(sizes, DType::kInt32, A.device()); }
@@ -118,15 +111,15 @@ Factorization factor_into(const Tensor& A, const Tensor& LU, const Tensor& pivot
   return {lu.tensor(), p.tensor()};
 }
 
-// b = A^-1 b, or b A^-1.
-void solve_in_place(const Factorization& f, const Tensor& b, bool left, bool adjoint) {
-  if (b.numel() == 0) return;
-  const IntList batch = batch_sizes(b);
+// x = A^-1 B, or B A^-1.
+void solve_to(const Factorization& f, const Tensor& B, const Tensor& x, bool left, bool adjoint) {
+  if (x.numel() == 0) return;
+  const IntList batch = batch_sizes(x);
   const Tensor lu = for_batch(f.LU, batch), pivots = pivots_for_batch(f.pivots, batch, rows_of(lu));
   const cpu::SystemForm form{left ? adjoint : !adjoint, adjoint};
-  const cpu::MatrixBatch x = matrices(b);
-  TESSERA_ON(b.device(), run_lu_solve)
-  (b.dtype(), matrices(lu), static_cast<const int32_t*>(pivots.data_ptr()), form, left ? x : transposed(x));
+  const cpu::MatrixBatch to = taken(B, x);
+  TESSERA_ON(x.device(), run_lu_solve)
+  (x.dtype(), matrices(lu), static_cast<const int32_t*>(pivots.data_ptr()), form, left ? to : transposed(to));
 }
 
 }  // namespace
@@ -189,22 +182,24 @@ void lu_unpack_kernel(const Tensor& LU_data, const Tensor& LU_pivots, bool unpac
                       const Tensor& P, const Tensor& L, const Tensor& U) {
   const int64_t m = rows_of(LU_data), n = cols_of(LU_data), k = std::min(m, n);
   if (unpack_data) {
-    const Tensor lower = tril(narrow(LU_data, -1, 0, k), -1);
-    fill_(diagonal(lower, 0, -2, -1), Scalar(1));
-    copy__kernel(L, lower, false);
-    copy__kernel(U, triu(narrow(LU_data, -2, 0, k)), false);
+    // Results that stand where the data do come last.
+    const bool is_apart = L.storage() != LU_data.storage();
+    const Tensor lower = is_apart ? L : empty_tensor(L.sizes(), {}, L.dtype(), L.device());
+    triangle_into(false, narrow(LU_data, -1, 0, k), -1, lower);
+    const Tensor ones = diagonal(lower, 0, -2, -1);
+    copy__kernel(ones, expand(number(1, ones), ones.sizes()), false);
+    triangle_into(true, narrow(LU_data, -2, 0, k), 0, U);
+    if (!is_apart) copy__kernel(L, lower, false);
   }
   if (!unpack_pivots) return;
   const IntList batch = batch_sizes(LU_data);
-  const Tensor pivots = pivots_for_batch(LU_pivots, batch, k);
+  const Tensor pivots = pivots_for_batch(LU_pivots, batch, k), zero = number(0, P);
   const Tensor order = empty_tensor(with_matrix(batch, 1, m), {}, DType::kInt64, P.device());
   int64_t count = 1;
   for (int64_t s : batch) count *= s;
   TESSERA_ON(P.device(), run_unpack_pivots)
   (static_cast<const int32_t*>(pivots.data_ptr()), count, k, m, static_cast<int64_t*>(order.data_ptr()));
-  const Tensor permutation = zeros_like(P);
-  if (P.numel()) scatter_(permutation, -2, order, Scalar(1));
-  copy__kernel(P, permutation, false);
+  if (P.numel()) scatter_value_kernel(expand(zero, P.sizes()), -2, order, Scalar(1), P);
 }
 
 OutputSpec linalg_lu_solve_meta(const Tensor& LU, const Tensor& pivots, const Tensor& B, bool left, bool) {
@@ -214,8 +209,8 @@ OutputSpec linalg_lu_solve_meta(const Tensor& LU, const Tensor& pivots, const Te
 }
 void linalg_lu_solve_kernel(const Tensor& LU, const Tensor& pivots, const Tensor& B, bool left, bool adjoint,
                             const Tensor& out) {
-  const ResultMemory x = copied_result(B, out);
-  solve_in_place({LU, pivots}, x.tensor(), left, adjoint);
+  const ResultMemory x = linalg::dense_result(out);
+  solve_to({LU, pivots}, B, x.tensor(), left, adjoint);
   x.finish();
 }
 
@@ -235,11 +230,20 @@ std::array<OutputSpec, 4> _linalg_solve_ex_meta(const Tensor& A, const Tensor& B
 }
 void _linalg_solve_ex_kernel(const Tensor& A, const Tensor& B, bool left, bool check_errors, const Tensor& result,
                              const Tensor& LU, const Tensor& pivots, const Tensor& info) {
-  const Factorization f = factor_into(A, LU, pivots, info);
   const bool vector = linalg::is_vector(A.sizes(), B.sizes());
-  const Tensor out = vector ? unsqueeze(result, -1) : result;
-  const ResultMemory x = copied_result(vector ? unsqueeze(B, -1) : B, out);
-  solve_in_place(f, x.tensor(), left, false);
+  const Tensor out = vector ? unsqueeze(result, -1) : result, columns = vector ? unsqueeze(B, -1) : B;
+  const ResultMemory x = linalg::dense_result(out);
+  const IntList own = batch_sizes(A), batch = batch_sizes(out);
+  const bool is_one_batch = std::equal(own.begin(), own.end(), batch.begin(), batch.end());
+  if (left && is_one_batch && out.numel() > 0 && A.storage() != x.tensor().storage()) {
+    const ResultMemory lu = linalg::dense_result(LU), p(pivots), i(info);
+    TESSERA_ON(A.device(), run_solve)
+    (A.dtype(), taken(A, lu.tensor()), static_cast<int32_t*>(p.data()), static_cast<int32_t*>(i.data()),
+     taken(columns, x.tensor()));
+    for (const ResultMemory* m : {&lu, &p, &i}) m->finish();
+  } else {
+    solve_to(factor_into(A, LU, pivots, info), columns, x.tensor(), left, false);
+  }
   x.finish();
   if (check_errors) linalg::check_errors(info, "linalg.solve", A.dim() == 2);
 }
@@ -250,10 +254,10 @@ OutputSpec linalg_solve_triangular_meta(const Tensor& self, const Tensor& B, boo
 }
 void linalg_solve_triangular_kernel(const Tensor& self, const Tensor& B, bool upper, bool left, bool unitriangular,
                                     const Tensor& out) {
-  const ResultMemory result = copied_result(B, out);
+  const ResultMemory result = linalg::dense_result(out);
   if (out.numel() != 0) {
     const Tensor a = for_batch(self, batch_sizes(out));
-    const cpu::MatrixBatch m = matrices(a), x = matrices(result.tensor());
+    const cpu::MatrixBatch m = matrices(a), x = taken(B, result.tensor());
     TESSERA_ON(out.device(), run_triangular_solve)
     (out.dtype(), left ? m : transposed(m), {left ? upper : !upper, unitriangular, false}, left ? x : transposed(x));
   }

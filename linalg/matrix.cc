@@ -91,6 +91,18 @@ Tensor dense_batch(const Tensor& t, IntList batch) {
   return copy;
 }
 
+cpu::MatrixBatch taken(const Tensor& A, const Tensor& to, bool of_any_size) {
+  cpu::MatrixBatch m = matrices(to);
+  const auto is_same = [](IntList a, IntList b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); };
+  const bool fits = of_any_size || (m.count > 1 && std::max(m.rows, m.cols) <= 64);
+  if (A.is_cpu() && fits && A.storage() != to.storage() && is_same(A.sizes(), to.sizes()) &&
+      is_same(A.strides(), to.strides()))
+    m.from = A.data_ptr();
+  else
+    kernels::copy__kernel(to, A, false);
+  return m;
+}
+
 namespace {
 
 // What LAPACK's info of the factorization behind a function says.

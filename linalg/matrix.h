@@ -39,6 +39,10 @@ inline kernels::ResultMemory dense_result(const Tensor& out) {
   return kernels::ResultMemory(out, is_dense_batch(out), {}, out.dtype());
 }
 
+// What an engine that looks at MatrixBatch::from makes A to: matrices that lie as the result does are read where they
+// are, if they are a batch of small ones, or of any size (where the engine reads each just once); others are copied.
+cpu::MatrixBatch taken(const Tensor& A, const Tensor& to, bool of_any_size = false);
+
 // LinAlgError if an element of info (integers, one a matrix, as LAPACK's) is not 0; `name` decides what the number
 // stands for. is_matrix: there is no batch, whose first such element the message would count. Waits for devices; does
 // nothing for the meta device.

@@ -75,10 +75,9 @@ void linalg_qr_kernel(const Tensor& A, std::string_view mode, const Tensor& Q, c
   const ResultMemory q = wants_q ? linalg::dense_result(Q) : ResultMemory(Q);
   const bool in_q = wants_q && cols_of(Q) == n, in_r = !in_q && rows_of(R) == m;
   const Tensor all = in_q ? q.tensor() : in_r ? r.tensor() : empty_tensor(A.sizes(), {}, dtype, device);
-  copy__kernel(all, A, false);
-  const cpu::MatrixBatch factors = linalg::matrices(all);
   const Tensor tau = empty_tensor(with_vector(linalg::batch_sizes(A), k), {}, dtype, device);
-  if (A.numel() > 0) TESSERA_ON(device, run_geqrf)(dtype, factors, tau.data_ptr());
+  if (A.numel() > 0) TESSERA_ON(device, run_geqrf)(dtype, linalg::taken(A, all), tau.data_ptr());
+  const cpu::MatrixBatch factors = linalg::matrices(all);
   if (wants_q && Q.numel() > 0) {
     const cpu::MatrixBatch into = linalg::matrices(q.tensor());
     if (!in_q && k > 0) {
@@ -103,9 +102,8 @@ std::array<OutputSpec, 2> geqrf_meta(const Tensor& self) {
 }
 void geqrf_kernel(const Tensor& self, const Tensor& a, const Tensor& tau) {
   const ResultMemory factors = linalg::dense_result(a), scales(tau);
-  copy__kernel(factors.tensor(), self, false);
   if (a.numel() > 0)
-    TESSERA_ON(self.device(), run_geqrf)(self.dtype(), linalg::matrices(factors.tensor()), scales.data());
+    TESSERA_ON(self.device(), run_geqrf)(self.dtype(), linalg::taken(self, factors.tensor()), scales.data());
   factors.finish();
   scales.finish();
 }

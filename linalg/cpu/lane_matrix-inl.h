@@ -94,6 +94,9 @@ struct Lanes<std::complex<R>> {
   }
 };
 
+// What is wanted of matrices; of a triangle, some of the rest comes along.
+enum class Part : uint8_t { kAll, kLower, kUpper };
+
 // Matrices in lanes: element (i, j) of all of them at data + (i pitch + j) step.
 template <class T>
 struct LaneMatrix {
@@ -112,9 +115,9 @@ struct LaneMatrix {
   static int64_t bytes(int64_t rows, int64_t cols) {
     return rows * pitch(cols) * kStep * static_cast<int64_t>(sizeof(R));
   }
-  // Lanes without a matrix get that of the last one. lower: no more than the lower triangle is wanted.
-  void load(int64_t count, int64_t rows, Group<const T> from, bool lower = false) const {
-    if (count == L::kCount && move_runs<true>(rows, from.data, from, lower)) return;
+  // Lanes without a matrix get that of the last one.
+  void load(int64_t count, int64_t rows, Group<const T> from, Part part = Part::kAll) const {
+    if (count == L::kCount && move_runs<true>(rows, from.data, from, part)) return;
     for (int64_t lane = 0; lane < L::kCount; ++lane) {
       const T* const m = from.data + std::min(lane, count - 1) * from.step;
       for (int64_t i = 0; i < rows; ++i)
@@ -131,21 +134,26 @@ struct LaneMatrix {
   }
   // By transposing tiles of as many elements as there are lanes, where so many follow each other; else false.
   template <bool kLoad, class P, class G>
-  bool move_runs(int64_t rows, P* data, const G& g, bool lower = false) const {
-    const auto run = [&](P* from, R* lanes, int64_t count, int64_t distance) {
-      move_run<kLoad>(from, count, g.step, lanes, distance);
+  bool move_runs(int64_t rows, P* data, const G& g, Part part = Part::kAll) const {
+    // Of the numbers of a line that are wanted, from `diagonal` on or up to it, whole tiles.
+    const auto run = [&](P* from, R* lanes, int64_t numbers, int64_t distance, Part wanted, int64_t diagonal) {
+      const int64_t tile = diagonal / L::kCount * L::kCount;
+      const int64_t begin = wanted == Part::kUpper ? std::min(tile, numbers - L::kCount) : 0;
+      const int64_t end = wanted == Part::kLower ? std::min(tile + L::kCount, numbers) : numbers;
+      auto* const reals = reinterpret_cast<std::conditional_t<kLoad, const R, R>*>(from) + begin;
+      move_run<kLoad>(reals, end - begin, g.step, lanes + begin * distance, distance);
     };
     const int64_t numbers = cols * L::kParts;
     if (g.col == 1 && g.row == cols && pitch(cols) == cols && rows * numbers >= L::kCount &&
-        (!lower || numbers < L::kCount)) {
-      run(data, this->data, rows * numbers, L::kCount);
+        (part == Part::kAll || numbers <= L::kCount)) {
+      run(data, this->data, rows * numbers, L::kCount, Part::kAll, 0);
     } else if (g.col == 1 && numbers >= L::kCount) {
-      for (int64_t i = 0; i < rows; ++i) {
-        const int64_t wanted = lower ? (i * L::kParts / L::kCount + 1) * L::kCount : numbers;
-        run(data + i * g.row, at(i, 0), std::min(wanted, numbers), L::kCount);
-      }
+      for (int64_t i = 0; i < rows; ++i)
+        run(data + i * g.row, at(i, 0), numbers, L::kCount, part, std::min(i, cols - 1) * L::kParts);
     } else if (g.row == 1 && L::kParts == 1 && rows >= L::kCount) {
-      for (int64_t j = 0; j < cols; ++j) run(data + j * g.col, at(0, j), rows, pitch(cols) * L::kCount);
+      const Part of_columns = part == Part::kAll ? part : part == Part::kLower ? Part::kUpper : Part::kLower;
+      for (int64_t j = 0; j < cols; ++j)
+        run(data + j * g.col, at(0, j), rows, pitch(cols) * L::kCount, of_columns, std::min(j, rows - 1));
     } else {
       return false;
     }
@@ -204,6 +212,15 @@ HWY_INLINE void for_tiles(int64_t first, int64_t last, const F& f) {
   int64_t i = first;
   for (; i + kRows <= last; i += kRows) f(i, std::integral_constant<int, kRows>());
   for (; i < last; ++i) f(i, std::integral_constant<int, 1>());
+}
+
+// f(std::integral_constant) of a number below 4.
+template <class F>
+HWY_INLINE void with_count(int64_t n, const F& f) {
+  if (n == 0) return f(std::integral_constant<int, 0>());
+  if (n == 1) return f(std::integral_constant<int, 1>());
+  if (n == 2) return f(std::integral_constant<int, 2>());
+  f(std::integral_constant<int, 3>());
 }
 
 }  // namespace HWY_NAMESPACE

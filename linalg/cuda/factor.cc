@@ -118,6 +118,11 @@ void run_lu_solve(DType dtype, const MatrixBatch& lu, const int32_t* pivots, cpu
   x.finish();
 }
 
+void run_solve(DType dtype, const MatrixBatch& a, int32_t* pivots, int32_t* info, const MatrixBatch& b) {
+  cuda::run_lu_factor(dtype, a, pivots, info);
+  cuda::run_lu_solve(dtype, a, pivots, {}, b);
+}
+
 void run_inverse(DType dtype, const MatrixBatch& a, int32_t* info) {
   const int64_t n = a.rows;
   if (a.count == 0) return;

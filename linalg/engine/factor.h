@@ -9,6 +9,7 @@ namespace tessera::linalg {
 #define TESSERA_FACTOR_ENGINES(F) \
   F(run_lu_factor)                \
   F(run_lu_solve)                 \
+  F(run_solve)                    \
   F(run_determinant)              \
   F(run_unpack_pivots) F(run_inverse) F(run_cholesky) F(run_triangular_solve) F(run_ldl_factor) F(run_ldl_solve)
 

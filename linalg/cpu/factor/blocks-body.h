@@ -17,6 +17,8 @@ constexpr CholeskyKernels<T> kCholeskyKernels = {cholesky_block<T>, small_choles
 template <class T>
 constexpr SmallKernels<T> kSmallKernels = {small_lu<T>, small_lu_solve<T>};
 template <class T>
+constexpr SmallSystems<T> kSmallSystems = {small_system<T>};
+template <class T>
 constexpr SmallInverse<T> kSmallInverse = {small_inverse<T>};
 template <class T>
 constexpr SmallTriangles<T> kSmallTriangles = {small_solve<T>};
@@ -39,6 +41,7 @@ namespace tessera::cpu::factor {
   TESSERA_TABLE(BlockKernels, __VA_ARGS__)                \
   TESSERA_TABLE(CholeskyKernels, __VA_ARGS__)             \
   TESSERA_TABLE(SmallKernels, __VA_ARGS__)                \
+  TESSERA_TABLE(SmallSystems, __VA_ARGS__)                \
   TESSERA_TABLE(SmallInverse, __VA_ARGS__)                \
   TESSERA_TABLE(SmallTriangles, __VA_ARGS__)              \
   template <>                                             \

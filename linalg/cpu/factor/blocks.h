@@ -53,9 +53,15 @@ struct CholeskyKernels {
 template <class T>
 struct SmallKernels {
   void (*lu)(int64_t count, int64_t m, int64_t n, Group<const T> from, Group<T> a, int32_t* pivots, int32_t* info);
-  // b (n x width) = A^-1 b.
+  // b (n x width) = A^-1 from.
   void (*lu_solve)(int64_t count, int64_t n, int64_t width, Group<const T> lu, const int32_t* pivots, SystemForm form,
-                   Group<T> b);
+                   Group<const T> from, Group<T> b);
+};
+template <class T>
+struct SmallSystems {
+  // Both: LU of `from` in a, and b.
+  void (*solve)(int64_t count, int64_t n, int64_t width, Group<const T> from, Group<T> a, int32_t* pivots,
+                int32_t* info, Group<const T> from_b, Group<T> b);
 };
 template <class T>
 struct SmallInverse {
@@ -63,7 +69,8 @@ struct SmallInverse {
 };
 template <class T>
 struct SmallTriangles {
-  void (*solve)(int64_t count, int64_t n, int64_t width, Group<const T> a, TriangularForm form, Group<T> b);
+  void (*solve)(int64_t count, int64_t n, int64_t width, Group<const T> a, TriangularForm form, Group<const T> from,
+                Group<T> b);
 };
 
 // Those of the SIMD target of this machine.

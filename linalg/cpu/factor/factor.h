@@ -1,7 +1,7 @@
 // Factorizations of square (and for LU any) matrices, what solves and inverts by them, and triangular systems, below
 // the Tensor. float32, float64, complex64, complex128; what is written (`a` of factorizations, `b` of solutions) has
 // dense rows or is the transpose of such. Nan and inf give nan and inf. The same bits at any number of threads.
-// run_lu_factor, run_inverse and run_cholesky look at MatrixBatch::from.
+// All that write over matrices but run_ldl_factor and run_ldl_solve look at MatrixBatch::from.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,9 @@ struct SystemForm {
 // b = A^-1 b, where `lu` and `pivots` are what run_lu_factor made of A. lu may have a batch_stride of 0; pivots are
 // there for each matrix of b.
 void run_lu_solve(DType dtype, const MatrixBatch& lu, const int32_t* pivots, SystemForm form, const MatrixBatch& b);
+
+// Both: LU of a, which is as that of run_lu_factor, and b = A^-1 b, as many matrices.
+void run_solve(DType dtype, const MatrixBatch& a, int32_t* pivots, int32_t* info, const MatrixBatch& b);
 
 // Each of: the determinants; their signs (numbers of absolute value 1, or 0) and the logarithms of their absolute
 // values. Null: not wanted. One element a matrix, logabs in the real dtype.

@@ -115,14 +115,33 @@ void run_lu_solve(DType dtype, const MatrixBatch& lu, const int32_t* pivots, Sys
   if (b.count == 0 || n == 0 || b.cols == 0) return;
   check_pivots("LU solution", pivots, b.count * n, n, false);
   visit_number(dtype, [&]<class T>(T) {
-    if (!is_lockstep<T>(b.count, n, b.cols)) return lu_solve_each<T>(lu, pivots, form, b);
+    if (!is_lockstep<T>(b.count, n, b.cols)) {
+      bring<T>(b);
+      return lu_solve_each<T>(lu, pivots, form, b);
+    }
     for_groups<T>(b.count, n, std::max(n, b.cols), [&](int64_t first, int64_t count) {
-      const Matrix<T> a = matrix_of<T>(lu, first), x = matrix_of<T>(b, first);
-      kernels<SmallKernels<T>>().lu_solve(count, n, b.cols, {a.data, lu.batch_stride, a.row_stride, a.col_stride},
-                                          pivots + first * n, form,
-                                          {x.data, b.batch_stride, x.row_stride, x.col_stride});
+      kernels<SmallKernels<T>>().lu_solve(count, n, b.cols, source_of<T>(lu, first), pivots + first * n, form,
+                                          source_of<T>(b, first), group_of<T>(b, first));
     });
   });
+}
+
+void run_solve(DType dtype, const MatrixBatch& a, int32_t* pivots, int32_t* info, const MatrixBatch& b) {
+  const int64_t n = a.rows;
+  bool is_done = false;
+  visit_number(dtype, [&]<class T>(T) {
+    if (b.count == 0 || b.cols == 0 || n == 0 || !is_lockstep<T>(b.count, n, b.cols)) return;
+    for_groups<T>(b.count, n, std::max(n, b.cols), [&](int64_t first, int64_t count) {
+      kernels<SmallSystems<T>>().solve(count, n, b.cols, source_of<T>(a, first), group_of<T>(a, first),
+                                       pivots + first * n, info + first, source_of<T>(b, first), group_of<T>(b, first));
+    });
+    is_done = true;
+  });
+  if (is_done) return;
+  run_lu_factor(dtype, a, pivots, info);
+  MatrixBatch lu = a;
+  lu.from = nullptr;
+  run_lu_solve(dtype, lu, pivots, {}, b);
 }
 
 void run_determinant(DType dtype, const MatrixBatch& lu, const int32_t* pivots, DeterminantResult to) {
@@ -131,18 +150,32 @@ void run_determinant(DType dtype, const MatrixBatch& lu, const int32_t* pivots, 
     using R = Real<T>;
     for_matrices(lu.count, 4 * n, [&](int64_t b) {
       const Matrix<T> a = matrix_of<T>(lu, b);
-      T value(1), sign(1);
-      double logabs = 0;
+      const auto pivot = [&](int64_t i) { return pivots[b * n + i] == i + 1 ? a(i, i) : -a(i, i); };
+      if (to.value) {
+        T value(1);
+        for (int64_t i = 0; i < n; ++i) value *= pivot(i);
+        static_cast<T*>(to.value)[b] = value;
+      }
+      if (!to.sign && !to.logabs) return;
+      T sign(1);
+      double logabs = 0, product = 1;  // of sizes whose logarithms are not in logabs yet
+      constexpr double kSmall = 0x1p-500, kLarge = 0x1p500;
+      const auto is_between = [](double x) { return x > kSmall && x < kLarge; };
       for (int64_t i = 0; i < n; ++i) {
-        const T d = pivots[b * n + i] == i + 1 ? a(i, i) : -a(i, i);
-        value *= d;
+        const T d = pivot(i);
         const R size = std::abs(d);
         sign *= size == 0 ? T(0) : d / size;
-        logabs += std::log(static_cast<double>(size));
+        if (!is_between(product)) {
+          logabs += std::log(product);
+          product = 1;
+        }
+        if (is_between(size))
+          product *= size;
+        else
+          logabs += std::log(static_cast<double>(size));
       }
-      if (to.value) static_cast<T*>(to.value)[b] = value;
       if (to.sign) static_cast<T*>(to.sign)[b] = sign;
-      if (to.logabs) static_cast<R*>(to.logabs)[b] = static_cast<R>(logabs);
+      if (to.logabs) static_cast<R*>(to.logabs)[b] = static_cast<R>(logabs + std::log(product));
     });
   });
 }

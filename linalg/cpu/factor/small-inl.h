@@ -23,10 +23,10 @@ using namespace numbers::HWY_NAMESPACE;
 
 // Numbers of lanes, as integers to memory.
 template <class T>
-void store_numbers(typename Lanes<T>::V v, int64_t count, int32_t* to, int64_t step) {
+void store_numbers(typename Lanes<T>::V v, int64_t count, int32_t* to) {
   Real<T> numbers[Lanes<T>::kCount];
   hn::StoreU(v, typename Lanes<T>::D(), numbers);
-  for (int64_t i = 0; i < count; ++i) to[i * step] = static_cast<int32_t>(numbers[i]);
+  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<int32_t>(numbers[i]);
 }
 
 // A divisor of many numbers: by its reciprocal, unless that is not as good in some lane.
@@ -64,14 +64,14 @@ class Exchange {
       here_[count_] = hn::Eq(chosen, hn::Set(D(), static_cast<Real<T>>(rows_[count_])));
     }
   }
-  HWY_NOINLINE void of(const LaneMatrix<T>& a) const {
+  HWY_NOINLINE void of(LaneMatrix<T> a) const {
     for_tiles<8>(0, a.cols * Lanes<T>::kParts, [&](int64_t first, auto count) HWY_ATTR { vectors<count()>(a, first); });
   }
 
  private:
   // Of so many vectors from that one of a row on. What row k gets stays in registers.
   template <int kVectors>
-  HWY_INLINE void vectors(const LaneMatrix<T>& a, int64_t first) const {
+  HWY_INLINE void vectors(LaneMatrix<T> a, int64_t first) const {
     constexpr int64_t kLanes = Lanes<T>::kCount;
     Real<T>* const top = a.at(k_, 0) + first * kLanes;
     V x[kVectors];
@@ -109,12 +109,11 @@ struct Tile {
   using L = Lanes<T>;
   L acc[kRows][kCols];
 
-  HWY_INLINE Tile(const LaneMatrix<T>& to, int64_t i, int64_t j) {
+  HWY_INLINE Tile(LaneMatrix<T> to, int64_t i, int64_t j) {
     TESSERA_UNROLL for (int r = 0; r < kRows; ++r) TESSERA_UNROLL for (int c = 0; c < kCols; ++c) acc[r][c] =
         to.get(i + r, j + c);
   }
-  HWY_INLINE void subtract(const LaneMatrix<T>& a, const LaneMatrix<T>& b, int64_t i, int64_t j, int64_t first,
-                           int64_t last) {
+  HWY_INLINE void subtract(LaneMatrix<T> a, LaneMatrix<T> b, int64_t i, int64_t j, int64_t first, int64_t last) {
     for (int64_t p = first; p < last; ++p) {
       L x[kCols];
       TESSERA_UNROLL for (int c = 0; c < kCols; ++c) x[c] = kAdjoint ? b.get(j + c, p).conj() : b.get(p, j + c);
@@ -124,7 +123,7 @@ struct Tile {
       }
     }
   }
-  HWY_INLINE void store(const LaneMatrix<T>& to, int64_t i, int64_t j) const {
+  HWY_INLINE void store(LaneMatrix<T> to, int64_t i, int64_t j) const {
     TESSERA_UNROLL for (int r = 0; r < kRows; ++r) TESSERA_UNROLL for (int c = 0; c < kCols; ++c)
         to.put(i + r, j + c, acc[r][c]);
   }
@@ -132,8 +131,8 @@ struct Tile {
 
 // Of columns [j, j + kCols) of `to`, rows [first, last): minus a b over [0, depth).
 template <class T, int kCols, bool kAdjoint>
-void subtract_rows(const LaneMatrix<T>& to, const LaneMatrix<T>& a, const LaneMatrix<T>& b, int64_t j, int64_t first,
-                   int64_t last, int64_t depth) {
+void subtract_rows(LaneMatrix<T> to, LaneMatrix<T> a, LaneMatrix<T> b, int64_t j, int64_t first, int64_t last,
+                   int64_t depth) {
   for_tiles<tile_rows<T>()>(first, last, [&](int64_t i, auto rows) HWY_ATTR {
     Tile<T, rows(), kCols, kAdjoint> tile(to, i, j);
     tile.subtract(a, b, i, j, 0, depth);
@@ -144,7 +143,7 @@ void subtract_rows(const LaneMatrix<T>& to, const LaneMatrix<T>& a, const LaneMa
 // Columns [first, last) of x, kCols at a time: L^-1 x, or U^-1 x, of n rows, of a triangle of w. diagonal: null for one
 // of ones.
 template <class T, bool kUpper, int kCols>
-void solve_columns(const LaneMatrix<T>& w, int64_t n, const LaneMatrix<T>& x, int64_t first, int64_t last,
+void solve_columns(LaneMatrix<T> w, int64_t n, LaneMatrix<T> x, int64_t first, int64_t last,
                    const Divisor<T>* diagonal) {
   constexpr int kRows = tile_rows<T>();
   const auto tile_at = [&](int64_t i, auto rows) HWY_ATTR {
@@ -178,7 +177,7 @@ void solve_columns(const LaneMatrix<T>& w, int64_t n, const LaneMatrix<T>& x, in
   }
 }
 template <class T, bool kUpper>
-void solve_lanes(const LaneMatrix<T>& w, int64_t n, const LaneMatrix<T>& x, const Divisor<T>* diagonal) {
+void solve_lanes(LaneMatrix<T> w, int64_t n, LaneMatrix<T> x, const Divisor<T>* diagonal) {
   constexpr int kCols = tile_cols<T>();
   // So many that they stay in the first cache while w passes by.
   const int64_t whole = x.cols / kCols * kCols;
@@ -191,7 +190,7 @@ void solve_lanes(const LaneMatrix<T>& w, int64_t n, const LaneMatrix<T>& x, cons
 template <class T>
 class Diagonal {
  public:
-  Diagonal(const LaneMatrix<T>& w, int64_t n) : memory_((n + 1) * sizeof(Divisor<T>)) {
+  Diagonal(LaneMatrix<T> w, int64_t n) : memory_((n + 1) * sizeof(Divisor<T>)) {
     for (int64_t i = 0; i < n; ++i) new (get() + i) Divisor<T>(w.get(i, i));
   }
   Divisor<T>* get() const { return memory_.template as<Divisor<T>>(); }
@@ -200,39 +199,75 @@ class Diagonal {
   Scratch memory_;
 };
 
-// One column block of LU: rows from its diagonal on have all that is left of it. Calls each(k, chosen) with
-// every pivot's row in lanes.
-template <class T, class F>
-void factor_columns_of_lanes(const LaneMatrix<T>& a, int64_t m, int64_t first, int64_t last, typename Lanes<T>::V& info,
-                             const F& each) {
+// What goes with a factorization: the rows of its pivots, from 0, as pivots[k * lanes + lane]; rows of `beside` (if
+// there is one) change places as those of the matrix do.
+template <class T>
+struct Company {
+  int32_t* pivots;
+  const LaneMatrix<T>* beside;
+};
+
+// The first of the largest elements among those that were taken, of rows one after the other.
+template <class T>
+struct Largest {
+  using D = typename Lanes<T>::D;
+  using R = Real<T>;
+  typename Lanes<T>::V size = hn::Set(D(), R{-1}), row;
+
+  explicit HWY_INLINE Largest(int64_t first) : row(hn::Set(D(), static_cast<R>(first))) {}
+  HWY_INLINE void take(Lanes<T> x, int64_t i) {
+    const auto of_x = x.size();
+    const auto larger = hn::Gt(of_x, size);
+    size = hn::IfThenElse(larger, of_x, size);
+    row = hn::IfThenElse(larger, hn::Set(D(), static_cast<R>(i)), row);
+  }
+};
+
+// Column k divided by its pivot, and what that does to so many columns on its right. What is the largest of the next.
+template <int kRight, class T>
+HWY_INLINE Largest<T> eliminate(LaneMatrix<T> a, int64_t m, int64_t k, const Divisor<T>& pivot) {
+  using L = Lanes<T>;
+  Largest<T> next(k + 1);
+  L top[kRight + 1];
+  TESSERA_UNROLL for (int c = 0; c < kRight; ++c) top[c] = a.get(k, k + 1 + c);
+  for (int64_t i = k + 1; i < m; ++i) {
+    const L f = pivot.of(a.get(i, k));
+    a.put(i, k, f);
+    TESSERA_UNROLL for (int c = 0; c < kRight; ++c) {
+      const L x = a.get(i, k + 1 + c).minus_product(f, top[c]);
+      a.put(i, k + 1 + c, x);
+      if (c == 0) next.take(x, i);
+    }
+  }
+  return next;
+}
+
+// One column block of LU: rows from its diagonal on have all that is left of it.
+template <class T>
+void factor_columns_of_lanes(LaneMatrix<T> a, int64_t m, int64_t first, int64_t last, typename Lanes<T>::V& info,
+                             const Company<T>& company) {
   using L = Lanes<T>;
   using R = Real<T>;
   const typename L::D d;
+  Largest<T> next(first);
+  for (int64_t i = first; i < m; ++i) next.take(a.get(i, first), i);
   for (int64_t k = first; k < last; ++k) {
-    auto most = hn::Set(d, R{-1}), chosen = hn::Set(d, static_cast<R>(k));
-    for (int64_t i = k; i < m; ++i) {
-      const auto size = a.get(i, k).size();
-      const auto larger = hn::Gt(size, most);
-      most = hn::IfThenElse(larger, size, most);
-      chosen = hn::IfThenElse(larger, hn::Set(d, static_cast<R>(i)), chosen);
-    }
-    each(k, chosen);
-    Exchange<T>(k, chosen).of(a);
+    const auto most = next.size, chosen = next.row;
+    store_numbers<T>(chosen, L::kCount, company.pivots + k * L::kCount);
+    const Exchange<T> exchange(k, chosen);
+    exchange.of(a);
+    if (company.beside) exchange.of(*company.beside);
     const auto zero = hn::Eq(most, hn::Zero(d));
     const auto is_first = hn::And(zero, hn::Eq(info, hn::Zero(d)));
     info = hn::IfThenElse(is_first, hn::Set(d, static_cast<R>(k + 1)), info);
     const Divisor<T> pivot(L::choose(zero, L::set(1), a.get(k, k)));
-    for (int64_t i = k + 1; i < m; ++i) {
-      const L f = pivot.of(a.get(i, k));
-      a.put(i, k, f);
-      for (int64_t j = k + 1; j < last; ++j) a.put(i, j, a.get(i, j).minus_product(f, a.get(k, j)));
-    }
+    with_count(last - k - 1, [&](auto right) HWY_ATTR { next = eliminate<right()>(a, m, k, pivot); });
   }
 }
 
 // The info of all lanes.
-template <class T, class F>
-typename Lanes<T>::V factor_lanes(const LaneMatrix<T>& a, int64_t m, const F& each) {
+template <class T>
+HWY_NOINLINE typename Lanes<T>::V factor_lanes(LaneMatrix<T> a, int64_t m, const Company<T>& company) {
   const int64_t size = std::min(m, a.cols);
   auto info = hn::Zero(typename Lanes<T>::D());
   for_tiles<tile_cols<T>()>(0, a.cols, [&](int64_t j, auto cols) HWY_ATTR {
@@ -240,7 +275,7 @@ typename Lanes<T>::V factor_lanes(const LaneMatrix<T>& a, int64_t m, const F& ea
     solve_columns<T, false, cols()>(a, above, a, j, end, nullptr);
     if (j >= size) return;
     subtract_rows<T, cols(), false>(a, a, a, j, j, m, j);
-    factor_columns_of_lanes(a, m, j, std::min(end, size), info, each);
+    factor_columns_of_lanes(a, m, j, std::min(end, size), info, company);
     // A block that is wider than what is left of the rows.
     for (int64_t more = size; more < end; ++more)
       for (int64_t i = j + 1; i < m; ++i)
@@ -251,16 +286,23 @@ typename Lanes<T>::V factor_lanes(const LaneMatrix<T>& a, int64_t m, const F& ea
 }
 
 template <class T>
+constexpr int64_t kMostRows = 64 * Lanes<T>::kCount;
+
+template <class T>
+void store_pivots(int64_t count, int64_t size, const int32_t* rows, int32_t* pivots) {
+  for (int64_t lane = 0; lane < count; ++lane)
+    for (int64_t k = 0; k < size; ++k) pivots[lane * size + k] = rows[k * Lanes<T>::kCount + lane] + 1;
+}
+
+template <class T>
 void small_lu(int64_t count, int64_t m, int64_t n, Group<const T> from, Group<T> a, int32_t* pivots, int32_t* info) {
   const Scratch memory(LaneMatrix<T>::bytes(m, n));
   const LaneMatrix<T> w{memory.as<Real<T>>(), n};
   w.load(count, m, from);
   const int64_t size = std::min(m, n);
-  const typename Lanes<T>::D d;
-  const auto found = factor_lanes(w, m, [&](int64_t k, typename Lanes<T>::V chosen) HWY_ATTR {
-    store_numbers<T>(hn::Add(chosen, hn::Set(d, 1)), count, pivots + k, size);
-  });
-  store_numbers<T>(found, count, info, 1);
+  int32_t rows[kMostRows<T>];
+  store_numbers<T>(factor_lanes<T>(w, m, {rows, nullptr}), count, info);
+  store_pivots<T>(count, size, rows, pivots);
   w.store(count, m, a);
 }
 
@@ -271,16 +313,11 @@ void small_inverse(int64_t count, int64_t n, Group<const T> from, Group<T> a, in
   const LaneMatrix<T> w{memory.as<Real<T>>(), n};
   const LaneMatrix<T> x{w.at(n, 0), n};
   w.load(count, n, from);
+  int32_t pivots[kMostRows<T>], rows[kMostRows<T>];
+  store_numbers<T>(factor_lanes<T>(w, n, {pivots, nullptr}), count, info);
   // Which row of each matrix has come to row i.
-  int32_t rows[64 * L::kCount];
   for (int64_t i = 0; i < n * L::kCount; ++i) rows[i] = static_cast<int32_t>(i / L::kCount);
-  const auto found = factor_lanes(w, n, [&](int64_t k, typename L::V chosen) HWY_ATTR {
-    int32_t to[L::kCount];
-    store_numbers<T>(chosen, L::kCount, to, 1);
-    for (int64_t lane = 0; lane < L::kCount; ++lane)
-      std::swap(rows[k * L::kCount + lane], rows[to[lane] * L::kCount + lane]);
-  });
-  store_numbers<T>(found, count, info, 1);
+  for (int64_t i = 0; i < n * L::kCount; ++i) std::swap(rows[i], rows[pivots[i] * L::kCount + i % L::kCount]);
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t j = 0; j < n; ++j) x.put(i, j, L::set(0));
     for (int64_t lane = 0; lane < L::kCount; ++lane) x.write(i, rows[i * L::kCount + lane], lane, T(1));
@@ -290,6 +327,29 @@ void small_inverse(int64_t count, int64_t n, Group<const T> from, Group<T> a, in
   x.store(count, n, a);
 }
 
+// Column k below the diagonal divided by its root, and what that does to so many columns on its right.
+template <int kRight, class T>
+HWY_INLINE void eliminate_lower(LaneMatrix<T> w, int64_t n, int64_t k, const Divisor<Real<T>>& divisor) {
+  using L = Lanes<T>;
+  L side[kRight + 1];
+  const auto divided = [&](int64_t i) HWY_ATTR {
+    const L f = w.get(i, k).each([&](typename L::V part) HWY_ATTR { return divisor.of({part}).v; });
+    w.put(i, k, f);
+    return f;
+  };
+  const auto subtract = [&](int64_t i, int c, L f)
+                            HWY_ATTR { w.put(i, k + 1 + c, w.get(i, k + 1 + c).minus_product(f, side[c])); };
+  TESSERA_UNROLL for (int r = 0; r < kRight; ++r) {
+    const L f = divided(k + 1 + r);
+    side[r] = f.conj();
+    TESSERA_UNROLL for (int c = 0; c <= r; ++c) subtract(k + 1 + r, c, f);
+  }
+  for (int64_t i = k + 1 + kRight; i < n; ++i) {
+    const L f = divided(i);
+    TESSERA_UNROLL for (int c = 0; c < kRight; ++c) subtract(i, c, f);
+  }
+}
+
 template <class T>
 void small_cholesky(int64_t count, int64_t n, Group<const T> a, Group<T> l, int32_t* info) {
   using L = Lanes<T>;
@@ -297,7 +357,7 @@ void small_cholesky(int64_t count, int64_t n, Group<const T> a, Group<T> l, int3
   const typename L::D d;
   const Scratch memory(LaneMatrix<T>::bytes(n, n));
   const LaneMatrix<T> w{memory.as<R>(), n};
-  w.load(count, n, a, true);
+  w.load(count, n, a, Part::kLower);
   auto found = hn::Zero(d);
   for_tiles<tile_cols<T>()>(0, n, [&](int64_t first, auto cols) HWY_ATTR {
     const int64_t last = first + cols();
@@ -310,34 +370,30 @@ void small_cholesky(int64_t count, int64_t n, Group<const T> a, Group<T> l, int3
       const auto root = hn::Sqrt(hn::IfThenElse(bad, hn::Set(d, 1), pivot));
       w.put(k, k, L::real(root));
       const Divisor<R> divisor({root});
-      for (int64_t i = k + 1; i < n; ++i) {
-        const L f = w.get(i, k).each([&](typename L::V part) HWY_ATTR { return divisor.of({part}).v; });
-        w.put(i, k, f);
-        for (int64_t j = k + 1; j < std::min(last, i + 1); ++j)
-          w.put(i, j, w.get(i, j).minus_product(f, w.get(j, k).conj()));
-      }
+      with_count(last - k - 1, [&](auto right) HWY_ATTR { eliminate_lower<right()>(w, n, k, divisor); });
       for (int64_t j = k + 1; j < n; ++j) w.put(k, j, L::set(0));
     }
   });
-  store_numbers<T>(found, count, info, 1);
+  store_numbers<T>(found, count, info);
   w.store(count, n, l);
 }
 
 template <class T>
-void conjugate(const LaneMatrix<T>& w, int64_t rows) {
+void conjugate(LaneMatrix<T> w, int64_t rows) {
   if constexpr (kIsComplex<T>)
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < w.cols; ++j) w.put(i, j, w.get(i, j).conj());
 }
 
 template <class T>
-void small_solve(int64_t count, int64_t n, int64_t width, Group<const T> a, TriangularForm form, Group<T> b) {
+void small_solve(int64_t count, int64_t n, int64_t width, Group<const T> a, TriangularForm form, Group<const T> from,
+                 Group<T> b) {
   const Scratch memory(LaneMatrix<T>::bytes(n, n) + LaneMatrix<T>::bytes(n, width));
   const LaneMatrix<T> w{memory.as<Real<T>>(), n};
   const LaneMatrix<T> x{w.at(n, 0), width};
-  w.load(count, n, a);
+  w.load(count, n, a, form.upper ? Part::kUpper : Part::kLower);
   if (form.conj) conjugate(w, n);
-  x.load(count, n, reading(b));
+  x.load(count, n, from);
   const Diagonal<T> diagonal(w, form.unit ? 0 : n);
   const Divisor<T>* const divisors = form.unit ? nullptr : diagonal.get();
   if (form.upper)
@@ -349,7 +405,7 @@ void small_solve(int64_t count, int64_t n, int64_t width, Group<const T> a, Tria
 
 // Rows of x as row pivots[k] (from 1) of each matrix says.
 template <class T>
-void exchange_by(const LaneMatrix<T>& x, int64_t count, int64_t n, const int32_t* pivots, int64_t k) {
+void exchange_by(LaneMatrix<T> x, int64_t count, int64_t n, const int32_t* pivots, int64_t k) {
   Real<T> chosen[Lanes<T>::kCount];
   for (int64_t lane = 0; lane < Lanes<T>::kCount; ++lane)
     chosen[lane] = static_cast<Real<T>>(pivots[std::min(lane, count - 1) * n + k] - 1);
@@ -358,14 +414,14 @@ void exchange_by(const LaneMatrix<T>& x, int64_t count, int64_t n, const int32_t
 
 template <class T>
 void small_lu_solve(int64_t count, int64_t n, int64_t width, Group<const T> lu, const int32_t* pivots, SystemForm form,
-                    Group<T> b) {
+                    Group<const T> from, Group<T> b) {
   const Scratch memory(LaneMatrix<T>::bytes(n, n) + LaneMatrix<T>::bytes(n, width));
   const LaneMatrix<T> w{memory.as<Real<T>>(), n};
   const LaneMatrix<T> x{w.at(n, 0), width};
   if (form.transposed) std::swap(lu.row, lu.col);
   w.load(count, n, lu);
   if (form.conj) conjugate(w, n);
-  x.load(count, n, reading(b));
+  x.load(count, n, from);
   const Diagonal<T> diagonal(w, n);
   if (form.transposed) {
     solve_lanes<T, false>(w, n, x, diagonal.get());
@@ -376,6 +432,24 @@ void small_lu_solve(int64_t count, int64_t n, int64_t width, Group<const T> lu, 
     solve_lanes<T, false>(w, n, x, nullptr);
     solve_lanes<T, true>(w, n, x, diagonal.get());
   }
+  x.store(count, n, b);
+}
+
+// Both of small_lu and small_lu_solve, without a look at memory between them.
+template <class T>
+void small_system(int64_t count, int64_t n, int64_t width, Group<const T> from, Group<T> a, int32_t* pivots,
+                  int32_t* info, Group<const T> from_b, Group<T> b) {
+  const Scratch memory(LaneMatrix<T>::bytes(n, n) + LaneMatrix<T>::bytes(n, width));
+  const LaneMatrix<T> w{memory.as<Real<T>>(), n};
+  const LaneMatrix<T> x{w.at(n, 0), width};
+  w.load(count, n, from);
+  x.load(count, n, from_b);
+  int32_t rows[kMostRows<T>];
+  store_numbers<T>(factor_lanes<T>(w, n, {rows, &x}), count, info);
+  store_pivots<T>(count, n, rows, pivots);
+  w.store(count, n, a);
+  solve_lanes<T, false>(w, n, x, nullptr);
+  solve_lanes<T, true>(w, n, x, Diagonal<T>(w, n).get());
   x.store(count, n, b);
 }
 

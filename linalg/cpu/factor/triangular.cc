@@ -152,12 +152,12 @@ void run_triangular_solve(DType dtype, const MatrixBatch& a, TriangularForm form
   visit_number(dtype, [&]<class T>(T) {
     if (is_lockstep<T>(b.count, n, width)) {
       for_groups<T>(b.count, n, std::max(n, width), [&](int64_t first, int64_t count) {
-        const Matrix<T> l = matrix_of<T>(a, first), x = matrix_of<T>(b, first);
-        kernels<SmallTriangles<T>>().solve(count, n, width, {l.data, a.batch_stride, l.row_stride, l.col_stride}, form,
-                                           {x.data, b.batch_stride, x.row_stride, x.col_stride});
+        kernels<SmallTriangles<T>>().solve(count, n, width, source_of<T>(a, first), form, source_of<T>(b, first),
+                                           group_of<T>(b, first));
       });
       return;
     }
+    bring<T>(b);
     solve_each<T>(a, form, b);
   });
 }

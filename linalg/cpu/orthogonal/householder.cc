@@ -46,10 +46,12 @@ void run_geqrf(DType dtype, MatrixBatch a, void* tau) {
     const auto& small = orthogonal::small_kernels<T>();
     if (goes_by_groups(small.lanes(), a.count, a.rows, a.cols)) {
       for_groups(small.lanes(), a.count, a.rows, a.cols, [&](int64_t first, int64_t count) {
-        small.qr(count, a.rows, a.cols, group_of<T>(a, first), static_cast<T*>(tau) + first * k);
+        small.qr(count, a.rows, a.cols, source_of<T>(a, first), group_of<T>(a, first),
+                 static_cast<T*>(tau) + first * k);
       });
       return;
     }
+    bring<T>(a);
     for_matrices(a.count, 2.0 * a.rows * a.cols * k,
                  [&](int64_t i) { factor(a.rows, a.cols, matrix_of<T>(a, i), static_cast<T*>(tau) + i * k); });
   });
@@ -90,6 +92,15 @@ void run_upper_triangle(DType dtype, MatrixBatch from, MatrixBatch to) {
     using T = decltype(zero);
     for_matrices(to.count, static_cast<double>(to.rows * to.cols), [&](int64_t i) {
       const Matrix<T> source = matrix_of<T>(from, i), target = matrix_of<T>(to, i);
+      if (source.col_stride == 1 && target.col_stride == 1) {
+        for (int64_t r = 0; r < to.rows; ++r) {
+          const int64_t below = std::min(r, to.cols);
+          if (&source(r, 0) != &target(r, 0))
+            std::copy(&source(r, 0) + below, &source(r, 0) + to.cols, &target(r, 0) + below);
+          std::fill_n(&target(r, 0), below, T(0));
+        }
+        return;
+      }
       for (int64_t r = 0; r < to.rows; ++r)
         for (int64_t c = 0; c < to.cols; ++c) target(r, c) = r > c ? T(0) : source(r, c);
     });

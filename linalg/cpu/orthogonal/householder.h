@@ -9,7 +9,7 @@
 namespace tessera::cpu {
 
 // A = Q R for each matrix: R's upper triangle and below it the v_i, in A's place; tau: min(rows, cols) numbers for each
-// matrix, one after the other. R's diagonal is real.
+// matrix, one after the other. R's diagonal is real. Looks at MatrixBatch::from.
 void run_geqrf(DType dtype, MatrixBatch a, void* tau);
 
 // The first q.cols columns of H_0 ... H_(reflections - 1), in the place of the v_i, which stand below q's diagonal.

@@ -46,12 +46,18 @@ void rotate(int64_t m, int64_t count, const T* a, int64_t ld, const T* tau, bool
   }
 }
 
-// b = r^-1 b, or r^-H b; r: the upper triangle of n x n.
+// b = r^-1 b, or r^-H b; r: the upper triangle of n x n, in columns.
 template <class T>
 void solve_upper(int64_t n, int64_t columns, Matrix<T> r, bool adjoint, Matrix<T> b) {
-  constexpr int64_t kBlock = 32;
-  const auto eliminate = [&](int64_t from, T factor, int64_t to) {
-    for (int64_t c = 0; c < columns; ++c) b(to, c) -= times(factor, b(from, c));
+  constexpr int64_t kBlock = 32, kFew = 4;
+  T factors[kBlock];
+  // Of row `from` times the factors of as many rows from `first` on.
+  const auto eliminate = [&](int64_t from, const T* factor, int64_t first, int64_t count) {
+    if (count == 0) return;
+    if (b.col_stride == 1 && columns >= kFew)
+      return kernels<T>().rank_one(columns, count, &b(from, 0), factor, &b(first, 0), b.row_stride);
+    for (int64_t to = 0; to < count; ++to)
+      for (int64_t c = 0; c < columns; ++c) b(first + to, c) -= times(factor[to], b(from, c));
   };
   const int64_t blocks = (n + kBlock - 1) / kBlock;
   for (int64_t k = 0; k < blocks; ++k) {
@@ -60,10 +66,12 @@ void solve_upper(int64_t n, int64_t columns, Matrix<T> r, bool adjoint, Matrix<T
       const int64_t i = adjoint ? j + l : end - 1 - l;
       const T pivot = adjoint ? conjugate(r(i, i)) : r(i, i);
       for (int64_t c = 0; c < columns; ++c) b(i, c) /= pivot;
-      if (adjoint)
-        for (int64_t to = i + 1; to < end; ++to) eliminate(i, conjugate(r(i, to)), to);
-      else
-        for (int64_t to = j; to < i; ++to) eliminate(i, r(to, i), to);
+      if (adjoint) {
+        for (int64_t to = i + 1; to < end; ++to) factors[to - i - 1] = conjugate(r(i, to));
+        eliminate(i, factors, i + 1, end - i - 1);
+      } else {
+        eliminate(i, &r(j, i), j, i - j);
+      }
     }
     if (adjoint)
       multiply_adjoint(n - end, columns, end - j, T(-1), r.at(j, end), b.at(j, 0), T(1), b.at(end, 0));

@@ -37,13 +37,21 @@ class Columns {
         row_(in_columns_ ? 1 : LaneMatrix<T>::pitch(cols)),
         col_(in_columns_ ? LaneMatrix<T>::pitch(rows) : 1) {}
 
-  HWY_INLINE L get(int64_t i, int64_t j) const { return L::load(at(i, j)); }
-  HWY_INLINE void put(int64_t i, int64_t j, L x) const { x.store(at(i, j)); }
-  void load(int64_t count, const Group<T>& g) const {
+  // Where they lie. Passed by value, so that it stays in registers while numbers are stored.
+  struct Place {
+    R* data;
+    int64_t row, col;  // in numbers
+
+    HWY_INLINE R* at(int64_t i, int64_t j) const { return data + (i * row + j * col) * LaneMatrix<T>::kStep; }
+    HWY_INLINE L get(int64_t i, int64_t j) const { return L::load(at(i, j)); }
+    HWY_INLINE void put(int64_t i, int64_t j, L x) const { x.store(at(i, j)); }
+  };
+  Place place() const { return {lanes_.data, row_, col_}; }
+  void load(int64_t count, const Group<const T>& g) const {
     if (in_columns_)
       lanes_.load(count, cols_, {g.data, g.step, g.col, g.row});
     else
-      lanes_.load(count, rows_, {g.data, g.step, g.row, g.col});
+      lanes_.load(count, rows_, g);
   }
   void store(int64_t count, const Group<T>& g) const {
     if (in_columns_)
@@ -53,8 +61,6 @@ class Columns {
   }
 
  private:
-  HWY_INLINE R* at(int64_t i, int64_t j) const { return lanes_.data + (i * row_ + j * col_) * LaneMatrix<T>::kStep; }
-
   int64_t rows_, cols_;
   bool in_columns_;
   internal::Scratch memory_;
@@ -87,8 +93,8 @@ HWY_INLINE Lanes<T> from_parts(typename Lanes<T>::V re, typename Lanes<T>::V im)
 }
 
 // Columns [c, c + kCount) minus (1, v) factor (1, v)^H times them, v below the diagonal of column j.
-template <class T, int kCount>
-HWY_INLINE void reflect_columns(const Columns<T>& a, int64_t rows, int64_t j, Lanes<T> factor, int64_t c) {
+template <int kCount, class Place, class T>
+HWY_INLINE void reflect_columns(Place a, int64_t rows, int64_t j, Lanes<T> factor, int64_t c) {
   Lanes<T> sums[kCount];
   TESSERA_UNROLL for (int q = 0; q < kCount; ++q) sums[q] = a.get(j, c + q);
   for (int64_t i = j + 1; i < rows; ++i) {
@@ -105,15 +111,14 @@ HWY_INLINE void reflect_columns(const Columns<T>& a, int64_t rows, int64_t j, La
     TESSERA_UNROLL for (int q = 0; q < kCount; ++q) a.put(i, c + q, a.get(i, c + q).minus_product(v, sums[q]));
   }
 }
+
+// Columns that the first cache holds while reflections of all others pass by.
 template <class T>
-void reflect(const Columns<T>& a, int64_t rows, int64_t cols, int64_t j, Lanes<T> factor) {
-  for_tiles<kIsComplex<T> ? 2 : 4>(
-      j + 1, cols, [&](int64_t c, auto count) HWY_ATTR { reflect_columns<T, count()>(a, rows, j, factor, c); });
-}
+constexpr int kTogether = kIsComplex<T> ? 2 : 4;
 
 // Column j becomes (R's diagonal, v), as make_reflection's; the result is tau. Squares are those of numbers near 1.
 template <class T>
-HWY_INLINE Lanes<T> make_reflection(const Columns<T>& a, int64_t rows, int64_t j) {
+HWY_INLINE Lanes<T> make_reflection(typename Columns<T>::Place a, int64_t rows, int64_t j) {
   using L = Lanes<T>;
   using R = Real<T>;
   using V = typename L::V;
@@ -144,18 +149,25 @@ HWY_INLINE Lanes<T> make_reflection(const Columns<T>& a, int64_t rows, int64_t j
 }
 
 template <class T>
-void small_qr(int64_t count, int64_t m, int64_t n, const Group<T>& a, T* tau) {
-  const Columns<T> w(m, n);
-  w.load(count, a);
+void small_qr(int64_t count, int64_t m, int64_t n, const Group<const T>& from, const Group<T>& a, T* tau) {
+  const Columns<T> columns(m, n);
+  columns.load(count, from);
+  const auto w = columns.place();
   const int64_t k = std::min(m, n);
   const internal::Scratch memory(LaneMatrix<T>::bytes(1, k));
   const LaneMatrix<T> taus{memory.template as<Real<T>>(), k};
-  for (int64_t j = 0; j < k; ++j) {
-    const Lanes<T> t = make_reflection(w, m, j);
-    taus.put(0, j, t);
-    reflect(w, m, n, j, t.conj());
-  }
-  w.store(count, a);
+  for_tiles<kTogether<T>>(0, n, [&](int64_t c, auto width) HWY_ATTR {
+    for (int64_t j = 0; j < std::min(c, k); ++j) reflect_columns<width()>(w, m, j, taus.get(0, j).conj(), c);
+    const int64_t end = c + width();
+    for (int64_t j = c; j < std::min(end, k); ++j) {
+      const Lanes<T> t = make_reflection<T>(w, m, j);
+      taus.put(0, j, t);
+      with_count(end - j - 1, [&](auto right) HWY_ATTR {
+        if constexpr (right() > 0) reflect_columns<right()>(w, m, j, t.conj(), j + 1);
+      });
+    }
+  });
+  columns.store(count, a);
   taus.store(count, 1, {tau, k, k, 1});
 }
 
@@ -163,22 +175,34 @@ template <class T>
 void small_product(int64_t count, int64_t m, int64_t n, int64_t reflections, const T* tau, int64_t tau_step,
                    const Group<T>& q) {
   using L = Lanes<T>;
-  const Columns<T> w(m, n);
-  w.load(count, q);
+  const Columns<T> columns(m, n);
+  columns.load(count, reading(q));
+  const auto w = columns.place();
   const internal::Scratch memory(LaneMatrix<T>::bytes(1, reflections));
   const LaneMatrix<T> taus{memory.template as<Real<T>>(), reflections};
   taus.load(count, 1, {tau, tau_step, reflections, 1});
   const L zero = L::set(0), one = L::set(1);
   for (int64_t j = reflections; j < n; ++j)
     for (int64_t i = 0; i < m; ++i) w.put(i, j, i == j ? one : zero);
-  for (int64_t j = reflections - 1; j >= 0; --j) {
-    const L t = taus.get(0, j);
-    reflect(w, m, n, j, t);
-    for (int64_t i = 0; i < j; ++i) w.put(i, j, zero);
-    w.put(j, j, one.minus_product(one, t));
-    for (int64_t i = j + 1; i < m; ++i) w.put(i, j, zero.minus_product(w.get(i, j), t));
-  }
-  w.store(count, q);
+  // From the last columns on: those before them still have the vectors.
+  const auto columns_at = [&](int64_t c, auto width) HWY_ATTR {
+    const int64_t end = c + width();
+    for (int64_t j = std::min(end, reflections) - 1; j >= c; --j) {
+      const L t = taus.get(0, j);
+      with_count(end - j - 1, [&](auto right) HWY_ATTR {
+        if constexpr (right() > 0) reflect_columns<right()>(w, m, j, t, j + 1);
+      });
+      for (int64_t i = 0; i < j; ++i) w.put(i, j, zero);
+      w.put(j, j, one.minus_product(one, t));
+      for (int64_t i = j + 1; i < m; ++i) w.put(i, j, zero.minus_product(w.get(i, j), t));
+    }
+    for (int64_t j = std::min(c, reflections) - 1; j >= 0; --j) reflect_columns<width()>(w, m, j, taus.get(0, j), c);
+  };
+  constexpr int64_t kAll = kTogether<T>;
+  const int64_t whole = n / kAll * kAll;
+  for (int64_t c = n - 1; c >= whole; --c) columns_at(c, std::integral_constant<int, 1>());
+  for (int64_t c = whole - kAll; c >= 0; c -= kAll) columns_at(c, std::integral_constant<int, kAll>());
+  columns.store(count, q);
 }
 
 template <class T>

@@ -9,8 +9,9 @@ template <class T>
 struct SmallKernels {
   // How many matrices go together; `count` is at most that.
   int64_t (*lanes)();
-  // Each of m x n in the place of a as run_geqrf's, min(m, n) numbers tau for each, one after the other.
-  void (*qr)(int64_t count, int64_t m, int64_t n, const numbers::Group<T>& a, T* tau);
+  // Each of m x n, `from`, to a as run_geqrf's, min(m, n) numbers tau for each, one after the other.
+  void (*qr)(int64_t count, int64_t m, int64_t n, const numbers::Group<const T>& from, const numbers::Group<T>& a,
+             T* tau);
   // run_householder_product's: m x n in the place of q; from matrix to matrix tau_step numbers tau.
   void (*product)(int64_t count, int64_t m, int64_t n, int64_t reflections, const T* tau, int64_t tau_step,
                   const numbers::Group<T>& q);

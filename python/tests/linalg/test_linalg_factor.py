@@ -378,3 +378,33 @@ def test_batches_wherever_they_stand(n, dtype):
     lower = L.cholesky(spd)
     close(L.cholesky(spd.tril()), lower)
     close(L.cholesky(spd.triu(), upper=True), lower.mH)
+
+
+@pytest.mark.parametrize("n", [8, 32, 33])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_solutions_of_batches_are_those_of_one_factorization(n, dtype):
+    """A whole system at once, by its factorization, with B laid out otherwise, and from the other side."""
+    A, B = random(21, n, n, dtype=dtype), random(21, n, 5, dtype=dtype, seed=1)
+    solved, LU = L.solve(A, B), L.lu_factor(A)
+    assert torch.equal(solved, L.lu_solve(*LU, B))
+    for other in (B.mT.contiguous().mT, B[:1], B[:1].expand(21, n, 5)):
+        close(L.solve(A, other), L.lu_solve(*LU, other.contiguous()), n)
+    close(L.solve(A.mT, B.mT.contiguous().mT, left=True).mT, L.solve(A, B.mT, left=False), n)
+    assert torch.equal(L.solve(A, B[..., 0]), L.solve(A, B[..., :1])[..., 0])
+    assert torch.equal(L.solve(A, B, out=torch.empty(0, dtype=dtype)), solved)
+    A[3, :, 1] = 0
+    info = torch.linalg.solve_ex(A, B)[1]
+    assert info.ne(0).nonzero().tolist() == [[3]] and info[3] == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_logarithms_of_determinants_of_any_size(dtype):
+    n, most = 40, torch.finfo(dtype)
+    for scale in (1.0, most.max / 8, most.tiny * 8):
+        A = torch.eye(n, dtype=dtype) * scale
+        sign, logabs = L.slogdet(torch.stack([A, -A]))
+        close(logabs, [n * np.log(scale)] * 2, n)
+        assert sign.tolist() == [1, 1]
+    for last, want in ((0.0, (0, -np.inf)), (np.inf, (np.nan, np.inf)), (np.nan, (np.nan, np.nan))):
+        A = torch.diag(torch.tensor([2.0] * 3 + [last], dtype=dtype))
+        np.testing.assert_equal(tuple(x.item() for x in L.slogdet(A)), want)
