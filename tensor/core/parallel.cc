@@ -6,13 +6,13 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
 #include <atomic>
-#include <chrono>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -28,7 +28,7 @@ namespace {
 
 // How long a thread looks before it asks the kernel to sleep: longer than the gap between two ops of a program, or than
 // what one thread does alone between two steps of a factorization. (By the clock: a pause takes 10 or 50 ns.)
-constexpr std::chrono::microseconds kLook(200);
+constexpr int64_t kLook = 200'000;  // ns
 constexpr int kMaxThreads = 1024;
 constexpr size_t kWorkerStack = size_t{4} << 20;
 
@@ -48,17 +48,23 @@ inline uint32_t float_modes() { return 0; }
 inline void set_float_modes(uint32_t) {}
 #endif
 
+int64_t nanoseconds() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * int64_t{1'000'000'000} + t.tv_nsec;
+}
+
 // Whether ready() came true while this thread looked.
 template <class F>
 bool look_for(F&& ready) {
   if (ready()) return true;
-  const auto end = std::chrono::steady_clock::now() + kLook;
+  const int64_t end = nanoseconds() + kLook;
   do {
     for (int i = 0; i < 32; ++i) {
       cpu_pause();
       if (ready()) return true;
     }
-  } while (std::chrono::steady_clock::now() < end);
+  } while (nanoseconds() < end);
   return false;
 }
 

@@ -3,17 +3,25 @@
 #include <atomic>
 #include <cstdio>
 #include <mutex>
-#include <unordered_set>
 
 namespace tessera {
 namespace {
 std::atomic<bool> g_always{false};
 
+// The texts are few, and small programs are spared the code of a table.
+struct Seen {
+  std::string text;
+  const Seen* before;
+};
+
 bool is_new(const std::string& message) {
   static std::mutex mutex;
-  static auto* seen = new std::unordered_set<std::string>;
+  static const Seen* last = nullptr;
   std::lock_guard lock(mutex);
-  return seen->insert(message).second;
+  for (const Seen* s = last; s; s = s->before)
+    if (s->text == message) return false;
+  last = new Seen{message, last};
+  return true;
 }
 void print_once(const std::string& message, WarningKind) {
   if (g_always || is_new("printed: " + message)) std::fprintf(stderr, "tessera warning: %s\n", message.c_str());
