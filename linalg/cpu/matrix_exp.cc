@@ -6,6 +6,7 @@
 #include <complex>
 #include <limits>
 
+#include "linalg/cpu/batches.h"
 #include "linalg/cpu/matrix_exp_polynomials.h"
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/gemm/gemm.h"
@@ -34,6 +35,35 @@ void combine(R* to, const R* const* terms, const R* weights, int count, int64_t 
     hn::StoreU(sum, d, to + i);
   }
 }
+// to (+)= a b of n x n real numbers in rows of kWidth; `to` is neither of the others.
+template <int kWidth, class R>
+void small_product(int64_t n, const R* a, const R* b, R* to, bool add) {
+  const hn::CappedTag<R, kWidth> d;
+  constexpr int kRows = 4;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < n; i += kRows)
+    for (int64_t j = 0; j < n; j += lanes) {
+      hn::Vec<decltype(d)> sums[kRows];
+      const R* rows[kRows];
+      TESSERA_UNROLL for (int r = 0; r < kRows; ++r) {
+        const int64_t row = std::min(i + r, n - 1) * kWidth;
+        rows[r] = a + row;
+        sums[r] = add ? hn::LoadU(d, to + row + j) : hn::Zero(d);
+      }
+      for (int64_t k = 0; k < n; ++k) {
+        const auto x = hn::LoadU(d, b + k * kWidth + j);
+        TESSERA_UNROLL for (int r = 0; r < kRows; ++r) sums[r] = hn::MulAdd(hn::Set(d, rows[r][k]), x, sums[r]);
+      }
+      TESSERA_UNROLL for (int r = 0; r < kRows; ++r) if (i + r < n) hn::StoreU(sums[r], d, to + (i + r) * kWidth + j);
+    }
+}
+void small_product_f32(int64_t n, int64_t width, const float* a, const float* b, float* to, bool add) {
+  width == 8 ? small_product<8>(n, a, b, to, add) : small_product<16>(n, a, b, to, add);
+}
+void small_product_f64(int64_t n, int64_t width, const double* a, const double* b, double* to, bool add) {
+  width == 8 ? small_product<8>(n, a, b, to, add) : small_product<16>(n, a, b, to, add);
+}
+
 void combine_f32(float* to, const float* const* terms, const float* weights, int count, int64_t n) {
   combine(to, terms, weights, count, n);
 }
@@ -51,6 +81,15 @@ namespace {
 
 TESSERA_SIMD_TABLE(combine_f32);
 TESSERA_SIMD_TABLE(combine_f64);
+TESSERA_SIMD_TABLE(small_product_f32);
+TESSERA_SIMD_TABLE(small_product_f64);
+
+void small_product(int64_t n, int64_t width, const float* a, const float* b, float* to, bool add) {
+  TESSERA_SIMD(small_product_f32)(n, width, a, b, to, add);
+}
+void small_product(int64_t n, int64_t width, const double* a, const double* b, double* to, bool add) {
+  TESSERA_SIMD(small_product_f64)(n, width, a, b, to, add);
+}
 
 void combine(float* to, const float* const* terms, const float* weights, int count, int64_t n) {
   TESSERA_SIMD(combine_f32)(to, terms, weights, count, n);
@@ -60,6 +99,9 @@ void combine(double* to, const double* const* terms, const double* weights, int 
 }
 
 constexpr int64_t kPadding = 16;
+// Real matrices of so few rows are multiplied here, in rows of whole vectors: what a general product does before and
+// after takes longer.
+constexpr int64_t kSmall = 16;
 
 // A matrix of n rows of `pairs` reals a number (complex: 2), with room for what its exponential is made of.
 template <class R>
@@ -72,16 +114,23 @@ class Exponential : public ExponentialPolynomials<Exponential<R>, R*> {
       : dtype_(dtype),
         n_(n),
         pairs_(is_complex(dtype) ? 2 : 1),
-        size_(n * n * pairs_),
+        is_small_(pairs_ == 1 && n <= kSmall),
+        width_(!is_small_ ? n
+               : n <= 8   ? 8
+                          : kSmall),
+        size_(n * width_ * pairs_),
         room_(Polynomials::kMatrices * (size_ + kPadding) + n) {}
 
   // In place; rows lie `stride` numbers apart.
   void operator()(R* data, int64_t stride) {
-    const int64_t row = n_ * pairs_;
+    const int64_t row = n_ * pairs_, step = width_ * pairs_;
     R* A = room(0);
-    for (int64_t i = 0; i < n_; ++i) std::copy_n(data + i * stride * pairs_, row, A + i * row);
+    for (int64_t i = 0; i < n_; ++i) {
+      std::copy_n(data + i * stride * pairs_, row, A + i * step);
+      std::fill(A + i * step + row, A + (i + 1) * step, R(0));
+    }
     const R* result = of(A);
-    for (int64_t i = 0; i < n_; ++i) std::copy_n(result + i * row, row, data + i * stride * pairs_);
+    for (int64_t i = 0; i < n_; ++i) std::copy_n(result + i * step, row, data + i * stride * pairs_);
   }
 
  private:
@@ -101,7 +150,7 @@ class Exponential : public ExponentialPolynomials<Exponential<R>, R*> {
     R* sums = room(Polynomials::kMatrices);
     std::fill_n(sums, n_, R(0));
     for (int64_t i = 0; i < n_; ++i) {
-      const R* row = A + i * n_ * pairs_;
+      const R* row = A + i * width_ * pairs_;
       if (pairs_ == 1)
         for (int64_t j = 0; j < n_; ++j) sums[j] += std::abs(row[j]);
       else
@@ -127,11 +176,15 @@ class Exponential : public ExponentialPolynomials<Exponential<R>, R*> {
       combine(to + begin, at, weights, N, end - begin);
     });
     if (diagonal != 0)
-      for (int64_t i = 0; i < n_; ++i) to[i * (n_ + 1) * pairs_] += static_cast<R>(diagonal);
+      for (int64_t i = 0; i < n_; ++i) to[i * (width_ + 1) * pairs_] += static_cast<R>(diagonal);
     return to;
   }
 
   R* product(const R* a, const R* b, R* to, bool add) const {
+    if (is_small_) {
+      small_product(n_, width_, a, b, to, add);
+      return to;
+    }
     const auto number = [&](double x) {
       KernelParam p{};
       (pairs_ == 2 ? p.c[0] : p.f) = x;
@@ -143,7 +196,9 @@ class Exponential : public ExponentialPolynomials<Exponential<R>, R*> {
   }
 
   DType dtype_;
-  int64_t n_, pairs_, size_;
+  int64_t n_, pairs_;
+  bool is_small_;
+  int64_t width_, size_;  // numbers from row to row; reals of a matrix
   internal::ScratchArray<R> room_;
 };
 
