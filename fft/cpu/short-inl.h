@@ -48,16 +48,25 @@ class ShortLines {
     const D d;
     const int64_t m = plan_.first.n;
     const auto from = interleaved(d, in, kRow, form_);
-    if (m == 4) return by_rows<4>(from, out);
-    if (m == 8) return by_rows<8>(from, out);
-    transform_columns(d, plan_.first, from, Twiddled<D>{{d, scratch}, plan_.fine.data(), -1}, scratch + m * kRow);
+    if (m == 8)
+      eight_rows(from, scratch);
+    else if (m > 4)
+      transform_columns(d, plan_.first, from, Twiddled<D>{{d, scratch}, plan_.fine.data(), -1}, scratch + m * kRow);
     for (int64_t row = 0; row < m; row += 4) {
       const int64_t first = std::min(row, m - 4);  // the last rows may be done twice
       Complex<D> rows[4];
-      repeat<4>(
-          4, TESSERA_FFT_BODY(i) {
-            rows[i] = Planar<D>{d, scratch}.load(first + i);
-          });
+      if (m > 4) {
+        repeat<4>(
+            4, TESSERA_FFT_BODY(i) {
+              rows[i] = Planar<D>{d, scratch}.load(first + i);
+            });
+      } else {
+        repeat<4>(
+            4, TESSERA_FFT_BODY(i) { rows[i] = from.load(i); });
+        butterfly<4>(d, nullptr, rows);
+        repeat<3>(
+            3, TESSERA_FFT_BODY(i) { rows[i + 1] = mul(rows[i + 1], factors(plan_.fine, i + 1)); });
+      }
       finish(rows, out + 2 * first);
     }
   }
@@ -68,17 +77,18 @@ class ShortLines {
   static constexpr int64_t kWidth = kFftWidth<T>, kRow = 2 * kWidth;
   static constexpr int kLanes = static_cast<int>(kWidth), kNumbers = kBlock<T>;
 
-  // Rows that are few enough to stay in registers from beginning to end.
-  template <int kRows, class From>
-  HWY_INLINE void by_rows(const From& from, T* out) const {
-    Complex<D> rows[kRows];
-    repeat<kRows>(
-        kRows, TESSERA_FFT_BODY(i) { rows[i] = from.load(i); });
-    butterfly<kRows>(D(), nullptr, rows);
-    repeat<kRows - 1>(
-        kRows - 1, TESSERA_FFT_BODY(i) { rows[i + 1] = mul(rows[i + 1], factors(plan_.fine, i + 1)); });
-    repeat<kRows / 4>(
-        kRows / 4, TESSERA_FFT_BODY(i) { finish(rows + 4 * i, out + 8 * i); });
+  // What transform_columns does, without a pass's preparations.
+  template <class From>
+  HWY_NOINLINE void eight_rows(const From& from, T* scratch) const {
+    const D d;
+    Complex<D> rows[8];
+    repeat<8>(
+        8, TESSERA_FFT_BODY(i) { rows[i] = from.load(i); });
+    butterfly<8>(d, nullptr, rows);
+    repeat<8>(
+        8, TESSERA_FFT_BODY(i) {
+          Planar<D>{d, scratch}.store(i, i ? mul(rows[i], factors(plan_.fine, i)) : rows[i]);
+        });
   }
 
   static HWY_INLINE Complex<D> factors(const std::vector<T>& table, int64_t row) {

@@ -234,7 +234,8 @@ def _keeper(tensors):
     return _Inputs.apply(tessera.empty(0, requires_grad=True), *tensors)
 
 
-_keeper._torchdynamo_disable = True  # what its node saves is asked for: compiled code would make another one
+# What its node saves is asked for: compiled code would make another one.
+setattr(_keeper, "_torchdynamo_disable", True)
 
 
 class _Slot:

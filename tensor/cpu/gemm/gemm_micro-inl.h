@@ -182,7 +182,7 @@ using MicroFn = void (*)(const MicroArgs&);
 // Low tiles do without a kernel for packed operands, high ones without one for a single vector of columns: small
 // programs count kilobytes.
 constexpr int kLeastPacked = 3 * kMaxRows / 4, kMostAliased = kMaxRows < 10 ? kMaxRows : 10,
-              kMostNarrow = kMasks ? 4 : 0;
+              kMostNarrow = kMasks ? 8 : 0;
 struct MicroTables {
   MicroFn packed[kMaxRows], direct[kMaxRows], narrow[kMaxRows];  // narrow: direct, for at most one vector of columns
 };

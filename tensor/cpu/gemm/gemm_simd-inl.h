@@ -320,14 +320,16 @@ void DirectColumns(const GemmProblem<T>& g, const RowPanels& panels, int64_t j0,
   args.a_col = g.a.col_stride;
   args.alpha = g.alpha;
   args.c_row = g.c_row;
-  for (int64_t j = j0; j < j1; j += kPanel) {
-    args.cols = min64(kPanel, j1 - j);
-    const bool narrow = args.cols <= kLanes;
+  for (int64_t j = j0; j < j1; j += args.cols) {
+    // Columns that fill no panel go by the vector, where kernels read and write just those that exist.
+    args.cols = min64(kMasks && j1 - j < kPanel ? kLanes : kPanel, j1 - j);
+    const bool narrow = kMasks && args.cols <= kLanes;
     const MicroFn* const micro = narrow ? kMicro.narrow : kMicro.direct;
+    const RowPanels rows = narrow ? RowPanels(g.m, kMostNarrow) : panels;
     for (int64_t p = 0; p < g.k; p += kc) {
       args.k = min64(kc, g.k - p);
       args.beta = p == 0 ? g.beta : T{1};
-      if (in_place && (args.cols == kPanel || (args.cols <= kLanes && panels.tallest() <= kMostNarrow))) {
+      if (in_place && (args.cols == kPanel || narrow)) {
         args.b = b + p * g.b.row_stride + j;
         args.b_row = g.b.row_stride;
       } else {
@@ -336,12 +338,11 @@ void DirectColumns(const GemmProblem<T>& g, const RowPanels& panels, int64_t j0,
         args.b_row = kPanel;
       }
       const bool plain = is_plain(args, g.c_col);
-      for (int64_t i = 0; i < panels.count; ++i) {
-        const int64_t row = panels.first(i), height = panels.height(i);
+      for (int64_t i = 0; i < rows.count; ++i) {
+        const int64_t row = rows.first(i), height = rows.height(i);
         args.a = static_cast<const T*>(g.a.data) + row * g.a.row_stride + p * g.a.col_stride;
         args.c = g.c + row * g.c_row + j * g.c_col;
-        RunTile(micro[height - 1], args, height, g.c_col,
-                plain && (args.cols == kPanel || (narrow && height <= kMostNarrow)));
+        RunTile(micro[height - 1], args, height, g.c_col, plain && (args.cols == kPanel || narrow));
       }
     }
   }
@@ -551,6 +552,23 @@ void GemvRows(const GemmProblem<T>& g) {
 inline int64_t split_k(const GemmProblem<T>& g) { return g.m * g.n <= (1 << 14) ? 1024 : 4096; }
 void GemmSplitK(const GemmProblem<T>& g);
 
+// The same product as that of the transposed matrices, of plain sources.
+GemmProblem<T> transposed(const GemmProblem<T>& g) {
+  const auto turned = [](const GemmSource& x) { return GemmSource{x.data, x.col_stride, x.row_stride}; };
+  return {g.n, g.m, g.k, g.alpha, g.beta, turned(g.b), turned(g.a), g.c, g.c_col, g.c_row};
+}
+
+// A column, by sums of fewer numbers than a vector has.
+void FewNumbers(const GemmProblem<T>& g) {
+  const T* const b = static_cast<const T*>(g.b.data);
+  for (int64_t i = 0; i < g.m; ++i) {
+    const T* const a = static_cast<const T*>(g.a.data) + i * g.a.row_stride;
+    T sum = 0;
+    for (int64_t p = 0; p < g.k; ++p) sum += a[p * g.a.col_stride] * b[p * g.b.row_stride];
+    store(g, i, 0, sum);
+  }
+}
+
 }  // namespace
 
 void GemmEntry(const GemmProblem<T>& g) {
@@ -560,18 +578,7 @@ void GemmEntry(const GemmProblem<T>& g) {
     if (g.n > 1 || (g.a.col_stride != 1 || g.b.row_stride != 1)) return GemvRows(g);
   }
   // A narrow C wastes the lanes of its panels: its transpose does not. (After that m < n, so this happens once.)
-  if (g.n > 1 && g.n <= kPanel / 2 && g.m >= 2 * g.n) {
-    return GemmEntry({g.n,
-                      g.m,
-                      g.k,
-                      g.alpha,
-                      g.beta,
-                      {g.b.data, g.b.col_stride, g.b.row_stride},
-                      {g.a.data, g.a.col_stride, g.a.row_stride},
-                      g.c,
-                      g.c_col,
-                      g.c_row});
-  }
+  if (g.n > 1 && g.n <= kPanel / 2 && g.m >= 2 * g.n) return GemmEntry(transposed(g));
   const bool along_k = g.a.col_stride == 1 && g.b.row_stride == 1;
   if (along_k && g.m <= 4 && g.k >= kLanes) return GemmDots(g);
   if (is_small(g) || (g.m <= 2 * kMaxRows && g.b.col_stride == 1)) return GemmDirect(g);
@@ -582,12 +589,20 @@ void GemmEntry(const GemmProblem<T>& g) {
 // `count` products like g, one after the other on this thread; the strides of the batch in elements. Operands come from
 // far: only small ones are read where they lie.
 void GemmBatchEntry(GemmProblem<T> g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step) {
-  const bool small = is_small(g) && g.m > 1 && g.n > 1, tiles = small && g.m * g.n * g.k <= (1 << 22),
-             near = is_near(g);
+  // Vectors that are so short that a choice of kernels would take longer than the product.
+  if (g.m == 1 && g.b.col_stride != 1 && g.k < kLanes) {
+    g = transposed(g);
+    std::swap(a_step, b_step);
+  }
+  const bool few = g.n == 1 && g.k < kLanes, brief = kMasks && g.m == 1 && g.b.col_stride == 1 && g.n * g.k <= 256;
+  const bool small = is_small(g) && (brief || (g.m > 1 && g.n > 1)), tiles = small && g.m * g.n * g.k <= (1 << 22);
+  const bool near = is_near(g) && !(kMasks && g.n % kPanel != 0);
   const RowPanels panels = direct_panels(g);
   ScratchArray<T> room(tiles ? kDirectRoom : 0);
   for (int64_t i = 0; i < count; ++i) {
-    if (tiles) {
+    if (few) {
+      FewNumbers(g);
+    } else if (tiles) {
       near ? DirectRows(g, panels, 0, panels.count, room.get()) : DirectColumns(g, panels, 0, g.n, room.get());
     } else if (small) {
       GemmPacked(g);
