@@ -20,6 +20,7 @@ FACTORIZATIONS = {
     "qr": ("torch.linalg.qr(a)", 8 / 3),
     "inv": ("torch.linalg.inv(a)", 2),
     "solve": ("torch.linalg.solve(a, b)", 2 / 3),
+    "cholesky_inverse": ("torch.cholesky_inverse(spd)", 2 / 3),
 }
 OTHERS = {
     "eigh 512": ("torch.linalg.eigh(s)", (512, 512)),
@@ -45,6 +46,7 @@ OTHERS = {
             ("matrix_exp", "torch.linalg.matrix_exp(0.1 * a)"),
         )
     },
+    **{f"bmm 1000 x {n} x {n}": ("torch.bmm(a, a)", (1000, n, n)) for n in (8, 16, 24, 48)},
 }
 
 
@@ -84,9 +86,9 @@ def measure(torch, sizes, threads):
             for what, (call, _) in FACTORIZATIONS.items():
                 code = compile(call, what, "eval")
                 found[f"{what} {name} {n}"] = best(lambda: eval(code, given), clock, 1.0)
-    for what, (call, shape) in OTHERS.items():
-        given, code = inputs(shape, torch.float32), compile(call, what, "eval")
-        found[what] = best(lambda: eval(code, given), clock)
+        for what, (call, shape) in OTHERS.items():
+            given, code = inputs(shape, dtype), compile(call, what, "eval")
+            found[f"{what} {name}"] = best(lambda: eval(code, given), clock)
     return found
 
 
@@ -111,7 +113,7 @@ def main():
     for name, seconds in ours.items():
         beside = f"  PyTorch {theirs[name] * 1e3:9.3f} ms, {theirs[name] / seconds:5.2f} times ours" if theirs else ""
         if name.startswith("peak"):
-            print(f"{name:28} {seconds / 1e9:9.1f} GFlop/s")
+            print(f"{name:32} {seconds / 1e9:9.1f} GFlop/s")
             continue
         what, _, dtype = name.partition(" ")
         share = ""
@@ -119,7 +121,7 @@ def main():
             dtype, _, n = dtype.partition(" ")
             work = FACTORIZATIONS[what][1] * int(n) ** 3
             share = f"  {100 * work / seconds / ours[f'peak {dtype}']:5.1f} % of the peak"
-        print(f"{name:28} {seconds * 1e3:9.3f} ms{share}{beside}")
+        print(f"{name:32} {seconds * 1e3:9.3f} ms{share}{beside}")
 
 
 if __name__ == "__main__":
