@@ -620,11 +620,17 @@ def test_workers_of_a_group_without_a_size_come_and_go():
             time.sleep(0.01)
         return infos()
 
+    def say(rank, what):
+        open(f"{folder}/{rank} {what}", "w").close()
+
+    def until_all(ranks, what):
+        while not all(os.path.exists(f"{folder}/{rank} {what}") for rank in ranks):
+            time.sleep(0.01)
+
     def worker(rank, world):
         names = [f"w{i}" for i in range(rank + 1)]
         if rank:
-            while not os.path.exists(f"{folder}/{rank - 1}"):
-                time.sleep(0.01)
+            until_all([rank - 1], "is there")
             with pytest.raises(RuntimeError, match="statically and dynamically"):
                 rpc.init_rpc(f"w{rank}", rank=rank, world_size=3, rpc_backend_options=options())
             with pytest.raises(RuntimeError, match="not unique"):
@@ -632,20 +638,23 @@ def test_workers_of_a_group_without_a_size_come_and_go():
         with pytest.raises(ValueError, match="rank"):
             rpc.init_rpc(f"w{rank}", rpc_backend_options=options())
         rpc.init_rpc(f"w{rank}", rank=rank, rpc_backend_options=options())
-        open(f"{folder}/{rank}", "w").close()
+        say(rank, "is there")
         found = [rpc.rpc_sync(name, divide, args=(rank, 2)) for name in names]
+        say(rank, "has asked")
         if rank == 0:
             assert until(["w0", "w1", "w2"]) == ["w0", "w1", "w2"]
             found += [rpc.rpc_sync("w2", divide, args=(8, 2)), rpc.rpc_sync(1, forward_to, args=("w2", 6))]
-            open(f"{folder}/go", "w").close()
+            until_all(range(3), "has asked")
+            say(0, "lets go")
             assert until(["w0"]) == ["w0"]
+            until_all([1, 2], "is gone")
             with pytest.raises(RuntimeError, match="lost|cannot be reached"):
                 rpc.rpc_sync("w2", divide, args=(8, 2))
             with pytest.raises(RuntimeError, match="could not find destination"):
                 rpc.rpc_sync("w3", divide, args=(8, 2))
-        while not os.path.exists(f"{folder}/go"):
-            time.sleep(0.01)
+        until_all([0], "lets go")
         rpc.shutdown()
+        say(rank, "is gone")
         return found
 
     try:
