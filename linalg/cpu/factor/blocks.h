@@ -121,6 +121,21 @@ void transpose(int64_t rows, int64_t cols, const T* from, int64_t from_step, T* 
     for (int64_t j = i < done_rows ? done_cols : 0; j < cols; ++j) to[j * to_step + i] = from[i * from_step + j];
 }
 
+// to = from, `rows` x `cols`; each has dense rows, or dense columns.
+template <class T>
+void copy_matrix(int64_t rows, int64_t cols, Matrix<T> from, Matrix<T> to) {
+  if (from.col_stride == 1 && to.col_stride == 1)
+    for (int64_t i = 0; i < rows; ++i) std::copy_n(&from(i, 0), cols, &to(i, 0));
+  else if (from.col_stride == 1)
+    transpose<T>(rows, cols, from.data, from.row_stride, to.data, to.col_stride);
+  else if (to.col_stride == 1)
+    transpose<T>(cols, rows, from.data, from.col_stride, to.data, to.row_stride);
+  else
+    for (int64_t j = 0; j < cols; ++j) std::copy_n(&from(0, j), rows, &to(0, j));
+}
+
+inline constexpr TriangularForm kUnitLower{false, true, false};
+
 // What more than one driver calls.
 
 // b = A^-1 b for a triangle, n x n, b: n x width.

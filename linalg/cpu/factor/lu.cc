@@ -7,8 +7,6 @@ namespace tessera::cpu {
 namespace factor {
 namespace {
 
-constexpr TriangularForm kUnitLower{false, true, false};
-
 // Calls f(i) for each of the rows of `cols` elements.
 template <class F>
 void for_rows(int64_t rows, int64_t cols, F&& f) {
@@ -128,20 +126,18 @@ void run_lu_solve(DType dtype, const MatrixBatch& lu, const int32_t* pivots, Sys
 
 void run_solve(DType dtype, const MatrixBatch& a, int32_t* pivots, int32_t* info, const MatrixBatch& b) {
   const int64_t n = a.rows;
-  bool is_done = false;
   visit_number(dtype, [&]<class T>(T) {
-    if (b.count == 0 || b.cols == 0 || n == 0 || !is_lockstep<T>(b.count, n, b.cols)) return;
+    if (b.count == 0 || b.cols == 0 || n == 0 || !is_lockstep<T>(b.count, n, b.cols)) {
+      run_lu_factor(dtype, a, pivots, info);
+      MatrixBatch lu = a;
+      lu.from = nullptr;
+      return run_lu_solve(dtype, lu, pivots, {}, b);
+    }
     for_groups<T>(b.count, n, std::max(n, b.cols), [&](int64_t first, int64_t count) {
       kernels<SmallSystems<T>>().solve(count, n, b.cols, source_of<T>(a, first), group_of<T>(a, first),
                                        pivots + first * n, info + first, source_of<T>(b, first), group_of<T>(b, first));
     });
-    is_done = true;
   });
-  if (is_done) return;
-  run_lu_factor(dtype, a, pivots, info);
-  MatrixBatch lu = a;
-  lu.from = nullptr;
-  run_lu_solve(dtype, lu, pivots, {}, b);
 }
 
 void run_determinant(DType dtype, const MatrixBatch& lu, const int32_t* pivots, DeterminantResult to) {

@@ -12,21 +12,7 @@
 namespace tessera::cpu::factor {
 namespace {
 
-constexpr TriangularForm kUnitLower{false, true, false};
 constexpr int64_t kWidest = 512;
-
-// Rows of `cols` elements next to each other at one of the two, dense rows or dense columns at the other.
-template <class T>
-void copy_rows(int64_t rows, int64_t cols, Matrix<T> from, Matrix<T> to) {
-  if (from.col_stride == 1 && to.col_stride == 1)
-    for (int64_t i = 0; i < rows; ++i) std::copy_n(&from(i, 0), cols, &to(i, 0));
-  else if (from.col_stride == 1)
-    transpose<T>(rows, cols, from.data, from.row_stride, to.data, to.col_stride);
-  else if (to.col_stride == 1)
-    transpose<T>(cols, rows, from.data, from.col_stride, to.data, to.row_stride);
-  else
-    for (int64_t j = 0; j < cols; ++j) std::copy_n(&from(0, j), rows, &to(0, j));
-}
 
 // Columns next to each other, and the triangle at their top by rows.
 template <class T>
@@ -90,12 +76,12 @@ class BlockedLu {
     const int64_t rows = m_ - k * kBlock, cols = width(k);
     const Panel<T> to = panel(k);
     const Matrix<T> columns{to.columns, 1, distance_};
-    copy_rows(rows, cols, at(k, k), columns);
+    copy_matrix(rows, cols, at(k, k), columns);
     int32_t info = 0;
     kernels<BlockKernels<T>>().lu_panel(rows, cols, to.columns, distance_, pivots_ + k * kBlock, &info);
     if (info && !info_) info_ = info + static_cast<int32_t>(k * kBlock);
-    copy_rows(rows, cols, columns, at(k, k));
-    copy_rows(cols, cols, columns, {to.triangle, cols, 1});
+    copy_matrix(rows, cols, columns, at(k, k));
+    copy_matrix(cols, cols, columns, {to.triangle, cols, 1});
   }
 
   // What panel k does to block j.
@@ -105,9 +91,9 @@ class BlockedLu {
     const ScratchArray<T> memory(rows * cols);
     const Matrix<T> block = at(k, j), top{memory.get(), cols, 1};
     swap_rows(rows, cols, block, pivots_ + k * kBlock);
-    copy_rows(rows, cols, block, top);
+    copy_matrix(rows, cols, block, top);
     kernels<BlockKernels<T>>().solve_block(rows, by.triangle, rows, nullptr, top.data, cols, cols);
-    copy_rows(rows, cols, top, block);
+    copy_matrix(rows, cols, top, block);
     subtract_product<T>(below, cols, rows, {by.columns + rows, 1, distance_}, top.reading(), block.at(rows, 0));
   }
 

@@ -60,19 +60,14 @@ class DiagonalBlock {
 // together.
 template <class T>
 [[gnu::noinline]] void solve_columns(int64_t n, const DiagonalBlock<T>& block, Matrix<T> b, int64_t width) {
-  const bool by_rows = b.col_stride == 1 || width == 1;
+  if (width == 1) b.col_stride = 1;
   const bool is_apart = n > 16 && b.row_stride * static_cast<int64_t>(sizeof(T)) % 1024 == 0;
-  if (by_rows && !is_apart) return block.solve(b.data, b.row_stride, width);
-  const ScratchArray<T> rows(n * kStrip);
-  if (by_rows)
-    for (int64_t i = 0; i < n; ++i) std::copy_n(&b(i, 0), width, rows.get() + i * kStrip);
-  else
-    transpose<T>(width, n, b.data, b.col_stride, rows.get(), kStrip);
-  block.solve(rows.get(), kStrip, width);
-  if (by_rows)
-    for (int64_t i = 0; i < n; ++i) std::copy_n(rows.get() + i * kStrip, width, &b(i, 0));
-  else
-    transpose<T>(n, width, rows.get(), kStrip, b.data, b.col_stride);
+  if (b.col_stride == 1 && !is_apart) return block.solve(b.data, b.row_stride, width);
+  const ScratchArray<T> memory(n * kStrip);
+  const Matrix<T> rows = in_rows(memory.get(), kStrip);
+  copy_matrix(n, width, b, rows);
+  block.solve(rows.data, kStrip, width);
+  copy_matrix(n, width, rows, b);
 }
 
 // For few columns, which are brought next to each other: block after block minus what those before it give.
