@@ -366,7 +366,7 @@ void store_advanced(const Tensor& self, Parsed& p, PyObject* value) {
     if (!self.is_meta()) g_fill(v, number);
   } else if (is_tensor(value)) {
     v = unwrap(value);
-    if (v.dim() == 0 && (v.dtype() != self.dtype() || !(v.device() == self.device())) && !v.requires_grad())
+    if (v.dim() == 0 && !(v.device() == self.device()) && !v.requires_grad())
       v = converted(v, self.dtype(), self.device());
     int64_t skip_to = v.dim();
     while (skip_to > 0 && v.sizes()[static_cast<size_t>(v.dim() - skip_to)] == 1) --skip_to;
@@ -381,6 +381,10 @@ void store_advanced(const Tensor& self, Parsed& p, PyObject* value) {
 void set(const Tensor& t, PyObject* index, PyObject* value) {
   if (is_plain_int(index)) return store_basic(t, select_first(t, plain_int(index)), value);
   Parsed p(t);
+  if (index == Py_True) {  // all of it
+    p.walk.unsqueeze(0);
+    return store_basic(t, p.walk.view(), value);
+  }
   parse_index(p, index);
   if (p.advanced.empty()) return store_basic(t, p.walk.view(), value);
   store_advanced(t, p, value);

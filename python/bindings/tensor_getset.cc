@@ -183,12 +183,19 @@ PyObject* get_t(const Tensor& t) {
   return wrap(g_permute(t, IntList(order)));
 }
 Tensor transposed(const Tensor& t) { return g_transpose(t, int64_t{-2}, int64_t{-1}); }
+// Whether t is a number without dimensions, which such views warn of and return as it is.
+bool without_dims(const Tensor& t, const char* name, const char* instead) {
+  if (t.dim() == 0) warn_once(str_cat("Tensor.", name, " is deprecated on 0-D tensors. ", instead));
+  return t.dim() == 0;
+}
 PyObject* get_mt(const Tensor& t) {
+  if (without_dims(t, "mT", "It is the tensor itself.")) return wrap(t);
   TESSERA_CHECK(t.dim() >= 2, "tensor.mT is only supported on matrices or batches of matrices. Got ", t.dim(),
                 "-D tensor.");
   return wrap(transposed(t));
 }
 PyObject* get_mh(const Tensor& t) {
+  if (without_dims(t, "mH", "Consider x.conj().")) return wrap(t.is_complex() ? g_conj(t) : t);
   TESSERA_CHECK(t.dim() >= 2, "tensor.mH is only supported on matrices or batches of matrices. Got ", t.dim(),
                 "-D tensor.");
   return wrap(t.is_complex() ? g_conj(transposed(t)) : transposed(t));

@@ -20,7 +20,7 @@ Tensor number_beside(const Scalar& number, const Tensor& t) {
 }
 Tensor exponent_for(const Tensor& self, const Tensor& other) {
   const DType t = result_type(self, other);
-  return is_integral(other.dtype(), true) && is_floating_point(t) ? to(other, t) : other;
+  return other.dtype() != t && !is_integral(t, true) ? to(other, t) : other;
 }
 
 // Sorted test elements are searched, so the cost is n log m.

@@ -260,11 +260,19 @@ void write_slices(const Tensor& self, int64_t dim, const Tensor& index, const Te
 void index_copy_kernel(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Tensor& out) {
   write_slices(self, dim, index, source, out);
 }
+namespace {
+// Error where value would overflow.
+void check_fits(const Scalar& value, DType t) {
+  alignas(16) char scratch[16];
+  store_scalar(value, t, scratch, true);
+}
+}  // namespace
 OutputSpec index_fill_int_Scalar_meta(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
   wrap_dim(dim, self.dim());
   index_vector(index, "index_fill_");
   TESSERA_CHECK(self.is_complex() || !value.is_complex(),
                 "index_fill_(): Converting complex Scalar to non-complex type is not supported");
+  check_fits(value, self.dtype());
   return OutputSpec(to_vector(self.sizes()), preserved_strides(self), self.dtype(), self.device());
 }
 void index_fill_int_Scalar_kernel(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value,
@@ -484,6 +492,18 @@ void same_device(const Tensor& self, const Tensor& other) {
 }
 }  // namespace
 namespace {
+bool is_mask(const Tensor& index) {
+  return index.defined() && (index.dtype() == DType::kBool || index.dtype() == DType::kUInt8);
+}
+// values in self's dtype where they may have another: one number without dimensions, or that goes where one mask says;
+// it has to fit.
+Tensor converted_values(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
+  if (self.dtype() == values.dtype() || accumulate || values.numel() != 1) return values;
+  const auto given = std::ranges::count_if(indices, [](const Tensor& i) { return i.defined(); });
+  if (values.dim() > 0 && !(given == 1 && std::ranges::any_of(indices, is_mask))) return values;
+  if (values.is_cpu() && !values_unknown(values)) check_fits(values.item_scalar(), self.dtype());
+  return to(values, self.dtype());
+}
 // x[mask] = one number, or as many as are set. False if values have another shape.
 bool put_by_mask(const Tensor& self, const Tensor& mask, const Tensor& values) {
   if (values.numel() == 1 && values.dim() <= 1 && self.dtype() != DType::kUInt64) {
@@ -499,15 +519,14 @@ bool put_by_mask(const Tensor& self, const Tensor& mask, const Tensor& values) {
 }
 }  // namespace
 
-const Tensor& index_put_inplace(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
+const Tensor& index_put_inplace(const Tensor& self, TensorList indices, const Tensor& given, bool accumulate) {
   check_no_internal_overlap(self);
-  same_device(self, values);
+  same_device(self, given);
+  const Tensor values = converted_values(self, indices, given, accumulate);
   if (!accumulate && self.dtype() == values.dtype() && self.is_cpu() && values.is_cpu() &&
       is_whole_mask(self, indices) && !values_unknown(self) && put_by_mask(self, indices[0], values))
     return self;
-  if (self.is_meta() && std::ranges::any_of(indices, [](const Tensor& i) {
-        return i.defined() && (i.dtype() == DType::kBool || i.dtype() == DType::kUInt8);
-      }))
+  if (self.is_meta() && std::ranges::any_of(indices, is_mask))
     return self;  // how many elements the mask selects is not known
   const IndexPlan plan(self, indices);
   const IntVector broadcast = [&] {

@@ -226,6 +226,10 @@ bool small_store(const PointwiseOp& op, const Tensor& target, Inputs inputs, Par
 
 KernelParam to_param(const Scalar& s, DType compute) {
   KernelParam p{};
+  if (compute == DType::kBool) {
+    p.i = s.to_bool();
+    return p;
+  }
   TESSERA_CHECK(is_complex(compute) || !s.is_complex() || s.to_complex().imag() == 0,
                 "value cannot be converted to type ", name_of(compute), " without overflow: it is a complex number");
   if (is_complex(compute)) {

@@ -214,7 +214,7 @@ OutputSpec truth_dim_meta(const Tensor& self, int64_t dim, bool keepdim) {
   return spec_of(self, one_dim(self, dim), keepdim, truth_dtype(self));
 }
 OutputSpec truth_dims_meta(const Tensor& self, std::optional<IntList> dim, bool keepdim) {
-  return spec_of(self, reduce_mask(self, dim), keepdim, truth_dtype(self));
+  return spec_of(self, truth_mask(self, dim), keepdim, truth_dtype(self));
 }
 OutputSpec count_nonzero_meta(const Tensor& self, IntList dim) {
   return spec_of(self, reduce_mask(self, dim), false, DType::kInt64);

@@ -42,9 +42,13 @@ template <cpu::ReduceKind kKind>
 void truth_dim_kernel(const Tensor& self, int64_t dim, bool keepdim, const Tensor& out) {
   reduce_into(kKind, self.dtype(), self, reduce_mask(self, IntList(&dim, 1)), keepdim, out);
 }
+// all and any over no dimensions leave them all, unlike sums.
+inline uint64_t truth_mask(const Tensor& self, std::optional<IntList> dim) {
+  return dim && dim->empty() ? 0 : reduce_mask(self, dim);
+}
 template <cpu::ReduceKind kKind>
 void truth_dims_kernel(const Tensor& self, std::optional<IntList> dim, bool keepdim, const Tensor& out) {
-  reduce_into(kKind, self.dtype(), self, reduce_mask(self, dim), keepdim, out);
+  reduce_into(kKind, self.dtype(), self, truth_mask(self, dim), keepdim, out);
 }
 
 void extreme_dim_into(bool largest, const Tensor& self, int64_t dim, bool keepdim, const Tensor& values,

@@ -355,11 +355,13 @@ Tensor numpy_t(const Tensor& self) {
   return permute(self, dims);
 }
 Tensor m_t(const Tensor& self) {
+  if (self.dim() == 0) return permute(self, {});
   TESSERA_CHECK(self.dim() >= 2, "tensor.mT is only supported on matrices or batches of matrices. Got ", self.dim(),
                 "-D tensor.");
   return transpose(self, -2, -1);
 }
 Tensor matrix_h(const Tensor& self) {
+  if (self.dim() == 0) return conj(permute(self, {}));
   TESSERA_CHECK(self.dim() == 2, "tensor.H is only supported on matrices (2-D tensors). Got ", self.dim(), "-D tensor.",
                 self.dim() > 2 ? " For batches of matrices, consider using tensor.mH" : "");
   return conj(transpose(self, 0, 1));
