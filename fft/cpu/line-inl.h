@@ -263,20 +263,23 @@ class Line {
 // What the transform z of x[2 j] + i x[2 j + 1] (m = n / 2 numbers) and that of x have to do with each other: with
 // e = z[k] + conj z[m - k], o = -i w^k (z[k] - conj z[m - k]), w = exp(-2 pi i / n): X[k] = (e + o) / 2 and
 // X[m - k] = conj(e - o) / 2. On the way back, from X to 2 z, with i w^-k instead of -i w^k, and nothing halved.
-// a, b: numbers k and m - k, replaced. sign: -1 if X stands for its conjugate.
-template <bool kBack, class V>
-HWY_INLINE void join_pair(V& ar, V& ai, V& br, V& bi, V wr, V wi, V scale, V sign) {
-  if (kBack) {
-    ai = hn::Mul(ai, sign);
-    bi = hn::Mul(bi, sign);
-  }
-  const V c = wi, s = kBack ? wr : hn::Neg(wr), scale_im = kBack ? scale : hn::Mul(scale, sign);
-  const V er = hn::Add(ar, br), ei = hn::Sub(ai, bi), dr = hn::Sub(ar, br), di = hn::Add(ai, bi);
-  const V o_r = hn::NegMulAdd(di, s, hn::Mul(dr, c)), o_i = hn::MulAdd(di, c, hn::Mul(dr, s));
-  ar = hn::Mul(hn::Add(er, o_r), scale);
-  ai = hn::Mul(hn::Add(ei, o_i), scale_im);
-  br = hn::Mul(hn::Sub(er, o_r), scale);
-  bi = hn::Mul(hn::Sub(o_i, ei), scale_im);
+// a, b: numbers k and m - k, replaced. w: half of it. part: what sums are multiplied by; conjugate: X stands for its
+// conjugate.
+template <bool kBack, class D, class V = hn::Vec<D>>
+HWY_INLINE void join_pair(Complex<D>& a, Complex<D>& b, const Complex<D>& w, V part, bool conjugate) {
+  const auto turn = [&]() HWY_ATTR __attribute__((always_inline)) {
+    a.im = hn::Neg(a.im);
+    b.im = hn::Neg(b.im);
+  };
+  if (kBack && conjugate) turn();
+  const V whole = hn::Add(part, part);
+  const V er = hn::Add(a.re, b.re), ei = hn::Sub(a.im, b.im);
+  const V dr = hn::Mul(hn::Sub(a.re, b.re), whole), di = hn::Mul(hn::Add(a.im, b.im), whole);
+  const V o_r = kBack ? hn::NegMulAdd(di, w.re, hn::Mul(dr, w.im)) : hn::MulAdd(di, w.re, hn::Mul(dr, w.im));
+  const V o_i = kBack ? hn::MulAdd(dr, w.re, hn::Mul(di, w.im)) : hn::NegMulAdd(dr, w.re, hn::Mul(di, w.im));
+  a = {hn::MulAdd(er, part, o_r), hn::MulAdd(ei, part, o_i)};
+  b = {hn::MulSub(er, part, o_r), hn::NegMulAdd(ei, part, o_i)};
+  if (!kBack && conjugate) turn();
 }
 
 // Lines, `step` parts apart: m numbers of `from` become m + 1 in `to`, other memory, or back.
@@ -288,15 +291,18 @@ void join_lines(const RealPlan<T>& plan, int64_t count, const T* from, int64_t f
   const auto some = [&](const auto& pairs, const auto& mirrored, int64_t k) HWY_ATTR __attribute__((always_inline)) {
     const auto d = pairs.d;
     const int64_t j = m - k - static_cast<int64_t>(hn::Lanes(d)) + 1;
-    const auto root = pairs.load(w + 2 * k);
+    const Complex<std::decay_t<decltype(d)>> root{hn::LoadU(d, w + k), hn::LoadU(d, w + plan.stride + k)};
     auto a = pairs.load(from + 2 * k), b = mirrored.load(from + 2 * j);
-    join_pair<kBack>(a.re, a.im, b.re, b.im, root.re, root.im, hn::Set(d, kBack ? scale : scale / 2),
-                     hn::Set(d, static_cast<T>(conjugate ? -1 : 1)));
+    join_pair<kBack>(a, b, root, hn::Set(d, kBack ? scale : scale / 2), conjugate);
     pairs.store(a, to + 2 * k);
     mirrored.store(b, to + 2 * j);
+    // Where the next line goes: most of its vectors are parts of two lines of memory, and would wait for both.
+    for (const int64_t next : {to_step + 2 * k, to_step + 2 * j})
+      for (int64_t l = 0; l < 2 * static_cast<int64_t>(hn::Lanes(d)); l += 64 / static_cast<int64_t>(sizeof(T)))
+        __builtin_prefetch(to + next + l, 1, 2);
   };
   const Lanes<T> d;
-  const hn::CappedTag<T, 1> one;
+  using One = hn::CappedTag<T, 1>;
   const Pairs<Lanes<T>> pairs{d};
   const Pairs<Lanes<T>, true> mirrored{d};
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -307,7 +313,7 @@ void join_lines(const RealPlan<T>& plan, int64_t count, const T* from, int64_t f
     if (!kBack) to[1] = to[2 * m + 1] = T{0};
     int64_t k = 1;
     for (; 2 * k <= m && k + lanes <= m; k += lanes) some(pairs, mirrored, k);  // the last may be joined twice
-    for (; 2 * k <= m; ++k) some(Pairs<decltype(one)>{one}, Pairs<decltype(one), true>{one}, k);
+    for (; 2 * k <= m; ++k) some(Pairs<One>{One()}, Pairs<One, true>{One()}, k);
   }
 }
 
@@ -318,7 +324,6 @@ void join_rows(const RealPlan<T>& plan, const int32_t* order, T* rows, bool conj
   const Lanes<T> d;
   const int64_t m = plan.half;
   const auto half = hn::Set(d, kBack ? scale : scale / 2), whole = hn::Set(d, scale);
-  const auto sign = hn::Set(d, static_cast<T>(conjugate ? -1 : 1));
   for (int64_t l = 0; l < kFftWidth<T>; l += static_cast<int64_t>(hn::Lanes(d))) {
     const Planar<Lanes<T>> at{d, rows + l};
     const auto first = at.load(0);
@@ -327,10 +332,10 @@ void join_rows(const RealPlan<T>& plan, const int32_t* order, T* rows, bool conj
     at.store(0, {sum, kBack ? rest : hn::Zero(d)});
     if (!kBack) at.store(m, {rest, hn::Zero(d)});
     for (int64_t k = 1; 2 * k <= m; ++k) {
-      const auto wr = hn::Set(d, plan.roots[2 * k]), wi = hn::Set(d, plan.roots[2 * k + 1]);
+      const Complex<Lanes<T>> w{hn::Set(d, plan.roots[k]), hn::Set(d, plan.roots[plan.stride + k])};
       const int64_t i = kBack ? k : order[k], j = kBack ? m - k : order[m - k];
       auto a = at.load(i), b = at.load(j);
-      join_pair<kBack>(a.re, a.im, b.re, b.im, wr, wi, half, sign);
+      join_pair<kBack>(a, b, w, half, conjugate);
       at.store(i, a);
       at.store(j, b);
     }

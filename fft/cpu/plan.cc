@@ -350,10 +350,12 @@ LinePlan<T>::LinePlan(int64_t n) : n(n) {
 }
 
 template <class T>
-RealPlan<T>::RealPlan(int64_t n) : half(n / 2) {
-  std::vector<double> made;
-  for (int64_t k = 0; k <= n / 4 + kFftWidth<T>; ++k) push(&made, unit_root(k % n, n));
-  roots = rounded<T>(made);
+RealPlan<T>::RealPlan(int64_t n) : half(n / 2), stride(n / 4 + kFftWidth<T> + 1), roots(2 * stride) {
+  for (int64_t k = 0; k < stride; ++k) {
+    const auto w = unit_root(k % n, n) / 2.0;
+    roots[k] = static_cast<T>(w.real());
+    roots[stride + k] = static_cast<T>(w.imag());
+  }
 }
 
 template <class T>

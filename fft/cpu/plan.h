@@ -93,7 +93,8 @@ struct ShortPlan {
 template <class T>
 struct RealPlan {
   int64_t half;          // n / 2
-  std::vector<T> roots;  // exp(-2 pi i k / n), k <= n / 4 and a vector's lanes more, re, im
+  int64_t stride;        // n / 4 and a vector's lanes more
+  std::vector<T> roots;  // exp(-2 pi i k / n) / 2, k < stride: real parts, then imaginary ones
 
   explicit RealPlan(int64_t n);
 };
