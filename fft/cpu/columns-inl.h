@@ -92,45 +92,6 @@ HWY_INLINE void butterfly8(D d, Complex<D>* a) {
   a[7] = {hn::NegMulAdd(third.re, root, even[3].re), hn::MulAdd(third.im, root, even[3].im)};
 }
 
-// Four of four, twiddle factors exp(-2 pi i t / 16) between them, four of four. Its numbers fill the 32 registers of
-// AVX-512. In the passes of long columns it is hardly better than two of radix 4, and its code is long: see ShortPlan.
-template <class D>
-HWY_INLINE void butterfly16(D d, Complex<D>* a) {
-  using T = hn::TFromD<D>;
-  const auto root = hn::Set(d, static_cast<T>(0.70710678118654752440));
-  const auto c = hn::Set(d, static_cast<T>(0.92387953251128675613));
-  const auto s = hn::Set(d, static_cast<T>(0.38268343236508977173));
-  // z (x - i y)
-  const auto times = [](const Complex<D>& z, hn::Vec<D> x, hn::Vec<D> y) HWY_ATTR __attribute__((always_inline)) {
-    return Complex<D>{hn::MulAdd(z.im, y, hn::Mul(z.re, x)), hn::NegMulAdd(z.re, y, hn::Mul(z.im, x))};
-  };
-  // z root (1 - i)
-  const auto eighth = [&](const Complex<D>& z) HWY_ATTR __attribute__((always_inline)) {
-    return Complex<D>{hn::Mul(hn::Add(z.re, z.im), root), hn::Mul(hn::Sub(z.im, z.re), root)};
-  };
-  repeat<4>(
-      4, TESSERA_FFT_BODY(i) { butterfly4(a[i], a[i + 4], a[i + 8], a[i + 12]); });
-  // Number i + 4 k is that of i and k now: its factor has t = i k. -i is what add_turned and sub_turned do.
-  butterfly4(a[0], a[1], a[2], a[3]);
-  a[5] = times(a[5], c, s);
-  a[6] = eighth(a[6]);
-  a[7] = times(a[7], s, c);
-  butterfly4(a[4], a[5], a[6], a[7]);
-  const Complex<D> ninth = eighth(a[9]), eleventh = eighth(a[11]);
-  join4(sub_turned(a[8], a[10]), add_turned(a[8], a[10]), sub_turned(ninth, eleventh), add_turned(ninth, eleventh),
-        a[8], a[9], a[10], a[11]);
-  const Complex<D> odd = times(a[13], s, c), last = times(a[15], c, s), half = eighth(a[14]);
-  join4(sub_turned(a[12], half), add_turned(a[12], half), sub(odd, last), add(odd, last), a[12], a[13], a[14], a[15]);
-  // Number k + 4 j is in place 4 k + j.
-  repeat<4>(
-      4, TESSERA_FFT_BODY(k) {
-        repeat<4>(
-            4, TESSERA_FFT_BODY(j) {
-              if (j > k) std::swap(a[4 * k + j], a[4 * j + k]);
-            });
-      });
-}
-
 // An odd prime: numbers at k and r - k share cosines, and have opposite sines. roots: cos, sin of 2 pi t / r. Takes
 // number k from load(k), all of them before the first result; put(j, result). kUnrolled: results are code of their own.
 template <int R, bool kUnrolled, class D, class Load, class Put>
@@ -176,8 +137,6 @@ HWY_INLINE void butterfly(D d, const hn::TFromD<D>* HWY_RESTRICT roots, Complex<
     butterfly4(a[0], a[1], a[2], a[3]);
   } else if constexpr (R == 8) {
     butterfly8(d, a);
-  } else if constexpr (R == 16) {
-    butterfly16(d, a);
   } else {
     static_assert(R == 3 || R == 5);
     Complex<D> result[R];
@@ -234,22 +193,122 @@ struct Planar {
   }
 };
 
-// Complex numbers as everybody keeps them, rows `stride` parts apart. A transform with the other sign is this one
-// between two conjugations: `sign` of imaginary parts that are read is -0.0 then, and scale_im negative.
+// Complex numbers as everybody keeps them, as many as a vector has lanes; kMirrored: the last one in lane 0.
+template <class D, bool kMirrored = false>
+struct Pairs {
+  D d;
+  HWY_INLINE Complex<D> load(const hn::TFromD<D>* at) const {
+    Complex<D> z;
+    hn::LoadInterleaved2(d, at, z.re, z.im);
+    return turned(z);
+  }
+  HWY_INLINE void store(const Complex<D>& z, hn::TFromD<D>* at) const {
+    const Complex<D> t = turned(z);
+    hn::StoreInterleaved2(t.re, t.im, d, at);
+  }
+
+ private:
+  HWY_INLINE Complex<D> turned(const Complex<D>& z) const {
+    if constexpr (kMirrored) return {hn::Reverse(d, z.re), hn::Reverse(d, z.im)};
+    return z;
+  }
+};
+#if HWY_TARGET == HWY_AVX3
+// Lane i: that of the lanes of a, then b, which lanes[i] says.
+template <class D>
+using Choice = hn::Vec<hn::RebindToSigned<D>>;
+template <class D>
+HWY_INLINE hn::Vec<D> choose(D, hn::Vec<D> a, hn::Vec<D> b, Choice<D> lanes) {
+  if constexpr (sizeof(hn::TFromD<D>) == 4)
+    return {_mm512_permutex2var_ps(a.raw, lanes.raw, b.raw)};
+  else
+    return {_mm512_permutex2var_pd(a.raw, lanes.raw, b.raw)};
+}
+// One such instruction turns numbers into parts, and back, in any order: with real and imaginary parts exchanged, too.
+template <class T, bool kMirrored>
+struct Pairs<hn::Simd<T, 64 / sizeof(T), 0>, kMirrored> {
+  using D = hn::Simd<T, 64 / sizeof(T), 0>;
+  D d;
+  Choice<D> real, imaginary, lower, upper;
+  explicit Pairs(D d, bool exchanged = false) : d(d) {
+    const hn::RebindToSigned<D> n;
+    const auto other = hn::Set(n, static_cast<Number>(exchanged)), part = hn::ShiftLeft<kLog>(other);
+    real = hn::Xor(hn::Load(n, kPlaces.real), other);
+    imaginary = hn::Xor(real, hn::Set(n, 1));
+    lower = hn::Xor(hn::Load(n, kPlaces.lower), part);
+    upper = hn::Xor(hn::Load(n, kPlaces.upper), part);
+  }
+  HWY_INLINE Complex<D> load(const T* at) const {
+    const auto a = hn::LoadU(d, at), b = hn::LoadU(d, at + kLanes);
+    return {choose(d, a, b, real), choose(d, a, b, imaginary)};
+  }
+  HWY_INLINE void store(const Complex<D>& z, T* at) const {
+    const auto first = choose(d, z.re, z.im, lower), second = choose(d, z.re, z.im, upper);
+    hn::StoreU(first, d, at);
+    // In this order: downwards, stores that are parts of two lines each cost more.
+    struct Bytes {
+      char b[64];
+    };
+    asm volatile("" : "=m"(*reinterpret_cast<Bytes*>(at + kLanes)) : "m"(*reinterpret_cast<Bytes*>(at)));
+    hn::StoreU(second, d, at + kLanes);
+  }
+
+ private:
+  static constexpr int kLanes = 64 / sizeof(T), kLog = kLanes == 8 ? 3 : 4;
+  using Number = hn::TFromD<hn::RebindToSigned<D>>;
+  struct Places {
+    alignas(64) Number real[kLanes], lower[kLanes], upper[kLanes];
+  };
+  static constexpr Places make_places() {
+    Places p{};
+    for (int i = 0; i < kLanes; ++i) {
+      const auto lane = [](int of) { return kMirrored ? kLanes - 1 - of : of; };
+      p.real[i] = 2 * lane(i);
+      p.lower[i] = lane(i / 2) + i % 2 * kLanes;
+      p.upper[i] = lane((i + kLanes) / 2) + i % 2 * kLanes;
+    }
+    return p;
+  }
+  static constexpr Places kPlaces = make_places();
+};
+#endif
+
+// Rows of them, `stride` parts apart. A transform with the other sign is this one between two exchanges of real and
+// imaginary parts, where those cost nothing; elsewhere between two conjugations: `sign` of imaginary parts that are
+// read is -0.0 then, and scale_im negative.
 template <class D>
 struct Interleaved {
+  using T = hn::TFromD<D>;
   D d;
-  hn::TFromD<D>* at;
+  T* at;
   int64_t stride;
-  hn::Vec<D> sign, scale, scale_im;
+  Pairs<D> pairs;
+  hn::Vec<D> scale;
+#if HWY_TARGET == HWY_AVX3
+  Interleaved(D d, const T* at, int64_t stride, bool backwards, T scale)
+      : d(d), at(const_cast<T*>(at)), stride(stride), pairs(d, backwards), scale(hn::Set(d, scale)) {}
+  HWY_INLINE Complex<D> load(int64_t i) const { return pairs.load(at + i * stride); }
+  HWY_INLINE void store(int64_t i, const Complex<D>& z) const {
+    pairs.store({hn::Mul(z.re, scale), hn::Mul(z.im, scale)}, at + i * stride);
+  }
+#else
+  hn::Vec<D> sign, scale_im;
+  Interleaved(D d, const T* at, int64_t stride, bool backwards, T scale)
+      : d(d),
+        at(const_cast<T*>(at)),
+        stride(stride),
+        pairs{d},
+        scale(hn::Set(d, scale)),
+        sign(hn::Set(d, backwards ? -T{0} : T{0})),
+        scale_im(hn::Xor(sign, this->scale)) {}
   HWY_INLINE Complex<D> load(int64_t i) const {
-    hn::Vec<D> re, im;
-    hn::LoadInterleaved2(d, at + i * stride, re, im);
-    return {re, hn::Xor(im, sign)};
+    const Complex<D> z = pairs.load(at + i * stride);
+    return {z.re, hn::Xor(z.im, sign)};
   }
   HWY_INLINE void store(int64_t i, const Complex<D>& z) const {
-    hn::StoreInterleaved2(hn::Mul(z.re, scale), hn::Mul(z.im, scale_im), d, at + i * stride);
+    pairs.store({hn::Mul(z.re, scale), hn::Mul(z.im, scale_im)}, at + i * stride);
   }
+#endif
 };
 
 // Planar, times a twiddle factor of its own for each number, of a table of planar rows: see LinePlan.
@@ -356,10 +415,6 @@ void transform_columns(D d, const ColumnPlan<T>& plan, const From& from, const T
   const auto count = static_cast<int64_t>(plan.passes.size());
   int64_t i = 0;
   if constexpr (std::is_same_v<From, Interleaved<D>>) {
-#if HWY_TARGET == HWY_AVX3
-    if constexpr (!std::is_same_v<To, Interleaved<D>>)
-      if (plan.n == 16 && count == 1) return pass<16, true>(d, plan, plan.passes[0], from, to);
-#endif
     if (kForms && count > 0 && is_brief(plan.passes[0].radix))
       brief_pass<false>(d, plan, plan.passes[i++], from, rows);
     else

@@ -185,6 +185,27 @@ TEST(Fft, SameBitsAtAnyNumberOfThreads) {
   set_num_threads(before);
 }
 
+// Lines of two dimensions, with memory that is no line's between them, are those that go one by one.
+TEST(Fft, RowsOfLinesWithGaps) {
+  for (int64_t n : {64, 128, 256, 1024}) {
+    const int64_t out_n = n + 2;
+    const FftDim dims[] = {{3, 7 * n, 6 * out_n}, {5, n + 8, out_n + 1}};
+    for (FftKind kind : {FftKind::kComplex, FftKind::kRealToHalf}) {
+      const int64_t parts = kind == FftKind::kComplex ? 2 : 1;
+      const std::vector<double> x = noise<double>(parts * 21 * n, 3);
+      std::vector<double> y(2 * 18 * out_n + 16, -7), want = y;
+      FftLines lines{DType::kFloat64, kind, false, 0.25, n, 1, 1, dims};
+      run_fft(lines, x.data(), y.data());
+      lines.dims = {};
+      for (int64_t i = 0; i < 3; ++i)
+        for (int64_t j = 0; j < 5; ++j)
+          run_fft(lines, &x[parts * (i * dims[0].in_stride + j * dims[1].in_stride)],
+                  &want[2 * (i * dims[0].out_stride + j * dims[1].out_stride)]);
+      for (size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i], want[i], 1e-13 * static_cast<double>(n)) << n << " " << i;
+    }
+  }
+}
+
 TEST(Fft, EachFunctionRefusesTheKindOfTheOther) {
   float x[4] = {};
   FftLines lines{DType::kFloat32, FftKind::kHalfToReal, false, 1, 2, 1, 1, {}};

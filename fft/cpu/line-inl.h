@@ -30,13 +30,7 @@ using Lanes = hn::ScalableTag<T>;
 
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE Interleaved<D> interleaved(D d, const T* at, int64_t stride, Form<T> form) {
-  const T sign = form.conjugate ? T{-1} : T{1};
-  return {d,
-          const_cast<T*>(at),
-          stride,
-          hn::Set(d, form.conjugate ? -T{0} : T{0}),
-          hn::Set(d, form.scale),
-          hn::Set(d, sign * form.scale)};
+  return {d, at, stride, form.conjugate, form.scale};
 }
 
 // Columns of complex numbers, a row of kFftWidth of them `stride` (in parts) behind the other, in place. Of the lanes
@@ -87,14 +81,14 @@ class Line {
   Line(const LinePlan<T>& plan, Form<T> form) : plan_(plan), form_(form) {}
 
   // Numbers that run() needs besides, 64-byte aligned.
-  int64_t scratch() const {
+  HWY_NOINLINE int64_t scratch() const {
     const int64_t n1 = plan_.first.n, n2 = plan_.second.n;
     if (plan_.inner) return 2 * plan_.inner->n + inner_scratch();
     if (n2 == 1) return 2 * plan_.n * kRow;
     return serial() ? middle() + std::max(first_scratch(n1), second_scratch(n2)) : middle();
   }
   // in and out may be the same.
-  void run(const T* in, T* out, T* scratch) const {
+  HWY_NOINLINE void run(const T* in, T* out, T* scratch) const {
     if (plan_.inner)
       (this->*(plan_.powers.empty() ? &Line::convolve : &Line::convolve_powers))(in, out, scratch);
     else if (plan_.second.n == 1)
@@ -115,7 +109,7 @@ class Line {
   static int64_t first_scratch(int64_t n1) { return 2 * n1 * kRow; }
   static int64_t second_scratch(int64_t n2) { return (groups(n2) * kWidth + n2) * kRow; }
 
-  void one_column(const T* in, T* out, T* rows) const {
+  HWY_NOINLINE void one_column(const T* in, T* out, T* rows) const {
     const int64_t n = plan_.n;
     std::memset(rows, 0, static_cast<size_t>(n * kRow) * sizeof(T));
     for (int64_t i = 0; i < n; ++i) std::memcpy(rows + i * kRow, in + 2 * i, 2 * sizeof(T));
@@ -269,49 +263,58 @@ class Line {
 // What the transform z of x[2 j] + i x[2 j + 1] (m = n / 2 numbers) and that of x have to do with each other: with
 // e = z[k] + conj z[m - k], o = -i w^k (z[k] - conj z[m - k]), w = exp(-2 pi i / n): X[k] = (e + o) / 2 and
 // X[m - k] = conj(e - o) / 2. On the way back, from X to 2 z, with i w^-k instead of -i w^k, and nothing halved.
-// a, b: numbers k and m - k, replaced. sign: -1 if X stands for its conjugate.
-template <bool kBack, class V>
-HWY_INLINE void join_pair(V& ar, V& ai, V& br, V& bi, V wr, V wi, V scale, V sign) {
-  if (kBack) {
-    ai = hn::Mul(ai, sign);
-    bi = hn::Mul(bi, sign);
-  }
-  const V c = wi, s = kBack ? wr : hn::Neg(wr), scale_im = kBack ? scale : hn::Mul(scale, sign);
-  const V er = hn::Add(ar, br), ei = hn::Sub(ai, bi), dr = hn::Sub(ar, br), di = hn::Add(ai, bi);
-  const V o_r = hn::NegMulAdd(di, s, hn::Mul(dr, c)), o_i = hn::MulAdd(di, c, hn::Mul(dr, s));
-  ar = hn::Mul(hn::Add(er, o_r), scale);
-  ai = hn::Mul(hn::Add(ei, o_i), scale_im);
-  br = hn::Mul(hn::Sub(er, o_r), scale);
-  bi = hn::Mul(hn::Sub(o_i, ei), scale_im);
+// a, b: numbers k and m - k, replaced. w: half of it. part: what sums are multiplied by; conjugate: X stands for its
+// conjugate.
+template <bool kBack, class D, class V = hn::Vec<D>>
+HWY_INLINE void join_pair(Complex<D>& a, Complex<D>& b, const Complex<D>& w, V part, bool conjugate) {
+  const auto turn = [&]() HWY_ATTR __attribute__((always_inline)) {
+    a.im = hn::Neg(a.im);
+    b.im = hn::Neg(b.im);
+  };
+  if (kBack && conjugate) turn();
+  const V whole = hn::Add(part, part);
+  const V er = hn::Add(a.re, b.re), ei = hn::Sub(a.im, b.im);
+  const V dr = hn::Mul(hn::Sub(a.re, b.re), whole), di = hn::Mul(hn::Add(a.im, b.im), whole);
+  const V o_r = kBack ? hn::NegMulAdd(di, w.re, hn::Mul(dr, w.im)) : hn::MulAdd(di, w.re, hn::Mul(dr, w.im));
+  const V o_i = kBack ? hn::MulAdd(dr, w.re, hn::Mul(di, w.im)) : hn::NegMulAdd(dr, w.re, hn::Mul(di, w.im));
+  a = {hn::MulAdd(er, part, o_r), hn::MulAdd(ei, part, o_i)};
+  b = {hn::MulSub(er, part, o_r), hn::NegMulAdd(ei, part, o_i)};
+  if (!kBack && conjugate) turn();
 }
 
-// One line: m numbers from `from` to m + 1 in `to`, other memory, or back.
+// Lines, `step` parts apart: m numbers of `from` become m + 1 in `to`, other memory, or back.
 template <bool kBack, class T>
-void join_line(const RealPlan<T>& plan, const T* from, T* to, bool conjugate, T scale) {
+void join_lines(const RealPlan<T>& plan, int64_t count, const T* from, int64_t from_step, T* to, int64_t to_step,
+                bool conjugate, T scale) {
   const int64_t m = plan.half;
-  const T first = from[0], other = kBack ? from[2 * m] : from[1];
-  to[0] = (first + other) * scale;
-  (kBack ? to[1] : to[2 * m]) = (first - other) * scale;
-  if (!kBack) to[1] = to[2 * m + 1] = T{0};
-  const T* w = plan.roots.data();
-  const auto some = [&](auto d, int64_t k) HWY_ATTR {
+  const T* HWY_RESTRICT const w = plan.roots.data();
+  const auto some = [&](const auto& pairs, const auto& mirrored, int64_t k) HWY_ATTR __attribute__((always_inline)) {
+    const auto d = pairs.d;
     const int64_t j = m - k - static_cast<int64_t>(hn::Lanes(d)) + 1;
-    hn::Vec<decltype(d)> wr, wi, ar, ai, br, bi;
-    hn::LoadInterleaved2(d, w + 2 * k, wr, wi);
-    hn::LoadInterleaved2(d, from + 2 * k, ar, ai);
-    hn::LoadInterleaved2(d, from + 2 * j, br, bi);
-    br = hn::Reverse(d, br);
-    bi = hn::Reverse(d, bi);
-    join_pair<kBack>(ar, ai, br, bi, wr, wi, hn::Set(d, kBack ? scale : scale / 2),
-                     hn::Set(d, static_cast<T>(conjugate ? -1 : 1)));
-    hn::StoreInterleaved2(ar, ai, d, to + 2 * k);
-    hn::StoreInterleaved2(hn::Reverse(d, br), hn::Reverse(d, bi), d, to + 2 * j);
+    const Complex<std::decay_t<decltype(d)>> root{hn::LoadU(d, w + k), hn::LoadU(d, w + plan.stride + k)};
+    auto a = pairs.load(from + 2 * k), b = mirrored.load(from + 2 * j);
+    join_pair<kBack>(a, b, root, hn::Set(d, kBack ? scale : scale / 2), conjugate);
+    pairs.store(a, to + 2 * k);
+    mirrored.store(b, to + 2 * j);
+    // Where the next line goes: most of its vectors are parts of two lines of memory, and would wait for both.
+    for (const int64_t next : {to_step + 2 * k, to_step + 2 * j})
+      for (int64_t l = 0; l < 2 * static_cast<int64_t>(hn::Lanes(d)); l += 64 / static_cast<int64_t>(sizeof(T)))
+        __builtin_prefetch(to + next + l, 1, 2);
   };
   const Lanes<T> d;
+  using One = hn::CappedTag<T, 1>;
+  const Pairs<Lanes<T>> pairs{d};
+  const Pairs<Lanes<T>, true> mirrored{d};
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t k = 1;
-  for (; 2 * k <= m && k + lanes <= m; k += lanes) some(d, k);  // the last pairs may be joined twice
-  for (; 2 * k <= m; ++k) some(hn::CappedTag<T, 1>(), k);
+  for (int64_t i = 0; i < count; ++i, from += from_step, to += to_step) {
+    const T first = from[0], other = kBack ? from[2 * m] : from[1];
+    to[0] = (first + other) * scale;
+    (kBack ? to[1] : to[2 * m]) = (first - other) * scale;
+    if (!kBack) to[1] = to[2 * m + 1] = T{0};
+    int64_t k = 1;
+    for (; 2 * k <= m && k + lanes <= m; k += lanes) some(pairs, mirrored, k);  // the last may be joined twice
+    for (; 2 * k <= m; ++k) some(Pairs<One>{One()}, Pairs<One, true>{One()}, k);
+  }
 }
 
 // The same in place for planar rows of kFftWidth lines, those of the m numbers in the order of the plan: m rows become
@@ -321,7 +324,6 @@ void join_rows(const RealPlan<T>& plan, const int32_t* order, T* rows, bool conj
   const Lanes<T> d;
   const int64_t m = plan.half;
   const auto half = hn::Set(d, kBack ? scale : scale / 2), whole = hn::Set(d, scale);
-  const auto sign = hn::Set(d, static_cast<T>(conjugate ? -1 : 1));
   for (int64_t l = 0; l < kFftWidth<T>; l += static_cast<int64_t>(hn::Lanes(d))) {
     const Planar<Lanes<T>> at{d, rows + l};
     const auto first = at.load(0);
@@ -330,10 +332,10 @@ void join_rows(const RealPlan<T>& plan, const int32_t* order, T* rows, bool conj
     at.store(0, {sum, kBack ? rest : hn::Zero(d)});
     if (!kBack) at.store(m, {rest, hn::Zero(d)});
     for (int64_t k = 1; 2 * k <= m; ++k) {
-      const auto wr = hn::Set(d, plan.roots[2 * k]), wi = hn::Set(d, plan.roots[2 * k + 1]);
+      const Complex<Lanes<T>> w{hn::Set(d, plan.roots[k]), hn::Set(d, plan.roots[plan.stride + k])};
       const int64_t i = kBack ? k : order[k], j = kBack ? m - k : order[m - k];
       auto a = at.load(i), b = at.load(j);
-      join_pair<kBack>(a.re, a.im, b.re, b.im, wr, wi, half, sign);
+      join_pair<kBack>(a, b, w, half, conjugate);
       at.store(i, a);
       at.store(j, b);
     }

@@ -35,6 +35,12 @@ class Places {
     }
     return at;
   }
+  // Lines from i on, up to `end`, that lie at one distance.
+  FftDim row(int64_t i, int64_t end) const {
+    if (dims_.empty()) return {1, 0, 0};
+    const FftDim& d = dims_.back();
+    return {std::min(end - i, d.size - i % d.size), d.in_stride, d.out_stride};
+  }
 
  private:
   std::vector<FftDim> dims_;
@@ -71,10 +77,11 @@ class Transform {
       return many && ColumnPasses::serves(n_) ? odd_real_together<kBack>(places) : odd_real_lines<kBack>(places);
     }
 #if HWY_TARGET == HWY_AVX3
-    // Halves of real signals are joined faster together, if they are many and brief.
-    if ((places.count() < kWidth / 2 || n_ / 2 >= 16 * kWidth) && in_registers(n_ / 2)) {
+    // Halves of real signals that are many are joined faster together where their columns are odd and brief.
+    const int64_t rows = n_ / 2 / kWidth;
+    if (in_registers(n_ / 2) && (rows == 4 || rows == 8 || rows >= 16 || places.count() < kWidth / 2)) {
       const auto plan = short_plan<T>(n_ / 2);
-      return even_real_lines<kBack>(places, ShortLines<T>(*plan, half_form()));
+      return even_real_short<kBack>(places, ShortLines<T>(*plan, half_form()));
     }
 #endif
     if (together(places.count(), n_ / 2, 1)) return even_real_together<kBack>(places);
@@ -100,7 +107,7 @@ class Transform {
 #if HWY_TARGET == HWY_AVX3
     if (in_registers(n_)) {
       const auto plan = short_plan<T>(n_);
-      return complex_lines(places, ShortLines<T>(*plan, form_));
+      return complex_short(places, ShortLines<T>(*plan, form_));
     }
 #endif
     if (together(places.count(), n_, 2)) return complex_together(places);
@@ -366,6 +373,47 @@ class Transform {
     });
   }
 
+#if HWY_TARGET == HWY_AVX3
+  // Short lines: `most` or fewer at a time, which lie at one distance. each(lines, scratch)
+  template <class Each>
+  void for_short_lines(const Places& places, int64_t most, int64_t scratch, const Each& each) const {
+    for_short_lines(places, most, scratch, &call<Each, const typename ShortLines<T>::Some&, T*>, &each);
+  }
+  HWY_NOINLINE void for_short_lines(const Places& places, int64_t most, int64_t scratch,
+                                    void (*call)(const void*, const typename ShortLines<T>::Some&, T*),
+                                    const void* each) const {
+    const int64_t in = real_in() ? 1 : 2, out = real_out() ? 1 : 2;
+    parallel_for(places.count(), grain(n_), [&](int64_t begin, int64_t end) {
+      ScratchArray<T> memory(scratch);
+      for (int64_t i = begin; i < end;) {
+        const auto [from, to] = places(i);
+        const auto [count, in_step, out_step] = places.row(i, std::min(end, i + most));
+        call(each, {count, in_ + in * from, in * in_step, out_ + out * to, out * out_step}, memory.get());
+        i += count;
+      }
+    });
+  }
+  void complex_short(const Places& places, const ShortLines<T>& lines) const {
+    for_short_lines(places, places.count(), lines.scratch(),
+                    [&](const typename ShortLines<T>::Some& some, T* scratch) { lines.run(some, scratch); });
+  }
+  template <bool kBack>
+  void even_real_short(const Places& places, const ShortLines<T>& lines) const {
+    const auto plan = real_plan<T>(n_);
+    // Lines that the first cache holds.
+    const int64_t most = std::max<int64_t>(1, 1024 / n_), own = most * n_;
+    for_short_lines(places, most, own + lines.scratch(), [&](const typename ShortLines<T>::Some& some, T* z) {
+      const auto [count, in, in_step, out, out_step] = some;
+      if (kBack) {
+        join_lines<true>(*plan, count, in, in_step, z, n_, conjugate_, T{1});
+        lines.run({count, z, n_, out, out_step}, z + own);
+      } else {
+        lines.run({count, in, in_step, z, n_}, z + own);
+        join_lines<false>(*plan, count, z, n_, out, out_step, conjugate_, form_.scale);
+      }
+    });
+  }
+#endif
   template <class Engine>
   void complex_lines(const Places& places, const Engine& line) const {
     for_lines(places.count(), line, dense() ? 0 : 2 * n_, [&](int64_t i, T* copy, T* scratch) HWY_ATTR {
@@ -395,11 +443,11 @@ class Transform {
         x = z + whole;
       }
       if (kBack) {
-        join_line<true>(*plan, x, z, conjugate_, T{1});
+        join_lines<true>(*plan, 1, x, 0, z, 0, conjugate_, T{1});
         line.run(z, y, scratch);
       } else {
         line.run(x, z, scratch);
-        join_line<false>(*plan, z, y, conjugate_, form_.scale);
+        join_lines<false>(*plan, 1, z, 0, y, 0, conjugate_, form_.scale);
       }
       if (!dense()) put<kOut>(out_ + kOut * to, y, kBack ? n_ : half_, lines_.out_stride);
     });

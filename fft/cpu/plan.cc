@@ -273,9 +273,9 @@ bool ColumnPasses::serves(int64_t n, int largest) {
   return n == 1 || (!r.empty() && *std::max_element(r.begin(), r.end()) <= largest);
 }
 
-ColumnPasses::ColumnPasses(int64_t n, bool at_once, std::vector<double>* numbers) : n(n) {
+ColumnPasses::ColumnPasses(int64_t n, std::vector<double>* numbers) : n(n) {
   int64_t s = 1, left = n;
-  for (const int r : (at_once && n == 16) ? std::vector<int>{16} : radices(n)) {
+  for (const int r : radices(n)) {
     Pass pass{r, left / r, s, static_cast<int64_t>(numbers->size()), 0};
     for (int64_t p = 0; p < pass.m; ++p)
       for (int j = 1; j < r; ++j) push(numbers, unit_root(p * j, left));
@@ -307,9 +307,9 @@ ColumnPasses::ColumnPasses(int64_t n, bool at_once, std::vector<double>* numbers
 }
 
 template <class T>
-ColumnPlan<T>::ColumnPlan(int64_t n, bool at_once) {
+ColumnPlan<T>::ColumnPlan(int64_t n) {
   std::vector<double> made;
-  static_cast<ColumnPasses&>(*this) = ColumnPasses(n, at_once, &made);
+  static_cast<ColumnPasses&>(*this) = ColumnPasses(n, &made);
   numbers = rounded<T>(made);
 }
 
@@ -350,15 +350,17 @@ LinePlan<T>::LinePlan(int64_t n) : n(n) {
 }
 
 template <class T>
-RealPlan<T>::RealPlan(int64_t n) : half(n / 2) {
-  std::vector<double> made;
-  for (int64_t k = 0; k <= n / 4 + kFftWidth<T>; ++k) push(&made, unit_root(k % n, n));
-  roots = rounded<T>(made);
+RealPlan<T>::RealPlan(int64_t n) : half(n / 2), stride(n / 4 + kFftWidth<T> + 1), roots(2 * stride) {
+  for (int64_t k = 0; k < stride; ++k) {
+    const auto w = unit_root(k % n, n) / 2.0;
+    roots[k] = static_cast<T>(w.real());
+    roots[stride + k] = static_cast<T>(w.imag());
+  }
 }
 
 template <class T>
 ShortPlan<T>::ShortPlan(int64_t n)
-    : first(n / kFftWidth<T>, true), fine(rounded<T>(twiddle_table(n, n / kFftWidth<T>, kFftWidth<T>, kFftWidth<T>))) {
+    : first(n / kFftWidth<T>), fine(rounded<T>(twiddle_table(n, n / kFftWidth<T>, kFftWidth<T>, kFftWidth<T>))) {
   constexpr int64_t kWidth = kFftWidth<T>, kBlock = 16 / sizeof(T);
   for (int64_t k = 1; k < 4; ++k)
     for (const bool real : {true, false})
@@ -371,7 +373,7 @@ ShortPlan<T>::ShortPlan(int64_t n)
 template <class T>
 bool ShortPlan<T>::serves(int64_t n) {
   constexpr int64_t kWidth = kFftWidth<T>;
-  constexpr int64_t kMost = 64;  // rows: more of them, and vectors that pass through memory are no loss
+  constexpr int64_t kMost = sizeof(T) == 8 ? 512 : 64;  // rows: more, and Line goes through its memory less often
   const int64_t m = n / kWidth;
   return simd_level() == SimdLevel::kAvx3 && n % kWidth == 0 && m >= 4 && m <= kMost &&
          ColumnPasses::serves(m, kMaxRadixOfLines);

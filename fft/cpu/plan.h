@@ -36,8 +36,7 @@ struct ColumnPasses {
   std::vector<int32_t> first;                      // of the last pass: what the first number of each block belongs to
 
   ColumnPasses() = default;
-  // at_once: 16 numbers in one pass, from and to the memory that ShortLines has.
-  ColumnPasses(int64_t n, bool at_once, std::vector<double>* numbers);
+  ColumnPasses(int64_t n, std::vector<double>* numbers);
   // Whether all prime factors have a butterfly, and none is above `largest`.
   static bool serves(int64_t n, int largest = kMaxRadix);
 };
@@ -47,7 +46,7 @@ struct ColumnPlan : ColumnPasses {
   std::vector<T> numbers;
 
   ColumnPlan() = default;
-  explicit ColumnPlan(int64_t n, bool at_once = false);
+  explicit ColumnPlan(int64_t n);
 };
 
 template <class T>
@@ -77,7 +76,8 @@ struct LinePlan {
   explicit LinePlan(int64_t n);
 };
 
-// A line of n = m kFftWidth numbers, m from 4 to 64: columns of m, then rows across the lanes of vectors.
+// A line of n = m kFftWidth numbers, m from 4 to 64 (of doubles 512): columns of m, then rows across the lanes of
+// vectors.
 template <class T>
 struct ShortPlan {
   ColumnPlan<T> first;
@@ -93,7 +93,8 @@ struct ShortPlan {
 template <class T>
 struct RealPlan {
   int64_t half;          // n / 2
-  std::vector<T> roots;  // exp(-2 pi i k / n), k <= n / 4 and a vector's lanes more, re, im
+  int64_t stride;        // n / 4 and a vector's lanes more
+  std::vector<T> roots;  // exp(-2 pi i k / n) / 2, k < stride: real parts, then imaginary ones
 
   explicit RealPlan(int64_t n);
 };

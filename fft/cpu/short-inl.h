@@ -43,135 +43,193 @@ class ShortLines {
   // Numbers that run() needs besides, 64-byte aligned.
   int64_t scratch() const { return 2 * plan_.first.n * kRow; }
 
-  // in and out may be the same.
-  void run(const T* in, T* out, T* scratch) const {
-    const D d;
+  // `count` lines, `in_step` and `out_step` numbers apart. in and out may be the same.
+  struct Some {
+    int64_t count;
+    const T* in;
+    int64_t in_step;
+    T* out;
+    int64_t out_step;
+  };
+  void run(const Some& lines, T* scratch) const {
     const int64_t m = plan_.first.n;
-    const auto from = interleaved(d, in, kRow, form_);
-    if (m == 8)
-      eight_rows(from, scratch);
-    else if (m > 4)
-      transform_columns(d, plan_.first, from, Twiddled<D>{{d, scratch}, plan_.fine.data(), -1}, scratch + m * kRow);
-    for (int64_t row = 0; row < m; row += 4) {
-      const int64_t first = std::min(row, m - 4);  // the last rows may be done twice
-      Complex<D> rows[4];
-      if (m > 4) {
-        repeat<4>(
-            4, TESSERA_FFT_BODY(i) {
-              rows[i] = Planar<D>{d, scratch}.load(first + i);
-            });
-      } else {
-        repeat<4>(
-            4, TESSERA_FFT_BODY(i) { rows[i] = from.load(i); });
-        butterfly<4>(d, nullptr, rows);
-        repeat<3>(
-            3, TESSERA_FFT_BODY(i) { rows[i + 1] = mul(rows[i + 1], factors(plan_.fine, i + 1)); });
-      }
-      finish(rows, out + 2 * first);
-    }
+    if (m == 4) return in_registers<4>(lines);
+    if (m == 8) return in_registers<8>(lines);
+    by_columns(lines, scratch);
   }
+  void run(const T* in, T* out, T* scratch) const { run({1, in, 0, out, 0}, scratch); }
 
  private:
   using D = Lanes<T>;
   using V = hn::Vec<D>;
   static constexpr int64_t kWidth = kFftWidth<T>, kRow = 2 * kWidth;
-  static constexpr int kLanes = static_cast<int>(kWidth), kNumbers = kBlock<T>;
+  static constexpr int kNumbers = kBlock<T>;
 
-  // What transform_columns does, without a pass's preparations.
-  template <class From>
-  HWY_NOINLINE void eight_rows(const From& from, T* scratch) const {
+  // R rows, which registers hold from the first number that is read to the last one that is written.
+  template <int R>
+  HWY_NOINLINE void in_registers(const Some& lines) const {
     const D d;
-    Complex<D> rows[8];
-    repeat<8>(
-        8, TESSERA_FFT_BODY(i) { rows[i] = from.load(i); });
-    butterfly<8>(d, nullptr, rows);
-    repeat<8>(
-        8, TESSERA_FFT_BODY(i) {
-          Planar<D>{d, scratch}.store(i, i ? mul(rows[i], factors(plan_.fine, i)) : rows[i]);
-        });
+    auto from = interleaved(d, lines.in, kRow, form_);
+    const Finish finish(plan_, form_);
+    const T* HWY_RESTRICT const fine = plan_.fine.data();
+    T* out = lines.out;
+    for (int64_t i = 0; i < lines.count; ++i, from.at += lines.in_step, out += lines.out_step) {
+      Complex<D> rows[R];
+      repeat<R>(
+          R, TESSERA_FFT_BODY(i) { rows[i] = from.load(i); });
+      butterfly<R>(d, nullptr, rows);
+      repeat<R - 1>(
+          R - 1, TESSERA_FFT_BODY(i) { rows[i + 1] = mul(rows[i + 1], factors(fine, i + 1)); });
+      repeat<R / 4>(
+          R / 4, TESSERA_FFT_BODY(i) { finish.template run<R == 4>(rows + 4 * i, out + 8 * i, R); });
+    }
   }
-
-  static HWY_INLINE Complex<D> factors(const std::vector<T>& table, int64_t row) {
-    return {hn::LoadU(D(), table.data() + row * kRow), hn::LoadU(D(), table.data() + row * kRow + kWidth)};
-  }
-
-  // Transforms of rows across their lanes. Number e of block b stands for e + kNumbers b: radix 4 over blocks, then
-  // the numbers of a block; row r is block r in between, and its result k2 + 4 k3 goes to k1 + m (k2 + 4 k3).
-  HWY_INLINE void finish(Complex<D>* rows, T* out) const {
+  HWY_NOINLINE void by_columns(const Some& lines, T* scratch) const {
     const D d;
-    V re[4], im[4];
-    repeat<4>(
-        4, TESSERA_FFT_BODY(i) {
-          re[i] = rows[i].re;
-          im[i] = rows[i].im;
-        });
-    turn_blocks(d, re[0], re[1], re[2], re[3]);
-    turn_blocks(d, im[0], im[1], im[2], im[3]);
-    repeat<4>(
-        4, TESSERA_FFT_BODY(i) {
-          rows[i] = {re[i], im[i]};
-        });
-    butterfly<4>(d, nullptr, rows);
-    repeat<3>(
-        3, TESSERA_FFT_BODY(i) { rows[i + 1] = mul(rows[i + 1], factors(plan_.across, i)); });
-    repeat<4>(
-        4, TESSERA_FFT_BODY(i) {
-          re[i] = rows[i].re;
-          im[i] = rows[i].im;
-        });
-    repeat<4 / kNumbers>(
-        4 / kNumbers, TESSERA_FFT_BODY(i) {
-          cpu::HWY_NAMESPACE::turn_in_blocks(d, re + i * kNumbers);
-          cpu::HWY_NAMESPACE::turn_in_blocks(d, im + i * kNumbers);
-          Complex<D> a[kNumbers];
-          repeat<kNumbers>(
-              kNumbers, TESSERA_FFT_BODY(e) {
-                a[e] = {re[i * kNumbers + e], im[i * kNumbers + e]};
-              });
-          butterfly<kNumbers>(d, nullptr, a);
-          repeat<kNumbers>(
-              kNumbers, TESSERA_FFT_BODY(k3) { put(a[k3], out, i * kNumbers + 4 * k3); });
-        });
-  }
-  // Number e of block r is result k + e of row r.
-  HWY_INLINE void put(const Complex<D>& z, T* out, int64_t k) const {
-    const D d;
-    const V scale = hn::Set(d, form_.scale), scale_im = hn::Set(d, form_.conjugate ? -form_.scale : form_.scale);
-    const V re = hn::Mul(z.re, scale), im = hn::Mul(z.im, scale_im);
     const int64_t m = plan_.first.n;
-    repeat<2>(
-        2, TESSERA_FFT_BODY(half) {
-          const V v = choose(re, im, kTurn.lanes[half]);
-          constexpr int kEach = kNumbers / 2;  // results of four rows in a vector
-          T* const to = out + 2 * m * (k + half * kEach);
-          if (kEach == 1 || m == 4) {
-            hn::StoreU(v, d, to);
-          } else {
-            const hn::Half<D> h;
-            hn::StoreU(hn::LowerHalf(h, v), h, to);
-            hn::StoreU(hn::UpperHalf(h, v), h, to + 2 * m);
-          }
-        });
+    auto from = interleaved(d, lines.in, kRow, form_);
+    const Finish finish(plan_, form_);
+    T* out = lines.out;
+    for (int64_t i = 0; i < lines.count; ++i, from.at += lines.in_step, out += lines.out_step) {
+      if (m == 16)
+        sixteen_rows(from, scratch);
+      else
+        transform_columns(d, plan_.first, from, Twiddled<D>{{d, scratch}, plan_.fine.data(), -1}, scratch + m * kRow);
+      for (int64_t row = 0; row < m; row += 4) {
+        const int64_t first = std::min(row, m - 4);  // the last rows may be done twice
+        Complex<D> rows[4];
+        repeat<4>(
+            4, TESSERA_FFT_BODY(i) {
+              rows[i] = Planar<D>{d, scratch}.load(first + i);
+            });
+        finish.template run<false>(rows, out + 2 * first, m);
+      }
+    }
   }
-  // Lane i: that of the lanes of a, then b, which lanes[i] says.
-  static HWY_INLINE V choose(V a, V b, const hwy::MakeSigned<T>* lanes) {
-    const __m512i index = _mm512_load_si512(lanes);
-    if constexpr (sizeof(T) == 4)
-      return V{_mm512_permutex2var_ps(a.raw, index, b.raw)};
-    else
-      return V{_mm512_permutex2var_pd(a.raw, index, b.raw)};
+
+  // What transform_columns does with two passes of radix 4, without a pass's preparations.
+  HWY_INLINE void sixteen_rows(const Interleaved<D>& from, T* scratch) const {
+    const D d;
+    const Planar<D> to{d, scratch}, middle{d, scratch + 16 * kRow};
+    const T *w = plan_.first.numbers.data(), *fine = plan_.fine.data();
+    Complex<D> a[4];
+    for (int64_t p = 0; p < 4; ++p, w += 6) {
+      repeat<4>(
+          4, TESSERA_FFT_BODY(k) { a[k] = from.load(p + 4 * k); });
+      butterfly<4>(d, nullptr, a);
+      middle.store(p, a[0]);
+      repeat<3>(
+          3, TESSERA_FFT_BODY(j) {
+            middle.store(p + 4 * j + 4, mul(a[j + 1], Complex<D>{hn::Set(d, w[2 * j]), hn::Set(d, w[2 * j + 1])}));
+          });
+    }
+    for (int64_t b = 0; b < 4; ++b) {
+      repeat<4>(
+          4, TESSERA_FFT_BODY(k) { a[k] = middle.load(4 * b + k); });
+      butterfly<4>(d, nullptr, a);
+      repeat<4>(
+          4, TESSERA_FFT_BODY(j) { to.store(b + 4 * j, mul(a[j], factors(fine, b + 4 * j))); });
+    }
   }
-  struct Turn {
-    alignas(64) hwy::MakeSigned<T> lanes[2][kLanes];
+
+  static HWY_INLINE Complex<D> factors(const T* table, int64_t row) {
+    return {hn::LoadU(D(), table + row * kRow), hn::LoadU(D(), table + row * kRow + kWidth)};
+  }
+
+  // Transforms of four rows across their lanes. Number e of block b stands for e + kNumbers b: radix 4 over blocks,
+  // then the numbers of a block; row r is block r in between, and its result k2 + 4 k3 goes to k1 + m (k2 + 4 k3).
+  class Finish {
+   public:
+    Finish(const ShortPlan<T>& plan, Form<T> form)
+        : across_(plan.across.data()), scaled_(form.scale != 1), scale_(hn::Set(D(), form.scale)) {
+      for (int half = 0; half < 2; ++half)
+        lanes_[half] = hn::Xor(hn::Load(I(), kTurn.lanes[half]),
+                               hn::Set(I(), static_cast<hn::TFromD<I>>(form.conjugate ? kWidth : 0)));
+    }
+
+    // kFour: m is 4.
+    template <bool kFour>
+    HWY_INLINE void run(Complex<D>* rows, T* out, int64_t m) const {
+      const D d;
+      V re[4], im[4];
+      repeat<4>(
+          4, TESSERA_FFT_BODY(i) {
+            re[i] = rows[i].re;
+            im[i] = rows[i].im;
+          });
+      turn_blocks(d, re[0], re[1], re[2], re[3]);
+      turn_blocks(d, im[0], im[1], im[2], im[3]);
+      Complex<D> a[4];
+      repeat<4>(
+          4, TESSERA_FFT_BODY(i) {
+            a[i] = {re[i], im[i]};
+          });
+      butterfly<4>(d, nullptr, a);
+      if (scaled_)
+        repeat<4>(
+            4, TESSERA_FFT_BODY(i) {
+              a[i] = {hn::Mul(a[i].re, scale_), hn::Mul(a[i].im, scale_)};
+            });
+      repeat<3>(
+          3, TESSERA_FFT_BODY(i) { a[i + 1] = mul(a[i + 1], factors(across_, i)); });
+      repeat<4>(
+          4, TESSERA_FFT_BODY(i) {
+            re[i] = a[i].re;
+            im[i] = a[i].im;
+          });
+      repeat<4 / kNumbers>(
+          4 / kNumbers, TESSERA_FFT_BODY(i) {
+            cpu::HWY_NAMESPACE::turn_in_blocks(d, re + i * kNumbers);
+            cpu::HWY_NAMESPACE::turn_in_blocks(d, im + i * kNumbers);
+            Complex<D> b[kNumbers];
+            repeat<kNumbers>(
+                kNumbers, TESSERA_FFT_BODY(e) {
+                  b[e] = {re[i * kNumbers + e], im[i * kNumbers + e]};
+                });
+            butterfly<kNumbers>(d, nullptr, b);
+            repeat<kNumbers>(
+                kNumbers, TESSERA_FFT_BODY(k3) { put<kFour>(b[k3], out, i * kNumbers + 4 * k3, m); });
+          });
+    }
+
+   private:
+    using I = hn::RebindToSigned<D>;
+
+    // Number e of block r is result k + e of row r.
+    template <bool kFour>
+    HWY_INLINE void put(const Complex<D>& z, T* out, int64_t k, int64_t m) const {
+      const D d;
+      repeat<2>(
+          2, TESSERA_FFT_BODY(half) {
+            const V v = choose(d, z.re, z.im, lanes_[half]);
+            constexpr int kEach = kNumbers / 2;  // results of four rows in a vector
+            T* const to = out + 2 * m * (k + half * kEach);
+            if constexpr (kEach == 1 || kFour) {
+              hn::StoreU(v, d, to);
+            } else {
+              const hn::Half<D> h;
+              hn::StoreU(hn::LowerHalf(h, v), h, to);
+              hn::StoreU(hn::UpperHalf(h, v), h, to + 2 * m);
+            }
+          });
+    }
+    struct Turn {
+      alignas(64) hn::TFromD<I> lanes[2][kWidth];
+    };
+    static constexpr Turn make_turn() {
+      Turn t{};
+      for (int half = 0; half < 2; ++half)
+        for (int lane = 0; lane < kWidth; ++lane)
+          t.lanes[half][lane] = lane % 2 * kWidth + lane % 8 / 2 * kNumbers + half * kNumbers / 2 + lane / 8;
+      return t;
+    }
+    static constexpr Turn kTurn = make_turn();
+
+    const T* HWY_RESTRICT across_;
+    bool scaled_;
+    V scale_;
+    Choice<D> lanes_[2];
   };
-  static constexpr Turn make_turn() {
-    Turn t{};
-    for (int half = 0; half < 2; ++half)
-      for (int lane = 0; lane < kLanes; ++lane)
-        t.lanes[half][lane] = lane % 2 * kLanes + lane % 8 / 2 * kNumbers + half * kNumbers / 2 + lane / 8;
-    return t;
-  }
-  static constexpr Turn kTurn = make_turn();
 
   const ShortPlan<T>& plan_;
   Form<T> form_;
