@@ -15,6 +15,9 @@ struct SmallKernels {
   // run_householder_product's: m x n in the place of q; from matrix to matrix tau_step numbers tau.
   void (*product)(int64_t count, int64_t m, int64_t n, int64_t reflections, const T* tau, int64_t tau_step,
                   const numbers::Group<T>& q);
+  // Q and R, zeros below its diagonal, of m x n, m >= n: q is m x n, r n x n.
+  void (*factors)(int64_t count, int64_t m, int64_t n, const numbers::Group<const T>& from, const numbers::Group<T>& q,
+                  const numbers::Group<T>& r);
 };
 
 // For the SIMD level of this machine.
