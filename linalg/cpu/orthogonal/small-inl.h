@@ -28,11 +28,13 @@ class Columns {
   using L = Lanes<T>;
   using R = Real<T>;
 
-  Columns(int64_t rows, int64_t cols)
+  // Beside each there may be `beside` columns of another one; then they lie in columns.
+  Columns(int64_t rows, int64_t cols, int64_t beside = 0)
       : rows_(rows),
         cols_(cols),
-        in_columns_(cols >= L::kCount),
-        memory_(in_columns_ ? LaneMatrix<T>::bytes(cols, rows) : LaneMatrix<T>::bytes(rows, cols)),
+        beside_(beside),
+        in_columns_(beside > 0 || cols >= L::kCount),
+        memory_(in_columns_ ? LaneMatrix<T>::bytes(cols + beside, rows) : LaneMatrix<T>::bytes(rows, cols)),
         lanes_{memory_.template as<R>(), in_columns_ ? rows : cols},
         row_(in_columns_ ? 1 : LaneMatrix<T>::pitch(cols)),
         col_(in_columns_ ? LaneMatrix<T>::pitch(rows) : 1) {}
@@ -59,9 +61,15 @@ class Columns {
     else
       lanes_.store(count, rows_, g);
   }
+  void load_beside(int64_t count, const Group<const T>& g) const {
+    LaneMatrix<T>{lanes_.at(cols_, 0), rows_}.load(count, beside_, {g.data, g.step, g.col, g.row});
+  }
+  void store_beside(int64_t count, const Group<T>& g) const {
+    LaneMatrix<T>{lanes_.at(cols_, 0), rows_}.store(count, beside_, {g.data, g.step, g.col, g.row});
+  }
 
  private:
-  int64_t rows_, cols_;
+  int64_t rows_, cols_, beside_;
   bool in_columns_;
   internal::Scratch memory_;
   LaneMatrix<T> lanes_;
@@ -214,10 +222,10 @@ struct Factors {
         inner{taus.at(1, 0), count} {}
 };
 
+// k reflections, which all of the n columns go through.
 template <class T>
-void factor_columns(typename Columns<T>::Place w, int64_t m, int64_t n, const Factors<T>& f) {
+void factor_columns(typename Columns<T>::Place w, int64_t m, int64_t n, int64_t k, const Factors<T>& f) {
   const LaneMatrix<T> taus = f.taus, inner = f.inner;
-  const int64_t k = std::min(m, n);
   int64_t pairs = 0;
   for_tiles<kTogether<T>>(0, n, [&](int64_t c, auto width) HWY_ATTR {
     const int64_t before = std::min(c, k), end = c + width();
@@ -275,7 +283,7 @@ void small_qr(int64_t count, int64_t m, int64_t n, const Group<const T>& from, c
   columns.load(count, from);
   const int64_t k = std::min(m, n);
   const Factors<T> f(k);
-  factor_columns<T>(columns.place(), m, n, f);
+  factor_columns<T>(columns.place(), m, n, k, f);
   columns.store(count, a);
   f.taus.store(count, 1, {tau, k, k, 1});
 }
@@ -299,7 +307,7 @@ void small_factors(int64_t count, int64_t m, int64_t n, const Group<const T>& fr
   columns.load(count, from);
   const auto w = columns.place();
   const Factors<T> f(n);
-  factor_columns<T>(w, m, n, f);
+  factor_columns<T>(w, m, n, n, f);
   {
     const Columns<T> triangle(n, n);
     const auto x = triangle.place();

@@ -20,7 +20,17 @@ struct SmallKernels {
                   const numbers::Group<T>& r);
 };
 
+template <class R>
+struct SmallLeastSquares {
+  // b = A^+ b of run_least_squares for m x n, m >= n, and `width` columns of b, which has m rows. any_rank: those whose
+  // condition number is far below 1 / rcond. Bits of the matrices that it is done for; b of others is left alone.
+  uint32_t (*solve)(int64_t count, int64_t m, int64_t n, int64_t width, const numbers::Group<const R>& a,
+                    const numbers::Group<R>& b, bool any_rank, R rcond);
+};
+
 // For the SIMD level of this machine.
+template <class R>
+const SmallLeastSquares<R>& small_least_squares();
 template <class T>
 const SmallKernels<T>& small_kernels();
 
