@@ -23,6 +23,8 @@ constexpr SmallInverse<T> kSmallInverse = {small_inverse<T>};
 template <class T>
 constexpr SmallTriangles<T> kSmallTriangles = {small_solve<T>};
 template <class T>
+constexpr SmallLdl<T> kSmallLdl = {small_ldl_solve<T>};
+template <class T>
 constexpr int64_t kGroupSize = Lanes<T>::kCount;
 
 }  // namespace HWY_NAMESPACE
@@ -44,6 +46,7 @@ namespace tessera::cpu::factor {
   TESSERA_TABLE(SmallSystems, __VA_ARGS__)                \
   TESSERA_TABLE(SmallInverse, __VA_ARGS__)                \
   TESSERA_TABLE(SmallTriangles, __VA_ARGS__)              \
+  TESSERA_TABLE(SmallLdl, __VA_ARGS__)                    \
   template <>                                             \
   int64_t group_size<__VA_ARGS__>() {                     \
     return *TESSERA_SIMD_CHOICE(kGroupSize<__VA_ARGS__>); \
