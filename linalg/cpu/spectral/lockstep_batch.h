@@ -45,13 +45,23 @@ void put_rows(const LaneGroup<R>& group, R* vectors, int64_t rows, int64_t n, co
   const int64_t lanes = group.lanes, placed = static_cast<int64_t>(places.size()) / lanes;
   const ScratchArray<R> memory(group.used * rows * n);
   lockstep<R>().store(group.used, rows, n, vectors, {memory.get(), rows * n, n, 1});
+  std::vector<int64_t> place(rows);
+  std::vector<R> factor(rows, R{1});
   for (int64_t lane = 0; lane < group.used; ++lane) {
     const Matrix<R> m = matrix_of<R>(to, group.first + lane);
     for (int64_t i = 0; i < rows; ++i) {
-      const R* const from = memory.get() + (lane * rows + i) * n;
-      R* const row = &m(i < placed ? places[i * lanes + lane] : i, 0);
-      const R factor = i < placed ? sign(lane, i) : R{1};
-      for (int64_t j = 0; j < n; ++j) row[j * m.col_stride] = factor * from[j];
+      place[i] = i < placed ? places[i * lanes + lane] : i;
+      if (i < placed) factor[i] = sign(lane, i);
+    }
+    const R* const from = memory.get() + lane * rows * n;
+    if (m.col_stride == 1) {
+      for (int64_t i = 0; i < rows; ++i) {
+        R* const row = &m(place[i], 0);
+        for (int64_t j = 0; j < n; ++j) row[j] = factor[i] * from[i * n + j];
+      }
+    } else {
+      for (int64_t j = 0; j < n; ++j)
+        for (int64_t i = 0; i < rows; ++i) m(place[i], j) = factor[i] * from[i * n + j];
     }
   }
 }
