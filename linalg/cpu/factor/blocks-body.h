@@ -46,13 +46,13 @@ namespace tessera::cpu::factor {
   TESSERA_TABLE(SmallSystems, __VA_ARGS__)                \
   TESSERA_TABLE(SmallInverse, __VA_ARGS__)                \
   TESSERA_TABLE(SmallTriangles, __VA_ARGS__)              \
-  TESSERA_TABLE(SmallLdl, __VA_ARGS__)                    \
   template <>                                             \
   int64_t group_size<__VA_ARGS__>() {                     \
     return *TESSERA_SIMD_CHOICE(kGroupSize<__VA_ARGS__>); \
   }
 TESSERA_TABLES(TESSERA_REAL)
 TESSERA_TABLES(std::complex<TESSERA_REAL>)
+TESSERA_TABLE(SmallLdl, TESSERA_REAL)
 
 }  // namespace tessera::cpu::factor
 #endif

@@ -74,9 +74,8 @@ struct SmallTriangles {
 };
 template <class T>
 struct SmallLdl {
-  // b = A^-1 b of run_ldl_factor's results.
-  void (*solve)(int64_t count, int64_t n, int64_t width, Group<const T> ld, const int32_t* pivots, bool hermitian,
-                Group<T> b);
+  // b = A^-1 b of run_ldl_factor's results, of real numbers.
+  void (*solve)(int64_t count, int64_t n, int64_t width, Group<const T> ld, const int32_t* pivots, Group<T> b);
 };
 
 // Those of the SIMD target of this machine.

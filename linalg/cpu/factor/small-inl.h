@@ -468,33 +468,29 @@ struct LdlSteps {
 
 // x = D^-1 x in rows k and k + 1; `beside`: the element between a block's two.
 template <class T>
-void divide_ldl(LaneMatrix<T> w, LaneMatrix<T> x, const LdlSteps<T>& steps, int64_t n, int64_t k, Lanes<T> beside,
-                bool hermitian) {
+void divide_ldl(LaneMatrix<T> w, LaneMatrix<T> x, const LdlSteps<T>& steps, int64_t n, int64_t k, Lanes<T> beside) {
   using L = Lanes<T>;
   const L one = L::set(1), own = w.get(k, k);
   const auto begins = steps.begins(k);
   const auto alone = k == 0 ? hn::Not(begins) : hn::Not(hn::Or(begins, steps.begins(k - 1)));
-  const L real = hermitian ? L::real(own.real_part()) : own;
-  const Divisor<T> single(L::choose(alone, real, one));
+  const Divisor<T> single(L::choose(alone, own, one));
   if (k + 1 == n || hn::AllFalse(typename L::D(), begins)) {
     for (int64_t j = 0; j < x.cols; ++j) x.put(k, j, L::choose(alone, single.of(x.get(k, j)), x.get(k, j)));
     return;
   }
-  const L b = L::choose(begins, beside, one), across = hermitian ? b.conj() : b;
-  const L a_over = own.over(b), c_over = w.get(k + 1, k + 1).over(across);
+  const L b = L::choose(begins, beside, one), a_over = own.over(b), c_over = w.get(k + 1, k + 1).over(b);
   const L scale = one.over(L::set(0).minus_product(one, one.minus_product(a_over, c_over)));
   for (int64_t j = 0; j < x.cols; ++j) {
     const L u = x.get(k, j), v = x.get(k + 1, j), zero = L::set(0);
     const L first = zero.minus_product(one, v.minus_product(c_over, u)).times(scale).over(b);
-    const L second = zero.minus_product(one, u.minus_product(a_over, v)).times(scale).over(across);
+    const L second = zero.minus_product(one, u.minus_product(a_over, v)).times(scale).over(b);
     x.put(k, j, L::choose(begins, first, L::choose(alone, single.of(u), u)));
     x.put(k + 1, j, L::choose(begins, second, v));
   }
 }
 
 template <class T>
-void small_ldl_solve(int64_t count, int64_t n, int64_t width, Group<const T> ld, const int32_t* pivots, bool hermitian,
-                     Group<T> b) {
+void small_ldl_solve(int64_t count, int64_t n, int64_t width, Group<const T> ld, const int32_t* pivots, Group<T> b) {
   using L = Lanes<T>;
   const Scratch memory(LaneMatrix<T>::bytes(n, n) + LaneMatrix<T>::bytes(n, width) + LdlSteps<T>::bytes(n));
   const LaneMatrix<T> w{memory.as<Real<T>>(), n};
@@ -521,13 +517,13 @@ void small_ldl_solve(int64_t count, int64_t n, int64_t width, Group<const T> ld,
       }
     });
   }
-  for (int64_t k = 0; k < n; ++k) divide_ldl<T>(w, x, steps, n, k, w.get(k, std::min(k + 1, n - 1)), hermitian);
+  for (int64_t k = 0; k < n; ++k) divide_ldl<T>(w, x, steps, n, k, w.get(k, std::min(k + 1, n - 1)));
   for (int64_t k = n - 1; k >= 0; --k) {
     for_columns([&](int64_t j, auto cols) HWY_ATTR {
       L sum[cols()];
       TESSERA_UNROLL for (int c = 0; c < cols(); ++c) sum[c] = x.get(k, j + c);
       for (int64_t i = k + 1; i < n; ++i) {
-        const L f = hermitian ? w.get(i, k).conj() : w.get(i, k);
+        const L f = w.get(i, k);
         TESSERA_UNROLL for (int c = 0; c < cols(); ++c) sum[c] = sum[c].minus_product(f, x.get(i, j + c));
       }
       TESSERA_UNROLL for (int c = 0; c < cols(); ++c) x.put(k, j + c, sum[c]);
