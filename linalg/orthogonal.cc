@@ -72,8 +72,7 @@ void linalg_qr_kernel(const Tensor& A, std::string_view mode, const Tensor& Q, c
   const ResultMemory r = linalg::dense_result(R);
   const ResultMemory q = wants_q ? linalg::dense_result(Q) : ResultMemory(Q);
   if (wants_q && cols_of(Q) == n) {
-    if (A.numel() > 0)
-      TESSERA_ON(device, run_qr)(dtype, linalg::taken(A, q.tensor()), linalg::matrices(r.tensor()));
+    if (A.numel() > 0) TESSERA_ON(device, run_qr)(dtype, linalg::taken(A, q.tensor()), linalg::matrices(r.tensor()));
   } else {
     // The factorization takes place where there is room for all of it: R, or memory of its own.
     const Tensor all = rows_of(R) == m ? r.tensor() : empty_tensor(A.sizes(), {}, dtype, device);

@@ -190,8 +190,7 @@ class Lockstep {
     for (int64_t i = 0; i < n; ++i) {
       const V x = Load(v, i);
 #pragma GCC unroll 4
-      for (int r = 0; r < 4; ++r)
-        Store(hn::NegMulAdd(sum[r], x, Load(rows, r * stride + i)), rows, r * stride + i);
+      for (int r = 0; r < 4; ++r) Store(hn::NegMulAdd(sum[r], x, Load(rows, r * stride + i)), rows, r * stride + i);
     }
   }
 };

@@ -18,9 +18,7 @@ Tensor over_adjoint(const Tensor& c, const Tensor& r) {
 }
 
 // The upper triangle with half of the diagonal.
-Tensor upper_and_half(const Tensor& a) {
-  return diagonal_scatter(triu(a), diagonal(a, 0, -2, -1) * 0.5, 0, -2, -1);
-}
+Tensor upper_and_half(const Tensor& a) { return diagonal_scatter(triu(a), diagonal(a, 0, -2, -1) * 0.5, 0, -2, -1); }
 
 void check_differentiable(const Tensor& Q, const Tensor& R, QrMode mode) {
   TESSERA_CHECK(mode != QrMode::kR,

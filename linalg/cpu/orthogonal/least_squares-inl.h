@@ -49,8 +49,7 @@ class LeastSquaresLanes {
   M surely_full_rank(R rcond) const {
     constexpr R kEps = std::numeric_limits<R>::epsilon() / 2, kMargin = 4;
     M sure = hn::Eq(hn::Zero(D()), hn::Zero(D()));
-    for (int64_t j = 0; j < n_; ++j)
-      sure = hn::And(sure, Gt(hn::Abs(get(j, j)), std::numeric_limits<R>::min() / kEps));
+    for (int64_t j = 0; j < n_; ++j) sure = hn::And(sure, Gt(hn::Abs(get(j, j)), std::numeric_limits<R>::min() / kEps));
     const V one = hn::Set(D(), 1);
     fill(x_, one);
     solve_adjoint(true);

@@ -84,8 +84,7 @@ TYPED_TEST(Orthogonal, BatchesOfSmallMatrices) {
       std::vector<T> whole(static_cast<size_t>(count * m * n)), r(static_cast<size_t>(count * k * n));
       for (int64_t b = 0; b < count; ++b)
         std::copy_n(all[static_cast<size_t>(b)].data.data(), m * n, whole.data() + b * m * n);
-      if (m >= n)
-        run_qr(kDType<T>, {whole.data(), count, m, n, n, 1, m * n}, {r.data(), count, n, n, n, 1, n * n});
+      if (m >= n) run_qr(kDType<T>, {whole.data(), count, m, n, n, 1, m * n}, {r.data(), count, n, n, n, 1, n * n});
       for (int64_t b = 0; b < count; ++b)
         for (int64_t i = 0; i < m; ++i) std::copy_n(data.data() + (b * m + i) * n, k, q.data() + (b * m + i) * k);
       run_householder_product(kDType<T>, {q.data(), count, m, k, k, 1, m * k}, tau.data(), k, k);
@@ -96,7 +95,8 @@ TYPED_TEST(Orthogonal, BatchesOfSmallMatrices) {
           for (int64_t j = i; j < n; ++j) right(i, j) = data[static_cast<size_t>((b * m + i) * n + j)];
         for (int64_t i = 0; i < k; ++i) EXPECT_EQ(imag_part(right(i, i)), 0);
         // Both at once have the same bits.
-        for (int64_t e = 0; m >= n && e < m * k; ++e) EXPECT_EQ(whole[static_cast<size_t>(b * m * k + e)], left.data[e]);
+        for (int64_t e = 0; m >= n && e < m * k; ++e)
+          EXPECT_EQ(whole[static_cast<size_t>(b * m * k + e)], left.data[e]);
         for (int64_t e = 0; m >= n && e < k * n; ++e) EXPECT_EQ(r[static_cast<size_t>(b * k * n + e)], right.data[e]);
         EXPECT_LT(distance(product(left, right), all[static_cast<size_t>(b)]) / units(all[static_cast<size_t>(b)]), 10)
             << m << " x " << n << ", " << b << " of " << count;

@@ -128,9 +128,8 @@ void eigh(const MatrixBatch& a, bool lower, Real<T>* values, const MatrixBatch* 
   const int64_t n = a.rows;
   if constexpr (!kIsComplex<T>)
     if (goes_together<T>(a.count, n, n))
-      return for_lane_groups<R>(lockstep<R>().lanes(), a.count, [&](const LaneGroup<R>& group) {
-        together(group, a, lower, values, vectors, info);
-      });
+      return for_lane_groups<R>(lockstep<R>().lanes(), a.count,
+                                [&](const LaneGroup<R>& group) { together(group, a, lower, values, vectors, info); });
   std::vector<R> largest(a.count);
   const double size = static_cast<double>(n);
   for_matrices(a.count, size * size, [&](int64_t k) {

@@ -259,8 +259,7 @@ class LockstepSvd : Lockstep<R> {
       for (; j + 4 <= n_; j += 4) multiply<4>(k, j, tau);
       for (; j < n_; ++j) multiply<1>(k, j, tau);
       R* const w = row(k, k + 1);
-      for (j = k + 1; j < n_; ++j)
-        Store(hn::Sub(Load(column(j, k), 0), Load(factors_, j)), w, j - k - 1);
+      for (j = k + 1; j < n_; ++j) Store(hn::Sub(Load(column(j, k), 0), Load(factors_, j)), w, j - k - 1);
       const V tau_w = B::Reflect(w, rest, &beta);
       Store(beta, e_, k);
       Store(tau_w, tau_right_, k);

@@ -177,9 +177,8 @@ void svd(const MatrixBatch& a, const MatrixBatch* u, Real<T>* values, const Matr
   }
   if constexpr (!kIsComplex<T>)
     if (goes_together<T>(a.count, std::max(a.rows, a.cols), n))
-      return for_lane_groups<R>(lockstep<R>().lanes(), a.count, [&](const LaneGroup<R>& group) {
-        together(group, a, u, values, vh, info);
-      });
+      return for_lane_groups<R>(lockstep<R>().lanes(), a.count,
+                                [&](const LaneGroup<R>& group) { together(group, a, u, values, vh, info); });
   std::vector<R> largest(a.count);
   const double m = static_cast<double>(std::max(a.rows, a.cols)), size = static_cast<double>(n);
   for_matrices(a.count, m * size, [&](int64_t k) {
