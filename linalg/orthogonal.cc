@@ -64,8 +64,6 @@ std::array<OutputSpec, 2> linalg_qr_meta(const Tensor& A, std::string_view mode)
   return {OutputSpec(A, linalg::with_matrix(batch, m, how == QrMode::kComplete ? m : k)), r};
 }
 
-// The factorization takes place where there is room for all of it: Q if it has as many columns as A, else R, else
-// memory of its own.
 void linalg_qr_kernel(const Tensor& A, std::string_view mode, const Tensor& Q, const Tensor& R) {
   const bool wants_q = linalg::qr_mode(mode) != QrMode::kR;
   const int64_t m = rows_of(A), n = cols_of(A), k = std::min(m, n);
@@ -73,22 +71,21 @@ void linalg_qr_kernel(const Tensor& A, std::string_view mode, const Tensor& Q, c
   const DType dtype = A.dtype();
   const ResultMemory r = linalg::dense_result(R);
   const ResultMemory q = wants_q ? linalg::dense_result(Q) : ResultMemory(Q);
-  const bool in_q = wants_q && cols_of(Q) == n, in_r = !in_q && rows_of(R) == m;
-  const Tensor all = in_q ? q.tensor() : in_r ? r.tensor() : empty_tensor(A.sizes(), {}, dtype, device);
-  const Tensor tau = empty_tensor(with_vector(linalg::batch_sizes(A), k), {}, dtype, device);
-  if (A.numel() > 0) TESSERA_ON(device, run_geqrf)(dtype, linalg::taken(A, all), tau.data_ptr());
-  const cpu::MatrixBatch factors = linalg::matrices(all);
-  if (wants_q && Q.numel() > 0) {
-    const cpu::MatrixBatch into = linalg::matrices(q.tensor());
-    if (!in_q && k > 0) {
+  if (wants_q && cols_of(Q) == n) {
+    if (A.numel() > 0) TESSERA_ON(device, run_qr)(dtype, linalg::taken(A, q.tensor()), linalg::matrices(r.tensor()));
+  } else {
+    // The factorization takes place where there is room for all of it: R, or memory of its own.
+    const Tensor all = rows_of(R) == m ? r.tensor() : empty_tensor(A.sizes(), {}, dtype, device);
+    const Tensor tau = empty_tensor(with_vector(linalg::batch_sizes(A), k), {}, dtype, device);
+    if (A.numel() > 0) TESSERA_ON(device, run_geqrf)(dtype, linalg::taken(A, all), tau.data_ptr());
+    if (wants_q && Q.numel() > 0) {
       const int64_t d = A.dim();
-      copy__kernel(narrow(q.tensor(), d - 1, 0, k), narrow(all, d - 1, 0, k), false);
-    } else if (in_q && R.numel() > 0) {
-      TESSERA_ON(device, run_upper_triangle)(dtype, factors, linalg::matrices(r.tensor()));
+      if (k > 0) copy__kernel(narrow(q.tensor(), d - 1, 0, k), narrow(all, d - 1, 0, k), false);
+      TESSERA_ON(device, run_householder_product)(dtype, linalg::matrices(q.tensor()), tau.data_ptr(), k, k);
     }
-    TESSERA_ON(device, run_householder_product)(dtype, into, tau.data_ptr(), k, k);
+    if (R.numel() > 0)
+      TESSERA_ON(device, run_upper_triangle)(dtype, linalg::matrices(all), linalg::matrices(r.tensor()));
   }
-  if (!in_q && R.numel() > 0) TESSERA_ON(device, run_upper_triangle)(dtype, factors, linalg::matrices(r.tensor()));
   r.finish();
   if (wants_q) q.finish();
 }

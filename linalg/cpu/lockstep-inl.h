@@ -65,14 +65,17 @@ class Lockstep {
   }
   // Rows of `rows` (count of them, n elements each, `stride` apart) times I - tau v v^T.
   static void ReflectRows(const R* v, int64_t n, V tau, R* rows, int64_t stride, int64_t count) {
-    for (int64_t r = 0; r < count; ++r) {
+    int64_t r = 0;
+    for (; r + 4 <= count; r += 4) ReflectFour(v, n, tau, rows + r * stride * Lanes(), stride);
+    for (; r < count; ++r) {
       R* const row = rows + r * stride * Lanes();
       Subtract(hn::Mul(tau, Dot(row, v, n)), v, row, n);
     }
   }
-  static void Identity(R* a, int64_t rows, int64_t cols) {
+  // `stride` apart, as many elements in a row.
+  static void Identity(R* a, int64_t rows, int64_t stride) {
     for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < cols; ++j) Store(Set(i == j ? 1 : 0), a, i * cols + j);
+      for (int64_t j = 0; j < stride; ++j) Store(Set(i == j ? 1 : 0), a, i * stride + j);
   }
 
   // c x + s z = r, c z - s x = 0, in the lanes of `which`; c = 1, s = 0 in others.
@@ -80,18 +83,67 @@ class Lockstep {
     V c, s, r;
   };
   static HWY_INLINE Turn Rotation(V x, V z, M which) {
-    const V square = hn::MulAdd(x, x, hn::Mul(z, z));
+    const V square = hn::MulAdd(x, x, hn::Mul(z, z)), inverse = InverseRoot(square);
     const M turns = hn::And(which, hn::Gt(square, Set(kFloor * kFloor)));
-    const V r = hn::Sqrt(square), inverse = hn::Div(Set(1), hn::IfThenElse(turns, r, Set(1)));
     return {hn::IfThenElse(turns, hn::Mul(x, inverse), Set(1)), hn::IfThenElseZero(turns, hn::Mul(z, inverse)),
-            hn::IfThenElse(turns, r, x)};
+            hn::IfThenElse(turns, hn::Mul(square, inverse), x)};
   }
-  // Rotations k = begin ... end - 1 on the rows k and k + 1.
-  static void RotateRows(R* rows, int64_t width, int64_t begin, int64_t end, const R* c, const R* s) {
-    int64_t j = 0;
-    for (; j + 4 <= width; j += 4) RotateColumns<4>(rows + j * Lanes(), width, begin, end, c, s);
-    for (; j < width; ++j) RotateColumns<1>(rows + j * Lanes(), width, begin, end, c, s);
-  }
+
+  // Sweeps of rotations of rows k and k + 1, k = begin ... end - 1, which wait until there are some: each strip of
+  // columns goes through all of them while it is in the first cache.
+  class Sweeps {
+   public:
+    static constexpr int64_t kMost = 4;
+
+    // Of a matrix with `width` columns, whose rows are `stride` elements apart. room: 2 kMost arrays of `most`.
+    Sweeps(R* rows, int64_t width, int64_t stride, R* room, int64_t most)
+        : rows_(rows), width_(width), stride_(stride), room_(room), most_(most) {}
+    // Of the sweep that is added next.
+    R* cosines() const { return room_ + 2 * count_ * most_ * Lanes(); }
+    R* sines() const { return cosines() + most_ * Lanes(); }
+    void add(int64_t begin, int64_t end) {
+      begin_[count_] = begin;
+      end_[count_] = end;
+      if (++count_ == kMost) apply();
+    }
+    void apply() {
+      const int64_t sweeps = count_;
+      int64_t j = 0;
+      for (; j + 8 <= width_; j += 8) strip<8>(j, sweeps);
+      for (; j + 2 <= width_; j += 2) strip<2>(j, sweeps);
+      if (j < width_) strip<1>(j, sweeps);
+      count_ = 0;
+    }
+
+   private:
+    template <int kColumns>
+    void strip(int64_t j, int64_t sweeps) {
+      for (count_ = 0; count_ < sweeps; ++count_)
+        rotate<kColumns>(rows_ + j * Lanes(), begin_[count_], end_[count_], cosines(), sines());
+    }
+    template <int kColumns>
+    HWY_INLINE void rotate(R* rows, int64_t begin, int64_t end, const R* c, const R* s) const {
+      V carried[kColumns];
+#pragma GCC unroll 8
+      for (int j = 0; j < kColumns; ++j) carried[j] = Load(rows, begin * stride_ + j);
+      for (int64_t k = begin; k < end; ++k) {
+        const V cv = Load(c, k), sv = Load(s, k);
+#pragma GCC unroll 8
+        for (int j = 0; j < kColumns; ++j) {
+          const V next = Load(rows, (k + 1) * stride_ + j);
+          Store(hn::MulAdd(cv, carried[j], hn::Mul(sv, next)), rows, k * stride_ + j);
+          carried[j] = hn::NegMulAdd(sv, carried[j], hn::Mul(cv, next));
+        }
+      }
+#pragma GCC unroll 8
+      for (int j = 0; j < kColumns; ++j) Store(carried[j], rows, end * stride_ + j);
+    }
+
+    R* rows_;
+    int64_t width_, stride_;
+    R* room_;
+    int64_t most_, count_ = 0, begin_[kMost], end_[kMost];
+  };
 
   static int64_t Least(V v) { return static_cast<int64_t>(hn::GetLane(hn::MinOfLanes(D(), v))); }
   static int64_t Most(V v) { return static_cast<int64_t>(hn::GetLane(hn::MaxOfLanes(D(), v))); }
@@ -104,22 +156,42 @@ class Lockstep {
   }
 
  private:
-  template <int kColumns>
-  static HWY_INLINE void RotateColumns(R* rows, int64_t width, int64_t begin, int64_t end, const R* c, const R* s) {
-    V carried[kColumns];
+  // 1 / sqrt(x), of numbers that have one. Rotations wait for it: a first guess and what corrects its error's first
+  // powers take half of the time of a root and a division.
+  static HWY_INLINE V InverseRoot(V x) {
+#if HWY_TARGET <= HWY_AVX3
+    V y;
+    if constexpr (sizeof(R) == 8)
+      y = V{_mm512_rsqrt14_pd(x.raw)};
+    else
+      y = V{_mm512_rsqrt14_ps(x.raw)};
+    const V e = hn::NegMulAdd(hn::Mul(x, y), y, Set(1));
+    // y / sqrt(1 - e)
+    V series = hn::MulAdd(e, Set(R(0.375)), Set(R(0.5)));
+    if constexpr (sizeof(R) == 8)
+      series = hn::MulAdd(hn::Mul(e, e), hn::MulAdd(e, Set(R(0.2734375)), Set(R(0.3125))), series);
+    return hn::MulAdd(hn::Mul(y, e), series, y);
+#else
+    return hn::Div(Set(1), hn::Sqrt(x));
+#endif
+  }
+
+  static void ReflectFour(const R* v, int64_t n, V tau, R* rows, int64_t stride) {
+    V sum[4];
 #pragma GCC unroll 4
-    for (int j = 0; j < kColumns; ++j) carried[j] = Load(rows, begin * width + j);
-    for (int64_t k = begin; k < end; ++k) {
-      const V cv = Load(c, k), sv = Load(s, k);
+    for (int r = 0; r < 4; ++r) sum[r] = Set(0);
+    for (int64_t i = 0; i < n; ++i) {
+      const V x = Load(v, i);
 #pragma GCC unroll 4
-      for (int j = 0; j < kColumns; ++j) {
-        const V next = Load(rows, (k + 1) * width + j);
-        Store(hn::MulAdd(cv, carried[j], hn::Mul(sv, next)), rows, k * width + j);
-        carried[j] = hn::NegMulAdd(sv, carried[j], hn::Mul(cv, next));
-      }
+      for (int r = 0; r < 4; ++r) sum[r] = hn::MulAdd(x, Load(rows, r * stride + i), sum[r]);
     }
 #pragma GCC unroll 4
-    for (int j = 0; j < kColumns; ++j) Store(carried[j], rows, end * width + j);
+    for (int r = 0; r < 4; ++r) sum[r] = hn::Mul(tau, sum[r]);
+    for (int64_t i = 0; i < n; ++i) {
+      const V x = Load(v, i);
+#pragma GCC unroll 4
+      for (int r = 0; r < 4; ++r) Store(hn::NegMulAdd(sum[r], x, Load(rows, r * stride + i)), rows, r * stride + i);
+    }
   }
 };
 

@@ -40,6 +40,14 @@ void run_geqrf(DType dtype, MatrixBatch a, void* tau) {
   in.finish();
 }
 
+void run_qr(DType dtype, MatrixBatch q, MatrixBatch r) {
+  if (q.count == 0 || q.cols == 0) return;
+  const OwnColumns tau(dtype, q.count, q.cols, 1);
+  cuda::run_geqrf(dtype, q, tau->data);
+  cuda::run_upper_triangle(dtype, q, r);
+  cuda::run_householder_product(dtype, q, tau->data, q.cols, q.cols);
+}
+
 void run_householder_product(DType dtype, MatrixBatch q, const void* tau, int64_t reflections, int64_t tau_stride) {
   if (q.count == 0 || q.cols == 0) return;
   if (reflections == 0) return set_identity(dtype, q);

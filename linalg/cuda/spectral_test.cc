@@ -138,6 +138,12 @@ TEST_F(Spectral, QrAndItsReflections) {
           cpu::run_householder_product(t, q_host, tau.host(), k, k);
           cuda::run_householder_product(t, q, tau.device(), k, k);
           testing::expect_alike(a, tolerance, what + " Q");
+          if (m < n) continue;
+          Matrices both(t, count, m, n, layout, 3), triangle(t, count, n, n, layout, 1);
+          cpu::run_qr(t, both.host(), triangle.host());
+          cuda::run_qr(t, both.device(), triangle.device());
+          testing::expect_alike(both, tolerance, what + " Q of both");
+          testing::expect_alike(triangle, tolerance, what + " R of both");
         }
 }
 

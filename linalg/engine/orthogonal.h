@@ -8,6 +8,7 @@
 namespace tessera::linalg {
 
 #define TESSERA_ORTHOGONAL_ENGINES(F) \
+  F(run_qr)                           \
   F(run_geqrf) F(run_householder_product) F(run_apply_reflections) F(run_upper_triangle) F(run_least_squares)
 
 struct OrthogonalEngines : EngineTable<OrthogonalEngines> {
@@ -17,6 +18,7 @@ struct OrthogonalEngines : EngineTable<OrthogonalEngines> {
 }  // namespace tessera::linalg
 
 namespace tessera::engine_entries {
+inline constexpr auto run_qr = &linalg::OrthogonalEngines::run_qr;
 inline constexpr auto run_geqrf = &linalg::OrthogonalEngines::run_geqrf;
 inline constexpr auto run_householder_product = &linalg::OrthogonalEngines::run_householder_product;
 inline constexpr auto run_apply_reflections = &linalg::OrthogonalEngines::run_apply_reflections;

@@ -34,16 +34,13 @@ void check_phases(const Tensor& along) {
 Tensor eig_backward(const Tensor& grad_values, const Tensor& grad_vectors, const Tensor& values,
                     const Tensor& vectors) {
   const Tensor Vh = adjoint_of(vectors);
-  Tensor inner;
-  if (grad_vectors.defined()) {
-    const Tensor VhG = matmul(Vh, grad_vectors), along = diagonal_of(VhG);
-    check_phases(along);
-    const Tensor parts = VhG - matmul(Vh, vectors) * unsqueeze(real(along), -2);
-    inner = parts / conj(differences(values));
-    inner = inner - diag_embed(diagonal_of(inner));
-  }
-  if (grad_values.defined()) inner = inner.defined() ? inner + diag_embed(grad_values) : diag_embed(grad_values);
-  return linalg_solve(Vh, matmul(inner, Vh));
+  if (!grad_vectors.defined()) return linalg_solve(Vh, unsqueeze(grad_values, -1) * Vh);
+  const Tensor VhG = matmul(Vh, grad_vectors), along = diagonal_of(VhG);
+  check_phases(along);
+  const Tensor parts = VhG - matmul(Vh, vectors) * unsqueeze(real(along), -2);
+  const Tensor inner = parts / conj(differences(values));
+  const Tensor of_values = grad_values.defined() ? grad_values : zeros_like(along);
+  return linalg_solve(Vh, matmul(diagonal_scatter(inner, of_values, 0, -2, -1), Vh));
 }
 
 std::tuple<Tensor, Tensor> eig_tangents(const Tensor& A_t, const Tensor& values, const Tensor& vectors) {

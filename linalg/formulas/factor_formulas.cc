@@ -74,7 +74,11 @@ static Tensor to_cholesky_factor(const Tensor& grad_A, const Tensor& factor, boo
 std::tuple<Tensor, Tensor> cholesky_solve_backward(const Tensor& grad, const Tensor& factor, const Tensor& X,
                                                    bool upper, std::array<bool, 2> wanted) {
   const Tensor grad_B = cholesky_solve(grad, factor, upper);
-  return {grad_B, wanted[1] ? to_cholesky_factor(-matmul(grad_B, mH(X)), factor, upper) : Tensor()};
+  if (!wanted[1]) return {grad_B, Tensor()};
+  // -(G X^H + X G^H) F, or F times that, by products with the few columns of both.
+  const Tensor both[2] = {grad_B, X}, back[2] = {X, grad_B};
+  const Tensor sides = cat(both, -1), others = neg(mH(cat(back, -1)));
+  return {grad_B, upper ? matmul(matmul(factor, sides), others) : matmul(sides, matmul(others, factor))};
 }
 
 Tensor cholesky_inverse_backward(const Tensor& grad, const Tensor& factor, const Tensor& inverse, bool upper) {
@@ -154,10 +158,11 @@ Tensor lu_solve_factor_backward(const Tensor& grad, const Tensor& LU, const Tens
                                 bool adjoint) {
   const LuFactors f(LU, pivots);
   const Tensor grad_B = linalg_lu_solve(LU, pivots, grad, left, !adjoint);
-  const Tensor to_A = left ? (adjoint ? matmul(X, mH(grad_B)) : matmul(grad_B, mH(X)))
-                           : (adjoint ? matmul(mH(grad_B), X) : matmul(mH(X), grad_B));
-  const Tensor permuted = matmul(mT(f.P), to_A);
-  return -(tril(matmul(permuted, mH(f.U)), -1) + triu(matmul(mH(f.L), permuted)));
+  // What P L U gets is -left_side right_side, of few columns and rows.
+  const Tensor left_side = left ? (adjoint ? X : grad_B) : (adjoint ? mH(grad_B) : mH(X));
+  const Tensor right_side = left ? mH(adjoint ? grad_B : X) : (adjoint ? X : grad_B);
+  const Tensor permuted = matmul(mT(f.P), neg(left_side));
+  return tril(matmul(permuted, matmul(right_side, mH(f.U))), -1) + triu(matmul(matmul(mH(f.L), permuted), right_side));
 }
 
 Tensor lu_solve_factor_tangent(const Tensor& LU_t, const Tensor& LU, const Tensor& pivots, const Tensor& X, bool left,
@@ -174,7 +179,7 @@ namespace {
 
 // The gradient that a matrix gets from A X = B or X A = B.
 Tensor to_matrix(const Tensor& grad_B, const Tensor& X, bool left) {
-  return -(left ? matmul(grad_B, mH(X)) : matmul(mH(X), grad_B));
+  return left ? matmul(neg(grad_B), mH(X)) : matmul(mH(X), neg(grad_B));
 }
 
 // A^-H b, or b A^-H; of the factorization where nobody differentiates again.

@@ -18,7 +18,7 @@ Tensor over_adjoint(const Tensor& c, const Tensor& r) {
 }
 
 // The upper triangle with half of the diagonal.
-Tensor upper_and_half(const Tensor& a) { return triu(a) - diag_embed(diagonal(a, 0, -2, -1) * 0.5); }
+Tensor upper_and_half(const Tensor& a) { return diagonal_scatter(triu(a), diagonal(a, 0, -2, -1) * 0.5, 0, -2, -1); }
 
 void check_differentiable(const Tensor& Q, const Tensor& R, QrMode mode) {
   TESSERA_CHECK(mode != QrMode::kR,
@@ -48,7 +48,10 @@ Tensor qr_backward(const Tensor& grad_Q, const Tensor& grad_R, const Tensor& Q, 
   }
   Tensor gU;
   if (gR1.defined()) gU = matmul(gR1, adjoint_of(R1));
-  if (gQ.defined()) gU = add_to(gU, -matmul(Qh, gQ));
+  if (gQ.defined()) {
+    const Tensor along = matmul(Qh, gQ);
+    gU = gU.defined() ? gU - along : -along;
+  }
   const Tensor half = upper_and_half(gU);
   Tensor gC = matmul(Q, half + adjoint_of(half));
   if (gQ.defined()) gC = gC + gQ;

@@ -8,7 +8,13 @@ namespace tessera::autograd::formulas {
 namespace {
 
 Tensor diagonal_of(const Tensor& A) { return diagonal(A, 0, -2, -1); }
-Tensor without_diagonal(const Tensor& A) { return sub(A, diag_embed(diagonal_of(A))); }
+Tensor with_diagonal(const Tensor& A, const Tensor& d) { return diagonal_scatter(A, d, 0, -2, -1); }
+Tensor without_diagonal(const Tensor& A) { return with_diagonal(A, zeros_like(diagonal_of(A))); }
+// A - A^H, whose diagonal is to be nothing: it is for real matrices.
+Tensor skew_part(const Tensor& A) {
+  const Tensor skew = sub(A, mH(A));
+  return A.is_complex() ? without_diagonal(skew) : skew;
+}
 // The columns of A, and its rows, times the numbers in s.
 Tensor scale_columns(const Tensor& A, const Tensor& s) { return mul(A, unsqueeze(s, -2)); }
 Tensor scale_rows(const Tensor& s, const Tensor& A) { return mul(unsqueeze(s, -1), A); }
@@ -59,9 +65,8 @@ Tensor linalg_eigh_backward(const Tensor& values_grad, const Tensor& vectors_gra
   const Tensor along = matmul(back, vectors_grad);
   if (vectors.is_complex()) check_phases("linalg_eigh_backward", imag(diagonal_of(along)));
   // The Hermitian part alone: a Hermitian matrix has neighbours of its kind only.
-  Tensor inner = div(without_diagonal(sub(along, mH(along))), mul(differences(values), Scalar(2)));
-  if (values_grad.defined()) inner = add(inner, diag_embed(values_grad));
-  return matmul(vectors, matmul(inner, back));
+  const Tensor inner = div(skew_part(along), differences(mul(values, Scalar(2))));
+  return matmul(vectors, matmul(values_grad.defined() ? with_diagonal(inner, values_grad) : inner, back));
 }
 
 std::tuple<Tensor, Tensor> linalg_eigh_tangents(const Tensor& A_t, const Tensor& values, const Tensor& vectors) {
@@ -84,7 +89,7 @@ Tensor linalg_svd_backward(const Tensor& U_grad, const Tensor& S_grad, const Ten
   const Tensor gaps = differences(square(S));
   Tensor inner, turned, beyond;
   const auto add_to = [](Tensor& sum, const Tensor& x) { sum = sum.defined() ? add(sum, x) : x; };
-  const auto skew = [&](const Tensor& x) { return div(without_diagonal(sub(x, mH(x))), gaps); };
+  const auto skew = [&](const Tensor& x) { return div(skew_part(x), gaps); };
   Tensor turn_of_u;
   if (U_grad.defined()) {
     const Tensor grad = first_columns(U_grad, k), along = matmul(mH(u), grad);
@@ -99,8 +104,12 @@ Tensor linalg_svd_backward(const Tensor& U_grad, const Tensor& S_grad, const Ten
     if (vh.size(-1) > k) add_to(beyond, matmul(u, mH(div(outside(v, grad), unsqueeze(S, -2)))));
   }
   if (turned.defined()) check_phases("svd_backward", turned);
-  if (turn_of_u.defined()) inner = add(inner, diag_embed(times_i(div(turn_of_u, S))));
-  if (S_grad.defined()) inner = add(inner, diag_embed(S_grad));
+  Tensor on_diagonal = S_grad;
+  if (turn_of_u.defined()) {
+    const Tensor turn = times_i(div(turn_of_u, S));
+    on_diagonal = S_grad.defined() ? add(turn, S_grad) : turn;
+  }
+  if (on_diagonal.defined()) inner = with_diagonal(inner, on_diagonal);
   const Tensor grad = matmul(u, matmul(inner, vh));
   return beyond.defined() ? add(grad, beyond) : grad;
 }

@@ -23,6 +23,8 @@ constexpr SmallInverse<T> kSmallInverse = {small_inverse<T>};
 template <class T>
 constexpr SmallTriangles<T> kSmallTriangles = {small_solve<T>};
 template <class T>
+constexpr SmallLdl<T> kSmallLdl = {small_ldl_solve<T>};
+template <class T>
 constexpr int64_t kGroupSize = Lanes<T>::kCount;
 
 }  // namespace HWY_NAMESPACE
@@ -50,6 +52,7 @@ namespace tessera::cpu::factor {
   }
 TESSERA_TABLES(TESSERA_REAL)
 TESSERA_TABLES(std::complex<TESSERA_REAL>)
+TESSERA_TABLE(SmallLdl, TESSERA_REAL)
 
 }  // namespace tessera::cpu::factor
 #endif

@@ -72,6 +72,11 @@ struct SmallTriangles {
   void (*solve)(int64_t count, int64_t n, int64_t width, Group<const T> a, TriangularForm form, Group<const T> from,
                 Group<T> b);
 };
+template <class T>
+struct SmallLdl {
+  // b = A^-1 b of run_ldl_factor's results, of real numbers.
+  void (*solve)(int64_t count, int64_t n, int64_t width, Group<const T> ld, const int32_t* pivots, Group<T> b);
+};
 
 // Those of the SIMD target of this machine.
 template <class K>

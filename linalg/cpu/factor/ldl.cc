@@ -315,6 +315,15 @@ void run_ldl_solve(DType dtype, const MatrixBatch& ld, const int32_t* pivots, bo
   const int64_t n = b.rows;
   check_pivots("LDL solution", pivots, b.count * n, n, true);
   visit_number(dtype, [&]<class T>(T) {
+    if constexpr (!kIsComplex<T>) {
+      if (n > 0 && b.cols > 0 && is_lockstep<T>(b.count, n, b.cols)) {
+        for_groups<T>(b.count, n, std::max(n, b.cols), [&](int64_t first, int64_t count) {
+          kernels<SmallLdl<T>>().solve(count, n, b.cols, source_of<T>(ld, first), pivots + first * n,
+                                       group_of<T>(b, first));
+        });
+        return;
+      }
+    }
     for_matrices(b.count, n * n * b.cols, [&](int64_t i) {
       LdlSolve<T>(n, matrix_of<T>(ld, i).reading(), pivots + i * n, hermitian && kIsComplex<T>, matrix_of<T>(b, i),
                   b.cols)

@@ -435,6 +435,104 @@ void small_lu_solve(int64_t count, int64_t n, int64_t width, Group<const T> lu, 
   x.store(count, n, b);
 }
 
+// The pivots of L D L^T in lanes, as numbers: of step k, the row that comes to k, and that which comes to k + 1 where a
+// block of two begins; where none is wanted, their own numbers.
+template <class T>
+struct LdlSteps {
+  using L = Lanes<T>;
+  using V = typename L::V;
+  using R = Real<T>;
+  const LaneMatrix<R> rows;  // 3 x n: k's row, (k + 1)'s, 1 where a block of two begins
+
+  static int64_t bytes(int64_t n) { return LaneMatrix<R>::bytes(3, n); }
+  void load(int64_t count, int64_t n, const int32_t* pivots) const {
+    for (int64_t lane = 0; lane < L::kCount; ++lane) {
+      const int32_t* const p = pivots + std::min(lane, count - 1) * n;
+      const auto row = [&](int64_t k) { return static_cast<R>((p[k] < 0 ? -static_cast<int64_t>(p[k]) : p[k]) - 1); };
+      bool second = false;
+      for (int64_t k = 0; k < n; ++k) {
+        const bool begins = !second && p[k] < 0 && k + 1 < n;
+        rows.write(0, k, lane, begins || second ? static_cast<R>(k) : row(k));
+        rows.write(1, k, lane, begins ? row(k + 1) : static_cast<R>(k + 1));
+        rows.write(2, k, lane, begins ? R(1) : R(0));
+        second = begins;
+      }
+    }
+  }
+  auto begins(int64_t k) const { return hn::Ne(rows.get(2, k).v, hn::Zero(typename L::D())); }
+  void exchange(LaneMatrix<T> x, int64_t n, int64_t k) const {
+    Exchange<T>(k, rows.get(0, k).v).of(x);
+    if (k + 1 < n) Exchange<T>(k + 1, rows.get(1, k).v).of(x);
+  }
+};
+
+// x = D^-1 x in rows k and k + 1; `beside`: the element between a block's two.
+template <class T>
+void divide_ldl(LaneMatrix<T> w, LaneMatrix<T> x, const LdlSteps<T>& steps, int64_t n, int64_t k, Lanes<T> beside) {
+  using L = Lanes<T>;
+  const L one = L::set(1), own = w.get(k, k);
+  const auto begins = steps.begins(k);
+  const auto alone = k == 0 ? hn::Not(begins) : hn::Not(hn::Or(begins, steps.begins(k - 1)));
+  const Divisor<T> single(L::choose(alone, own, one));
+  if (k + 1 == n || hn::AllFalse(typename L::D(), begins)) {
+    for (int64_t j = 0; j < x.cols; ++j) x.put(k, j, L::choose(alone, single.of(x.get(k, j)), x.get(k, j)));
+    return;
+  }
+  const L b = L::choose(begins, beside, one), a_over = own.over(b), c_over = w.get(k + 1, k + 1).over(b);
+  const L scale = one.over(L::set(0).minus_product(one, one.minus_product(a_over, c_over)));
+  for (int64_t j = 0; j < x.cols; ++j) {
+    const L u = x.get(k, j), v = x.get(k + 1, j), zero = L::set(0);
+    const L first = zero.minus_product(one, v.minus_product(c_over, u)).times(scale).over(b);
+    const L second = zero.minus_product(one, u.minus_product(a_over, v)).times(scale).over(b);
+    x.put(k, j, L::choose(begins, first, L::choose(alone, single.of(u), u)));
+    x.put(k + 1, j, L::choose(begins, second, v));
+  }
+}
+
+template <class T>
+void small_ldl_solve(int64_t count, int64_t n, int64_t width, Group<const T> ld, const int32_t* pivots, Group<T> b) {
+  using L = Lanes<T>;
+  const Scratch memory(LaneMatrix<T>::bytes(n, n) + LaneMatrix<T>::bytes(n, width) + LdlSteps<T>::bytes(n));
+  const LaneMatrix<T> w{memory.as<Real<T>>(), n};
+  const LaneMatrix<T> x{w.at(n, 0), width};
+  const LdlSteps<T> steps{{x.at(n, 0), n}};
+  w.load(count, n, ld, Part::kLower);
+  x.load(count, n, reading(b));
+  steps.load(count, n, pivots);
+  const auto for_columns = [&](auto f) HWY_ATTR { for_tiles<tile_cols<T>()>(0, width, f); };
+  for (int64_t k = 0; k < n; ++k) {
+    steps.exchange(x, n, k);
+    // Between the rows of a block there is D's element, and none of L; it waits above the diagonal.
+    if (k + 1 < n) {
+      const L beside = w.get(k + 1, k), zero = L::set(0);
+      w.put(k, k + 1, beside);
+      w.put(k + 1, k, L::choose(steps.begins(k), zero, beside));
+    }
+    for_columns([&](int64_t j, auto cols) HWY_ATTR {
+      L top[cols()];
+      TESSERA_UNROLL for (int c = 0; c < cols(); ++c) top[c] = x.get(k, j + c);
+      for (int64_t i = k + 1; i < n; ++i) {
+        const L f = w.get(i, k);
+        TESSERA_UNROLL for (int c = 0; c < cols(); ++c) x.put(i, j + c, x.get(i, j + c).minus_product(f, top[c]));
+      }
+    });
+  }
+  for (int64_t k = 0; k < n; ++k) divide_ldl<T>(w, x, steps, n, k, w.get(k, std::min(k + 1, n - 1)));
+  for (int64_t k = n - 1; k >= 0; --k) {
+    for_columns([&](int64_t j, auto cols) HWY_ATTR {
+      L sum[cols()];
+      TESSERA_UNROLL for (int c = 0; c < cols(); ++c) sum[c] = x.get(k, j + c);
+      for (int64_t i = k + 1; i < n; ++i) {
+        const L f = w.get(i, k);
+        TESSERA_UNROLL for (int c = 0; c < cols(); ++c) sum[c] = sum[c].minus_product(f, x.get(i, j + c));
+      }
+      TESSERA_UNROLL for (int c = 0; c < cols(); ++c) x.put(k, j + c, sum[c]);
+    });
+    steps.exchange(x, n, k);
+  }
+  x.store(count, n, b);
+}
+
 // Both of small_lu and small_lu_solve, without a look at memory between them.
 template <class T>
 void small_system(int64_t count, int64_t n, int64_t width, Group<const T> from, Group<T> a, int32_t* pivots,

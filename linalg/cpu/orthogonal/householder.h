@@ -12,6 +12,10 @@ namespace tessera::cpu {
 // matrix, one after the other. R's diagonal is real. Looks at MatrixBatch::from.
 void run_geqrf(DType dtype, MatrixBatch a, void* tau);
 
+// A = Q R for each matrix, rows >= cols: Q, of A's shape, in A's place, and R, zeros below its diagonal. Looks at
+// MatrixBatch::from.
+void run_qr(DType dtype, MatrixBatch q, MatrixBatch r);
+
 // The first q.cols columns of H_0 ... H_(reflections - 1), in the place of the v_i, which stand below q's diagonal.
 // rows >= cols >= reflections; tau_stride: from matrix to matrix, in elements.
 void run_householder_product(DType dtype, MatrixBatch q, const void* tau, int64_t reflections, int64_t tau_stride);

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "linalg/cpu/batches.h"
+#include "linalg/cpu/orthogonal/small.h"
 #include "linalg/cpu/reflections.h"
 
 namespace tessera::cpu {
@@ -447,10 +448,31 @@ void run_least_squares(DType dtype, LeastSquares method, double rcond, MatrixBat
   const double operations = 2.0 * a.rows * a.cols * (std::min(a.rows, a.cols) + 2 * b.cols);
   visit_number(dtype, [&](auto zero) {
     using T = decltype(zero);
-    for_matrices(a.count, operations, [&](int64_t i) {
-      const Problem<T> p{a.rows, a.cols, b.cols, matrix_of<T>(a, i), matrix_of<T>(b, i), static_cast<Real<T>>(rcond)};
+    const auto limit = static_cast<Real<T>>(rcond);
+    const auto one = [&](int64_t i) {
+      const Problem<T> p{a.rows, a.cols, b.cols, matrix_of<T>(a, i), matrix_of<T>(b, i), limit};
       solve(method, p, rank ? rank + i : nullptr, failed ? failed + i : nullptr);
-    });
+    };
+    if constexpr (!kIsComplex<T>) {
+      const int64_t lanes = orthogonal::small_kernels<T>().lanes();
+      if (a.rows >= a.cols && a.cols > 0 && b.cols > 0 && goes_by_groups(lanes, a.count, a.rows, a.cols + b.cols)) {
+        for_groups(lanes, a.count, a.rows, a.cols + b.cols, [&](int64_t first, int64_t count) {
+          const uint32_t done = orthogonal::small_least_squares<T>().solve(
+              count, a.rows, a.cols, b.cols, source_of<T>(a, first), group_of<T>(b, first),
+              method == LeastSquares::kPivoted, limit);
+          for (int64_t lane = 0; lane < count; ++lane) {
+            if (!(done >> lane & 1)) {
+              one(first + lane);
+              continue;
+            }
+            if (rank) rank[first + lane] = a.cols;
+            if (failed) failed[first + lane] = 0;
+          }
+        });
+        return;
+      }
+    }
+    for_matrices(a.count, operations, one);
   });
 }
 

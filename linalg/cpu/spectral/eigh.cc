@@ -102,31 +102,20 @@ bool one(const MatrixBatch& a, int64_t k, bool lower, Real<T> scale, Real<T>* va
 
 // A group of small matrices.
 template <class R>
-void together(const LaneGroup<R>& group, const MatrixBatch& a, bool lower, const R* scales, R* values,
-              const MatrixBatch* vectors, int32_t* info) {
-  const int64_t n = a.rows, lanes = group.lanes;
-  ScratchArray<R> rows(n * n * lanes), d(n * lanes), v(vectors ? n * n * lanes : 0), room(lockstep_room(n, n) * lanes);
-  std::vector<Matrix<R>> from(lanes);
-  for (int64_t lane = 0; lane < group.used; ++lane) from[lane] = matrix_of<R>(a, group.first + lane);
-  const R* const scale = scales + group.first;
-  const auto diagonal = [](int64_t i) { return i; };
-  if (lower)
-    group.load(rows.get(), n, n, diagonal,
-               [&](int64_t lane, int64_t i, int64_t j) { return from[lane](j, i) * scale[lane]; });
-  else
-    group.load(rows.get(), n, n, diagonal,
-               [&](int64_t lane, int64_t i, int64_t j) { return from[lane](i, j) * scale[lane]; });
+void together(const LaneGroup<R>& group, const MatrixBatch& a, bool lower, R* values, const MatrixBatch* vectors,
+              int32_t* info) {
+  const int64_t n = a.rows, lanes = group.lanes, size = n * lockstep_pitch(n) * lanes;
+  ScratchArray<R> rows(size), d(n * lanes), v(vectors ? size : 0), room(lockstep_room(n, n) * lanes), scale(lanes);
+  const numbers::Group<const R> from = numbers::source_of<R>(lower ? numbers::transposed(a) : a, group.first);
+  lockstep<R>().load(group.used, n, n, from, true, rows.get(), scale.get());
+  if (!are_finite(group, scale.get(), info)) return;
   const uint32_t failed = lockstep<R>().eigh(rows.get(), n, d.get(), vectors ? v.get() : nullptr, room.get());
   const std::vector<int64_t> places = places_of(group, d.get(), n, std::less<>());
   for (int64_t i = 0; i < n; ++i)
-    for (int64_t lane = 0; lane < group.used; ++lane) {
-      const int64_t k = group.first + lane, place = places[i * lanes + lane];
-      values[k * n + place] = d[i * lanes + lane] / scale[lane];
-      if (!vectors) continue;
-      const Matrix<R> to = matrix_of<R>(*vectors, k);
-      const R* const row = v.get() + i * n * lanes + lane;
-      for (int64_t j = 0; j < n; ++j) to(j, place) = row[j * lanes];
-    }
+    for (int64_t lane = 0; lane < group.used; ++lane)
+      values[(group.first + lane) * n + places[i * lanes + lane]] = d[i * lanes + lane] / scale[lane];
+  if (vectors)
+    put_rows(group, v.get(), n, n, places, numbers::transposed(*vectors), [](int64_t, int64_t) { return R{1}; });
   for (int64_t lane = 0; lane < group.used; ++lane) {
     const int64_t k = group.first + lane;
     if (failed >> lane & 1 && !one<R>(a, k, lower, scale[lane], values, vectors)) info[k] = 1;
@@ -137,6 +126,10 @@ template <class T>
 void eigh(const MatrixBatch& a, bool lower, Real<T>* values, const MatrixBatch* vectors, int32_t* info) {
   using R = Real<T>;
   const int64_t n = a.rows;
+  if constexpr (!kIsComplex<T>)
+    if (goes_together<T>(a.count, n, n))
+      return for_lane_groups<R>(lockstep<R>().lanes(), a.count,
+                                [&](const LaneGroup<R>& group) { together(group, a, lower, values, vectors, info); });
   std::vector<R> largest(a.count);
   const double size = static_cast<double>(n);
   for_matrices(a.count, size * size, [&](int64_t k) {
@@ -146,11 +139,6 @@ void eigh(const MatrixBatch& a, bool lower, Real<T>* values, const MatrixBatch* 
   if (std::any_of(info, info + a.count, [](int32_t i) { return i != 0; })) return;
   std::vector<R>& scales = largest;
   for (R& x : scales) x = scale_for(x);
-  if constexpr (!kIsComplex<T>)
-    if (goes_together<T>(a.count, n, n))
-      return for_lane_groups<R>(lockstep<R>().lanes(), a.count, [&](const LaneGroup<R>& group) {
-        together(group, a, lower, scales.data(), values, vectors, info);
-      });
   for_matrices(a.count, 4 * size * size * size, [&](int64_t k) {
     if (!one<T>(a, k, lower, scales[k], values, vectors)) info[k] = 1;
   });

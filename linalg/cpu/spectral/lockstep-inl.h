@@ -32,24 +32,27 @@ class LockstepEigh : Lockstep<R> {
         d_(d),
         v_(v),
         n_(n),
+        ld_(lockstep_pitch(n)),
         e_(room),
         tau_(e_ + n * B::Lanes()),
-        c_(tau_ + n * B::Lanes()),
-        s_(c_ + n * B::Lanes()) {}
+        w_(tau_ + n * B::Lanes()),
+        sweeps_(v, n, ld_, w_ + n * B::Lanes(), n) {}
 
   uint32_t run() {
     reduce();
     if (v_) form();
-    return iterate();
+    const uint32_t failed = iterate();
+    if (v_) sweeps_.apply();
+    return failed;
   }
 
  private:
-  R* at(int64_t i, int64_t j) const { return a_ + (i * n_ + j) * B::Lanes(); }
+  R* at(int64_t i, int64_t j) const { return a_ + (i * ld_ + j) * B::Lanes(); }
 
   void reduce() {
     for (int64_t k = 0; k + 1 < n_; ++k) {
       const int64_t rest = n_ - k - 1;
-      R *const v = at(k, k + 1), *const w = c_;
+      R *const v = at(k, k + 1), *const w = w_;
       V beta;
       const V tau = B::Reflect(v, rest, &beta);
       Store(beta, e_, k);
@@ -57,43 +60,85 @@ class LockstepEigh : Lockstep<R> {
       multiply(k + 1, v, w);
       const V along = hn::Mul(hn::Mul(Set(R(-0.5)), hn::Mul(tau, tau)), B::Dot(w, v, rest));
       for (int64_t i = 0; i < rest; ++i) Store(hn::MulAdd(tau, Load(w, i), hn::Mul(along, Load(v, i))), w, i);
-      for (int64_t c = 0; c < rest; ++c) {
-        const V vc = Load(v, c), wc = Load(w, c);
-        R* const column = at(k + 1 + c, k + 1);
-        for (int64_t i = c; i < rest; ++i)
-          Store(hn::NegMulAdd(vc, Load(w, i), hn::NegMulAdd(wc, Load(v, i), Load(column, i))), column, i);
-      }
+      int64_t c = 0;
+      for (; c + 4 <= rest; c += 4) subtract<4>(k + 1, c, rest, v, w);
+      for (; c < rest; ++c) subtract<1>(k + 1, c, rest, v, w);
     }
     for (int64_t k = 0; k < n_; ++k) Store(Load(at(k, k), 0), d_, k);
+  }
+  // Of what begins at column k, columns [c, c + kColumns) minus v w^T + w v^T, below the diagonal.
+  template <int kColumns>
+  void subtract(int64_t k, int64_t c, int64_t n, const R* v, const R* w) const {
+    V vc[kColumns], wc[kColumns];
+    const auto one = [&](int q, int64_t i, V vi, V wi) HWY_ATTR {
+      R* const x = at(k + c + q, k + i);
+      Store(hn::NegMulAdd(vc[q], wi, hn::NegMulAdd(wc[q], vi, Load(x, 0))), x, 0);
+    };
+#pragma GCC unroll 4
+    for (int q = 0; q < kColumns; ++q) vc[q] = Load(v, c + q), wc[q] = Load(w, c + q);
+#pragma GCC unroll 4
+    for (int q = 0; q < kColumns; ++q) {
+#pragma GCC unroll 4
+      for (int p = q; p < kColumns; ++p) one(q, c + p, vc[p], wc[p]);
+    }
+    for (int64_t i = c + kColumns; i < n; ++i) {
+      const V vi = Load(v, i), wi = Load(w, i);
+#pragma GCC unroll 4
+      for (int q = 0; q < kColumns; ++q) one(q, i, vi, wi);
+    }
   }
   // w = A v for what begins at column k.
   void multiply(int64_t k, const R* v, R* w) const {
     const int64_t n = n_ - k;
     for (int64_t i = 0; i < n; ++i) Store(Set(0), w, i);
-    for (int64_t c = 0; c < n; ++c) {
-      const R* const column = at(k + c, k);
-      const V vc = Load(v, c);
-      V sum = hn::Mul(Load(column, c), vc);
-      for (int64_t i = c + 1; i < n; ++i) {
-        const V x = Load(column, i);
-        sum = hn::MulAdd(x, Load(v, i), sum);
-        Store(hn::MulAdd(x, vc, Load(w, i)), w, i);
-      }
-      Store(hn::Add(sum, Load(w, c)), w, c);
+    int64_t c = 0;
+    for (; c + 4 <= n; c += 4) multiply_columns<4>(k, c, n, v, w);
+    for (; c < n; ++c) multiply_columns<1>(k, c, n, v, w);
+  }
+  template <int kColumns>
+  void multiply_columns(int64_t k, int64_t c, int64_t n, const R* v, R* w) const {
+    V vc[kColumns], sum[kColumns];
+#pragma GCC unroll 4
+    for (int q = 0; q < kColumns; ++q) {
+      vc[q] = Load(v, c + q);
+      sum[q] = hn::Mul(Load(at(k + c + q, k + c + q), 0), vc[q]);
     }
+#pragma GCC unroll 4
+    for (int q = 0; q < kColumns; ++q) {
+#pragma GCC unroll 4
+      for (int p = q + 1; p < kColumns; ++p) {
+        const V x = Load(at(k + c + q, k + c + p), 0);
+        sum[q] = hn::MulAdd(x, vc[p], sum[q]);
+        sum[p] = hn::MulAdd(x, vc[q], sum[p]);
+      }
+    }
+    for (int64_t i = c + kColumns; i < n; ++i) {
+      const V vi = Load(v, i);
+      V wi = Load(w, i);
+#pragma GCC unroll 4
+      for (int q = 0; q < kColumns; ++q) {
+        const V x = Load(at(k + c + q, k + i), 0);
+        sum[q] = hn::MulAdd(x, vi, sum[q]);
+        wi = hn::MulAdd(x, vc[q], wi);
+      }
+      Store(wi, w, i);
+    }
+#pragma GCC unroll 4
+    for (int q = 0; q < kColumns; ++q) Store(hn::Add(sum[q], Load(w, c + q)), w, c + q);
   }
   void form() {
-    B::Identity(v_, n_, n_);
+    B::Identity(v_, n_, ld_);
     for (int64_t k = n_ - 2; k >= 0; --k)
-      B::ReflectRows(at(k, k + 1), n_ - k - 1, Load(tau_, k), v_ + (k + 1) * (n_ + 1) * B::Lanes(), n_, n_ - k - 1);
+      B::ReflectRows(at(k, k + 1), n_ - k - 1, Load(tau_, k), v_ + (k + 1) * (ld_ + 1) * B::Lanes(), ld_, n_ - k - 1);
   }
 
   uint32_t iterate() {
     const V zero = Set(0);
+    int64_t top = n_ - 1;  // what is below is done in all lanes
     for (int64_t step = 0; step < 30 * n_ + 30; ++step) {
       V low = zero, high = zero, before = zero, last = zero, off = zero;
       M some = hn::Gt(zero, zero), closed = some;
-      for (int64_t k = n_ - 2; k >= 0; --k) {
+      for (int64_t k = top - 1; k >= 0; --k) {
         const V size = hn::Abs(Load(e_, k)), a = Load(d_, k), b = Load(d_, k + 1);
         const M big =
             hn::And(hn::Gt(size, hn::Mul(Set(B::kEps), hn::Add(hn::Abs(a), hn::Abs(b)))), hn::Gt(size, Set(B::kFloor)));
@@ -110,6 +155,7 @@ class LockstepEigh : Lockstep<R> {
       }
       if (hn::AllFalse(hn::ScalableTag<R>(), some)) return 0;
       if (step == 30 * n_ + 29) return B::Bits(some);
+      top = B::Most(high);
       // Of the last 2 x 2 block's eigenvalues that nearer to its last element.
       const V half = hn::Mul(Set(R(0.5)), hn::Sub(before, last)),
               root = hn::Sqrt(hn::MulAdd(half, half, hn::Mul(off, off))),
@@ -124,6 +170,7 @@ class LockstepEigh : Lockstep<R> {
 
   void sweep(V low, V high, V shift) {
     const int64_t begin = B::Least(low), end = B::Most(high);
+    R *const cosines = sweeps_.cosines(), *const sines = sweeps_.sines();
     V x = Set(0), z = x;
     for (int64_t k = begin; k < end; ++k) {
       const V at = Set(static_cast<R>(k)), a = Load(d_, k), b = Load(d_, k + 1), off = Load(e_, k);
@@ -132,7 +179,7 @@ class LockstepEigh : Lockstep<R> {
       z = hn::IfThenElse(first, off, z);
       const auto g = B::Rotation(x, z, inside);
       if (k > begin) Store(hn::IfThenElse(hn::And(inside, hn::Not(first)), g.r, Load(e_, k - 1)), e_, k - 1);
-      const V change = hn::MulAdd(hn::Sub(b, a), g.s, hn::Mul(hn::Add(g.c, g.c), off));
+      const V change = hn::MulAdd(hn::Sub(b, a), g.s, hn::Mul(g.c, hn::Add(off, off)));
       Store(hn::MulAdd(g.s, change, a), d_, k);
       Store(hn::NegMulAdd(g.s, change, b), d_, k + 1);
       x = hn::MulSub(g.c, change, off);
@@ -143,15 +190,16 @@ class LockstepEigh : Lockstep<R> {
         z = hn::Mul(g.s, next);
         Store(hn::IfThenElse(goes_on, hn::Mul(g.c, next), next), e_, k + 1);
       }
-      Store(g.c, c_, k);
-      Store(g.s, s_, k);
+      Store(g.c, cosines, k);
+      Store(g.s, sines, k);
     }
-    if (v_) B::RotateRows(v_, n_, begin, end, c_, s_);
+    if (v_) sweeps_.add(begin, end);
   }
 
   R *a_, *d_, *v_;
-  int64_t n_;
-  R *e_, *tau_, *c_, *s_;
+  int64_t n_, ld_;
+  R *e_, *tau_, *w_;
+  typename B::Sweeps sweeps_;
 };
 
 template <class R>
@@ -165,57 +213,117 @@ class LockstepSvd : Lockstep<R> {
 
  public:
   LockstepSvd(R* a, int64_t m, int64_t n, R* d, R* u, int64_t u_rows, R* v, R* room)
-      : a_(a), m_(m), n_(n), d_(d), u_(u), u_rows_(u_rows), v_(v) {
-    const int64_t lanes = B::Lanes();
-    e_ = room;
-    tau_left_ = e_ + n * lanes;
-    tau_right_ = tau_left_ + n * lanes;
-    products_ = tau_right_ + n * lanes;
-    c_ = products_ + m * lanes;  // of the left rotations, then of the right ones
-    s_ = c_ + (m + n) * lanes;
-    rows_ = s_ + (m + n) * lanes;
-  }
+      : a_(a),
+        m_(m),
+        n_(n),
+        ld_(lockstep_pitch(m)),
+        ld_v_(lockstep_pitch(n)),
+        d_(d),
+        u_(u),
+        u_rows_(u_rows),
+        v_(v),
+        e_(room),
+        tau_left_(e_ + n * B::Lanes()),
+        tau_right_(tau_left_ + n * B::Lanes()),
+        factors_(tau_right_ + n * B::Lanes()),
+        products_(factors_ + n * B::Lanes()),
+        rows_(products_ + m * B::Lanes()),
+        left_(u, m, ld_, rows_ + n * n * B::Lanes(), n),
+        right_(v, n, ld_v_, rows_ + (n + 2 * B::Sweeps::kMost) * n * B::Lanes(), n) {}
 
   uint32_t run() {
     reduce();
     if (u_) form();
-    return iterate();
+    const uint32_t failed = iterate();
+    if (u_) left_.apply(), right_.apply();
+    return failed;
   }
 
  private:
-  R* column(int64_t j, int64_t i) const { return a_ + (j * m_ + i) * B::Lanes(); }
+  R* column(int64_t j, int64_t i) const { return a_ + (j * ld_ + i) * B::Lanes(); }
   R* row(int64_t i, int64_t j) const { return rows_ + (i * n_ + j) * B::Lanes(); }
 
+  // What the reflection of a row does to the columns waits until the next one's column is known: each column is then
+  // read twice for both of them. products_: A w; row(k, j) of the last one, times its tau.
   void reduce() {
     for (int64_t k = 0; k < n_; ++k) {
-      const int64_t rest = n_ - k - 1, below = m_ - k - 1;
+      const int64_t rest = n_ - k - 1, length = m_ - k;
       R* const v = column(k, k);
+      if (k > 0) B::Subtract(Load(factors_, k), products_, v, length);
       V beta;
-      const V tau = B::Reflect(v, below + 1, &beta);
+      const V tau = B::Reflect(v, length, &beta);
       Store(beta, d_, k);
       Store(tau, tau_left_, k);
-      B::ReflectRows(v, below + 1, tau, column(k + 1, k), m_, rest);
       if (rest == 0) break;
+      int64_t j = k + 1;
+      for (; j + 4 <= n_; j += 4) multiply<4>(k, j, tau);
+      for (; j < n_; ++j) multiply<1>(k, j, tau);
       R* const w = row(k, k + 1);
-      for (int64_t j = 0; j < rest; ++j) Store(Load(column(k + 1 + j, k), 0), w, j);
+      for (j = k + 1; j < n_; ++j) Store(hn::Sub(Load(column(j, k), 0), Load(factors_, j)), w, j - k - 1);
       const V tau_w = B::Reflect(w, rest, &beta);
       Store(beta, e_, k);
       Store(tau_w, tau_right_, k);
-      if (below == 0) continue;
-      for (int64_t i = 0; i < below; ++i) Store(Set(0), products_, i);
-      for (int64_t j = 0; j < rest; ++j) B::Subtract(hn::Neg(Load(w, j)), column(k + 1 + j, k + 1), products_, below);
-      for (int64_t j = 0; j < rest; ++j)
-        B::Subtract(hn::Mul(tau_w, Load(w, j)), products_, column(k + 1 + j, k + 1), below);
+      for (int64_t i = 0; i + 1 < length; ++i) Store(Set(0), products_, i);
+      for (j = k + 1; j + 4 <= n_; j += 4) subtract<4>(k, j, tau_w);
+      for (; j < n_; ++j) subtract<1>(k, j, tau_w);
+    }
+  }
+  // Columns from j on, from row k on: what waits is subtracted, and their products with v, times tau, become factors_.
+  template <int kColumns>
+  void multiply(int64_t k, int64_t j, V tau) {
+    const R* const v = column(k, k);
+    V sum[kColumns], factor[kColumns];
+#pragma GCC unroll 4
+    for (int q = 0; q < kColumns; ++q) {
+      sum[q] = Set(0);
+      factor[q] = k > 0 ? Load(factors_, j + q) : Set(0);
+    }
+    for (int64_t i = 0; i < m_ - k; ++i) {
+      const V vi = Load(v, i), product = k > 0 ? Load(products_, i) : Set(0);
+#pragma GCC unroll 4
+      for (int q = 0; q < kColumns; ++q) {
+        R* const to = column(j + q, k + i);
+        const V x = hn::NegMulAdd(factor[q], product, Load(to, 0));
+        Store(x, to, 0);
+        sum[q] = hn::MulAdd(vi, x, sum[q]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int q = 0; q < kColumns; ++q) Store(hn::Mul(tau, sum[q]), factors_, j + q);
+  }
+  // Columns from j on, below row k: minus v's part, and their products with w; then factors_ is of the latter.
+  template <int kColumns>
+  void subtract(int64_t k, int64_t j, V tau) {
+    const R *const v = column(k, k + 1), *const w = row(k, j);
+    V factor[kColumns], wj[kColumns];
+#pragma GCC unroll 4
+    for (int q = 0; q < kColumns; ++q) {
+      factor[q] = Load(factors_, j + q);
+      wj[q] = Load(w, q);
+      Store(hn::Mul(tau, wj[q]), factors_, j + q);
+    }
+    for (int64_t i = 0; i < m_ - k - 1; ++i) {
+      const V vi = Load(v, i);
+      V product = Load(products_, i);
+#pragma GCC unroll 4
+      for (int q = 0; q < kColumns; ++q) {
+        R* const to = column(j + q, k + 1 + i);
+        const V x = hn::NegMulAdd(factor[q], vi, Load(to, 0));
+        Store(x, to, 0);
+        product = hn::MulAdd(wj[q], x, product);
+      }
+      Store(product, products_, i);
     }
   }
   void form() {
     const int64_t lanes = B::Lanes();
-    B::Identity(u_, u_rows_, m_);
+    B::Identity(u_, u_rows_, ld_);
     for (int64_t k = n_ - 1; k >= 0; --k)
-      B::ReflectRows(column(k, k), m_ - k, Load(tau_left_, k), u_ + k * (m_ + 1) * lanes, m_, u_rows_ - k);
-    B::Identity(v_, n_, n_);
+      B::ReflectRows(column(k, k), m_ - k, Load(tau_left_, k), u_ + k * (ld_ + 1) * lanes, ld_, u_rows_ - k);
+    B::Identity(v_, n_, ld_v_);
     for (int64_t k = n_ - 2; k >= 0; --k)
-      B::ReflectRows(row(k, k + 1), n_ - k - 1, Load(tau_right_, k), v_ + (k + 1) * (n_ + 1) * lanes, n_, n_ - k - 1);
+      B::ReflectRows(row(k, k + 1), n_ - k - 1, Load(tau_right_, k), v_ + (k + 1) * (ld_v_ + 1) * lanes, ld_v_,
+                     n_ - k - 1);
   }
 
   // The smaller singular value of [f g; 0 h].
@@ -235,10 +343,11 @@ class LockstepSvd : Lockstep<R> {
 
   uint32_t iterate() {
     const V zero = Set(0);
+    int64_t top_row = n_ - 1;  // what is below is done in all lanes
     for (int64_t step = 0; step < 40 * n_ + 30; ++step) {
       V low = zero, high = zero, before = zero, last = zero, off = zero, top = zero, least = zero, most = zero;
       M some = hn::Gt(zero, zero), closed = some;
-      for (int64_t k = n_ - 2; k >= 0; --k) {
+      for (int64_t k = top_row - 1; k >= 0; --k) {
         const V size = hn::Abs(Load(e_, k)), a = Load(d_, k), b = Load(d_, k + 1), abs_a = hn::Abs(a),
                 abs_b = hn::Abs(b);
         const M big =
@@ -261,6 +370,7 @@ class LockstepSvd : Lockstep<R> {
       }
       if (hn::AllFalse(hn::ScalableTag<R>(), some)) return 0;
       if (step == 40 * n_ + 29) return B::Bits(some);
+      top_row = B::Most(high);
       const V shift = shift_of(before, off, last), abs_top = hn::Abs(top);
       const M shifted = hn::And(hn::Gt(least, hn::Mul(Set(B::kEps), most)),
                                 hn::Gt(hn::Mul(shift, shift), hn::Mul(Set(B::kEps), hn::Mul(abs_top, abs_top))));
@@ -272,8 +382,9 @@ class LockstepSvd : Lockstep<R> {
   }
 
   void sweep(V low, V high, V start) {
-    const int64_t begin = B::Least(low), end = B::Most(high), lanes = B::Lanes();
-    R *const right_c = c_ + m_ * lanes, *const right_s = s_ + m_ * lanes;
+    const int64_t begin = B::Least(low), end = B::Most(high);
+    R *const left_c = left_.cosines(), *const left_s = left_.sines();
+    R *const right_c = right_.cosines(), *const right_s = right_.sines();
     V f = start, g = start;
     for (int64_t k = begin; k < end; ++k) {
       const V at = Set(static_cast<R>(k)), a = Load(d_, k), b = Load(d_, k + 1), off = Load(e_, k);
@@ -295,21 +406,22 @@ class LockstepSvd : Lockstep<R> {
         g = hn::Mul(left.s, next);
         Store(hn::IfThenElse(goes_on, hn::Mul(left.c, next), next), e_, k + 1);
       }
-      Store(left.c, c_, k);
-      Store(left.s, s_, k);
+      Store(left.c, left_c, k);
+      Store(left.s, left_s, k);
       Store(right.c, right_c, k);
       Store(right.s, right_s, k);
     }
     if (!u_) return;
-    B::RotateRows(u_, m_, begin, end, c_, s_);
-    B::RotateRows(v_, n_, begin, end, right_c, right_s);
+    left_.add(begin, end);
+    right_.add(begin, end);
   }
 
   R* a_;
-  int64_t m_, n_;
+  int64_t m_, n_, ld_, ld_v_;
   R *d_, *u_;
   int64_t u_rows_;
-  R *v_, *e_, *tau_left_, *tau_right_, *products_, *c_, *s_, *rows_;
+  R *v_, *e_, *tau_left_, *tau_right_, *factors_, *products_, *rows_;
+  typename B::Sweeps left_, right_;
 };
 
 }  // namespace HWY_NAMESPACE

@@ -126,42 +126,28 @@ bool one(const MatrixBatch& a, int64_t k, Real<T> scale, const MatrixBatch* u, R
 
 // A group of small matrices: the transposed ones, where they are wide.
 template <class R>
-void together(const LaneGroup<R>& group, const MatrixBatch& a, const R* scales, const MatrixBatch* u, R* values,
-              const MatrixBatch* vh, int32_t* info) {
+void together(const LaneGroup<R>& group, const MatrixBatch& a, const MatrixBatch* u, R* values, const MatrixBatch* vh,
+              int32_t* info) {
   const bool wide = a.rows < a.cols;
   const int64_t m = std::max(a.rows, a.cols), n = std::min(a.rows, a.cols), lanes = group.lanes,
-                long_count = u ? (wide ? vh->rows : u->cols) : 0;
-  ScratchArray<R> columns(m * n * lanes), d(n * lanes), left(long_count * m * lanes), right(u ? n * n * lanes : 0),
-      room(lockstep_room(m, n) * lanes);
-  std::vector<Matrix<R>> from(lanes);
-  for (int64_t lane = 0; lane < group.used; ++lane) from[lane] = matrix_of<R>(a, group.first + lane);
-  const R* const scale = scales + group.first;
-  const auto all = [](int64_t) { return 0; };
-  if (wide)
-    group.load(columns.get(), n, m, all,
-               [&](int64_t lane, int64_t i, int64_t j) { return from[lane](i, j) * scale[lane]; });
-  else
-    group.load(columns.get(), n, m, all,
-               [&](int64_t lane, int64_t i, int64_t j) { return from[lane](j, i) * scale[lane]; });
+                long_count = u ? (wide ? vh->rows : u->cols) : 0, pitch = lockstep_pitch(m) * lanes;
+  ScratchArray<R> columns(n * pitch), d(n * lanes), left(long_count * pitch),
+      right(u ? n * lockstep_pitch(n) * lanes : 0), room(lockstep_room(m, n) * lanes), scale(lanes);
+  const numbers::Group<const R> from = numbers::source_of<R>(wide ? a : numbers::transposed(a), group.first);
+  lockstep<R>().load(group.used, n, m, from, false, columns.get(), scale.get());
+  if (!are_finite(group, scale.get(), info)) return;
   const uint32_t failed =
       lockstep<R>().svd(columns.get(), m, n, d.get(), u ? left.get() : nullptr, long_count, right.get(), room.get());
   const std::vector<int64_t> places = places_of(group, d.get(), n, [](R x, R y) { return std::abs(x) > std::abs(y); });
-  for (int64_t i = 0; i < std::max(n, long_count); ++i)
-    for (int64_t lane = 0; lane < group.used; ++lane) {
-      const int64_t k = group.first + lane, place = i < n ? places[i * lanes + lane] : i;
-      const R value = i < n ? d[i * lanes + lane] : R{0}, sign = value < 0 ? R{-1} : R{1};
-      if (i < n) values[k * n + place] = std::abs(value) / scale[lane];
-      if (!u) continue;
-      Matrix<R> long_to = matrix_of<R>(wide ? *vh : *u, k), short_to = matrix_of<R>(wide ? *u : *vh, k);
-      // Vectors in rows.
-      Matrix<R>& columns = wide ? short_to : long_to;
-      columns = columns.transposed();
-      const R *const x = left.get() + i * m * lanes + lane, *const y = right.get() + i * n * lanes + lane;
-      if (i < long_count)
-        for (int64_t j = 0; j < m; ++j) long_to(place, j) = x[j * lanes];
-      if (i < n)
-        for (int64_t j = 0; j < n; ++j) short_to(place, j) = sign * y[j * lanes];
-    }
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t lane = 0; lane < group.used; ++lane)
+      values[(group.first + lane) * n + places[i * lanes + lane]] = std::abs(d[i * lanes + lane]) / scale[lane];
+  if (u) {
+    const MatrixBatch u_rows = numbers::transposed(*u);
+    put_rows(group, left.get(), long_count, m, places, wide ? *vh : u_rows, [](int64_t, int64_t) { return R{1}; });
+    put_rows(group, right.get(), n, n, places, wide ? u_rows : *vh,
+             [&](int64_t lane, int64_t i) { return d[i * lanes + lane] < 0 ? R{-1} : R{1}; });
+  }
   for (int64_t lane = 0; lane < group.used; ++lane) {
     const int64_t k = group.first + lane;
     if (failed >> lane & 1 && !one<R>(a, k, scale[lane], u, values, vh)) info[k] = 1;
@@ -189,6 +175,10 @@ void svd(const MatrixBatch& a, const MatrixBatch* u, Real<T>* values, const Matr
     put_identity<T>(*vh);
     return;
   }
+  if constexpr (!kIsComplex<T>)
+    if (goes_together<T>(a.count, std::max(a.rows, a.cols), n))
+      return for_lane_groups<R>(lockstep<R>().lanes(), a.count,
+                                [&](const LaneGroup<R>& group) { together(group, a, u, values, vh, info); });
   std::vector<R> largest(a.count);
   const double m = static_cast<double>(std::max(a.rows, a.cols)), size = static_cast<double>(n);
   for_matrices(a.count, m * size, [&](int64_t k) {
@@ -198,11 +188,6 @@ void svd(const MatrixBatch& a, const MatrixBatch* u, Real<T>* values, const Matr
   if (std::any_of(info, info + a.count, [](int32_t i) { return i != 0; })) return;
   std::vector<R>& scales = largest;
   for (R& x : scales) x = scale_for(x);
-  if constexpr (!kIsComplex<T>)
-    if (goes_together<T>(a.count, std::max(a.rows, a.cols), n))
-      return for_lane_groups<R>(lockstep<R>().lanes(), a.count, [&](const LaneGroup<R>& group) {
-        together(group, a, scales.data(), u, values, vh, info);
-      });
   for_matrices(a.count, 8 * m * size * size, [&](int64_t k) {
     if (!one<T>(a, k, scales[k], u, values, vh)) info[k] = 1;
   });

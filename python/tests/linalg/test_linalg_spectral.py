@@ -155,6 +155,26 @@ def test_an_error_leaves_results_alone():
     assert (values == 1).all() and (vectors == 1).all()
 
 
+@pytest.mark.parametrize("at", [0, 40])
+def test_an_error_in_a_batch_leaves_results_alone(at):
+    a = hermitian(41, 6, 6)
+    a[at, 4, 2] = math.nan
+    values, vectors = tessera.ones(41, 6, dtype=a.dtype), tessera.ones(41, 6, 6, dtype=a.dtype)
+    with pytest.raises(linalg.LinAlgError, match=rf"\(Batch element {at}\): .* non-finite values"):
+        linalg.eigh(a, out=(values, vectors))
+    with pytest.raises(linalg.LinAlgError, match=rf"\(Batch element {at}\): .* non-finite values"):
+        linalg.svdvals(a, out=values)
+    assert (values == 1).all() and (vectors == 1).all()
+    assert linalg.eigvalsh(a, UPLO="U").isfinite().all()
+
+
+def test_values_keep_the_vectors_that_gradients_need():
+    a = drawn(3, 5, 5).requires_grad_()
+    assert linalg.eigvals(a).grad_fn.name() == "LinalgEigBackward0"
+    with tessera.no_grad():
+        assert linalg.eigvals(a).grad_fn is None
+
+
 def test_errors():
     for f in (linalg.eigh, linalg.eigvalsh, linalg.svd, linalg.svdvals):
         with pytest.raises(RuntimeError, match="at least 2 dimensions"):
