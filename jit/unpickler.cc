@@ -579,7 +579,8 @@ class Pickler {
         Function* get = i->def->method("__getstate__");
         if (get) {
           const Value self[] = {v};
-          put(jit::run(*get, self, 1), depth + 1);
+          const Value state = kept_.emplace_back(jit::run(*get, self, 1));  // its address is remembered
+          put(state, depth + 1);
         } else {
           out_ += "}(";
           for (size_t k = 0; k < i->def->attributes.size(); ++k) {

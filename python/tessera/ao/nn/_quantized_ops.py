@@ -6,7 +6,7 @@ float32, and is rounded to the nearest even integer.
 
 import tessera
 from tessera import nn
-from tessera._root.quantized import QuantizedTensor, _Quantizer, _wrapped
+from tessera._root.quantized import QuantizedTensor, _Quantizer, _recording, _wrapped
 
 F = nn.functional
 _BOUNDS = {tessera.quint8: (0, 255), tessera.qint8: (-128, 127)}
@@ -516,6 +516,15 @@ def _table():
     return table
 
 
+def _called(name, function):
+    def operator(*args, **kwargs):
+        if _recording():
+            return getattr(operators, name)._get("")(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return operator
+
+
 def _named(name, function):
     function.__name__ = function.__qualname__ = name
     function.__module__ = "tessera.ops.quantized"
@@ -535,7 +544,7 @@ class _Operators:
             if isinstance(function, type):
                 made = lambda weight, kind=function: kind(weight)  # noqa: E731
             else:
-                made = lambda *args, function=function, **kwargs: function(*args, **kwargs)  # noqa: E731
+                made = _called(name, function)
             operator = _named(name, made)
             operator.__wrapped__ = function
             operator.default = operator
