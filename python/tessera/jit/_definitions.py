@@ -6,7 +6,7 @@ import functools
 import inspect
 
 import tessera
-from tessera import _held_classes
+from tessera._root import held_classes
 
 from . import _initial, _sequences
 
@@ -888,7 +888,7 @@ def method_of(cls, name, attributes, children):
     Args:
         attributes, children: what modules of this kind have, by name; children are kinds like this one.
     """
-    text = _held_classes.method_text(cls, name)
+    text = held_classes.method_text(cls, name)
     if text is not None:
         return text
     for base in cls.__mro__:

@@ -3,7 +3,7 @@
 import types
 
 import tessera
-from tessera import _held_classes
+from tessera._root import held_classes
 
 from ._aliases import AliasDb, dump_aliases  # noqa: F401
 from ._errors import Error, UnsupportedNodeError  # noqa: F401
@@ -24,7 +24,7 @@ def object_of(obj, kind):
     """The instance of //jit that a Python object is or becomes for a class, or None."""
     if isinstance(obj, (ScriptModule, ScriptObject)):
         return obj._c
-    held = _held_classes.instance_of(obj)
+    held = held_classes.instance_of(obj)
     if held is not None:
         return held
     cls = kind.class_

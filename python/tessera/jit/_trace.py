@@ -6,7 +6,7 @@ import threading
 import warnings
 
 import tessera
-from tessera import _held_classes
+from tessera._root import held_classes
 from tessera._C import _jit
 from tessera.nn import Module
 
@@ -132,9 +132,9 @@ def _paths(module, prefix=""):
             found.append((child._c, prefix + name))
         found += _paths(child, f"{prefix}{name}.")
     for name, value in vars(module).items():
-        held = _held_classes.instance_of(value)
+        held = held_classes.instance_of(value)
         if held is not None:
-            _held_classes.INSTANCES[id(value)] = held
+            held_classes.INSTANCES[id(value)] = held
             found.append((held, prefix + name))
     return found
 
@@ -209,7 +209,7 @@ def _record(fn, args, kwargs, name, qualified, owner=None, module=None, strict=T
         _jit.trace_drop()
         raise
     finally:
-        _held_classes.INSTANCES.clear()
+        held_classes.INSTANCES.clear()
     return made, result
 
 

@@ -6,7 +6,7 @@ import inspect
 import typing
 
 import tessera
-from tessera import _held_classes
+from tessera._root import held_classes
 from tessera._C import _jit
 
 from ._objects import ScriptClass, ScriptObject
@@ -110,7 +110,7 @@ def type_of_value(value, known_class=None):
         return simple("Tensor")
     if isinstance(value, ScriptObject):
         return value._type()
-    registered = _held_classes.class_of(value)
+    registered = held_classes.class_of(value)
     if registered is not None:
         return registered.type
     for kind in (bool, int, float, complex, str, type(None)):

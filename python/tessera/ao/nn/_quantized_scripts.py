@@ -6,7 +6,7 @@ A call of an operator on a quantized tensor comes to QuantizedTensor.__torch_dis
 import functools
 
 import tessera
-from tessera import _held_classes
+from tessera._root import held_classes
 from tessera._C import _jit
 from tessera._root import quantized as root
 
@@ -152,4 +152,4 @@ def _compiled_class():
     return start()[0]
 
 
-_held_classes.CLASSES[PackedWeight] = _compiled_class
+held_classes.CLASSES[PackedWeight] = _compiled_class

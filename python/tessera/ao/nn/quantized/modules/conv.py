@@ -2,7 +2,7 @@
 
 import tessera
 from tessera import nn
-from tessera._held_classes import METHODS
+from tessera._root.held_classes import METHODS
 from tessera.nn.utils.fusion import fuse_conv_bn_weights
 from tessera.nn.utils.parametrize import type_before_parametrizations
 

@@ -2,7 +2,7 @@
 
 import tessera
 from tessera import nn
-from tessera._held_classes import METHODS
+from tessera._root.held_classes import METHODS
 
 from ..._quantized_ops import operators
 from .utils import Packed, _hide_packed_params_repr, described, quantized_weight, watched

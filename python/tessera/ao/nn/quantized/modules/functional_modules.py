@@ -4,7 +4,7 @@ import functools
 
 import tessera
 from tessera import nn
-from tessera._held_classes import METHODS
+from tessera._root.held_classes import METHODS
 
 from ..._quantized_ops import operators
 from .utils import Numbered, qparams_of

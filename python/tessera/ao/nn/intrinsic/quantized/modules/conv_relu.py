@@ -1,6 +1,6 @@
 """Convolutions with what follows them, on integers."""
 
-from tessera._held_classes import METHODS
+from tessera._root.held_classes import METHODS
 
 from ...._quantized_ops import operators
 from ....quantized.modules import conv

@@ -1,7 +1,7 @@
 """Linear with an activation, on integers."""
 
 import tessera
-from tessera._held_classes import METHODS
+from tessera._root.held_classes import METHODS
 
 from ...._quantized_ops import operators
 from ....quantized.modules.linear import Linear

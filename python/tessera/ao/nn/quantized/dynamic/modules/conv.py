@@ -2,7 +2,7 @@
 
 import warnings
 
-from tessera._held_classes import METHODS
+from tessera._root.held_classes import METHODS
 
 from ...modules import conv
 from ...._quantized_ops import operators

@@ -2,7 +2,7 @@
 
 import tessera
 from tessera import nn
-from tessera._held_classes import METHODS
+from tessera._root.held_classes import METHODS
 
 from ...modules import linear
 from ...modules.utils import quantized_weight

@@ -1,7 +1,7 @@
 """Linear with ReLU that rounds its input at each call."""
 
 import tessera
-from tessera._held_classes import METHODS
+from tessera._root.held_classes import METHODS
 
 from .....quantized.dynamic.modules.linear import Linear
 from ....modules import fused
