@@ -146,11 +146,9 @@ class QuantizedTensor(tessera.Tensor):
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
-        if _recording() and getattr(func, "__name__", "") not in ("__get__", "__set__"):
+        if _is_tracing() and _recording() and getattr(func, "__name__", "") not in ("__get__", "__set__"):
             return _plainly(func, args, kwargs or {})
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
-        if isinstance(func, tessera._ops.OpOverload):
-            return cls.__torch_dispatch__(func, types, args, kwargs)
         if name == "__get__":
             asked = getattr(getattr(func, "__self__", None), "__name__", "")
             if asked in _MOVING_ATTRIBUTES:
@@ -166,6 +164,8 @@ class QuantizedTensor(tessera.Tensor):
             return func(*_mapped(args, _dequantized), **_mapped(kwargs, _dequantized))
         if name in _SERVED:
             return _SERVED[name](*args, **kwargs)
+        if isinstance(func, tessera._ops.OpOverload):
+            return cls.__torch_dispatch__(func, types, args, kwargs)
         raise NotImplementedError(
             f"Could not run '{name}' with arguments from the 'QuantizedCPU' backend: quantized tensors are moved, "
             "copied, compared, pooled and dequantized; call dequantize() for arithmetic"
@@ -198,7 +198,7 @@ class QuantizedTensor(tessera.Tensor):
 
     def dequantize(self):
         """The numbers, as a float32 tensor."""
-        if _recording():
+        if _is_tracing() and _recording():
             return tessera.ops.aten.dequantize.self(self)
         return self._quantizer.numbers(self._ints())
 
@@ -286,12 +286,12 @@ _OF_NUMBERS = frozenset(
 )
 
 
-_TRACER = _C._key_bits("Tracer")
+_TRACER, _is_tracing = _C._key_bits("Tracer"), _C._jit.is_tracing
 
 
 def _recording():
     """Whether a trace records operators: then those of quantized tensors are called, and not what they are made of."""
-    if not _C._jit.is_tracing() or _C._tls_keys()[1] & _TRACER:
+    if not _is_tracing() or _C._tls_keys()[1] & _TRACER:
         return False
     tessera.ao.nn._quantized_scripts.start()
     return True
@@ -492,7 +492,7 @@ def _overridable(function):
 
     @functools.wraps(function)
     def call(input, *args, **kwargs):
-        if _recording():
+        if _is_tracing() and _recording():
             return getattr(tessera.ops.aten, function.__name__)(input, *args, **kwargs)
         given = [x for x in (input, *args, *kwargs.values()) if not isinstance(x, QuantizedTensor)]
         if tessera.overrides.has_torch_function(given):

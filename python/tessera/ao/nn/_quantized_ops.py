@@ -6,7 +6,7 @@ float32, and is rounded to the nearest even integer.
 
 import tessera
 from tessera import nn
-from tessera._root.quantized import QuantizedTensor, _Quantizer, _recording, _wrapped
+from tessera._root.quantized import QuantizedTensor, _is_tracing, _Quantizer, _recording, _wrapped
 
 F = nn.functional
 _BOUNDS = {tessera.quint8: (0, 255), tessera.qint8: (-128, 127)}
@@ -518,7 +518,7 @@ def _table():
 
 def _called(name, function):
     def operator(*args, **kwargs):
-        if _recording():
+        if _is_tracing() and _recording():
             return getattr(operators, name)._get("")(*args, **kwargs)
         return function(*args, **kwargs)
 
