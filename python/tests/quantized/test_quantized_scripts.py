@@ -34,11 +34,13 @@ def loaded(program):
 def check(module, *args):
     """Scripted and traced, loaded twice, copied and frozen: the same bits."""
     module.eval()
-    wanted = numbers(module(*args))
+    leaves = tessera.utils._pytree.tree_leaves
+    wanted = list(map(numbers, leaves(module(*args))))
     for program in (jit.script(module), jit.trace(module, args)):
         again = loaded(program)
         for made in (program, again, loaded(again), copy.deepcopy(program), jit.freeze(program)):
-            assert tessera.equal(numbers(made(*args)), wanted)
+            got = list(map(numbers, leaves(made(*args))))
+            assert len(got) == len(wanted) and all(map(tessera.equal, got, wanted))
 
 
 IMAGES = {1: (2, 4, 9), 2: (2, 4, 9, 9), 3: (1, 4, 5, 6, 7)}
@@ -99,6 +101,18 @@ def test_functions_of_quantized_tensors():
             return tessera.dequantize(r) + r.int_repr() * r.q_scale() + r.q_zero_point() + q.q_per_channel_axis()
 
     check(Functions(), integers(2, 3), integers(2, 3))
+
+
+@pytest.mark.parametrize("dtype", [tessera.qint8, tessera.float16])
+def test_recurrent_layers(dtype):
+    x, state = tessera.randn(5, 2, 3), tessera.randn(1, 2, 4)
+    for kind, given in ((nnqd.LSTM, (state, state + 1)), (nnqd.GRU, state)):
+        check(kind(3, 4, dtype=dtype), x)
+        check(kind(3, 4, dtype=dtype), x, given)
+        check(kind(3, 4, 2, bidirectional=True, batch_first=True, dtype=dtype), x)
+    for kind in (nnqd.LSTMCell, nnqd.GRUCell, nnqd.RNNCell):
+        check(kind(3, 4, dtype=dtype), x[0])
+    check(nnqd.RNNCell(3, 4, nonlinearity="relu"), x[0], state[0])
 
 
 @pytest.mark.parametrize("flow", ["eager", "graph", "dynamic"])

@@ -446,6 +446,10 @@ def _embedding(weight, indices, pruned_weights=False):
     return F.embedding(indices, weight.unpack().dequantize())
 
 
+def _recurrent(input, hx, cells, config):
+    return tessera.ao.nn.quantized.dynamic.modules.rnn.recurrent(input, hx, cells, config)
+
+
 def _unpack(packed):
     return packed.unpack()
 
@@ -487,7 +491,8 @@ def _table():
         "layer_norm": _norm(F.layer_norm), "group_norm": _norm(F.group_norm),
         "instance_norm": _norm(lambda x, w, b, eps: F.instance_norm(x, weight=w, bias=b, eps=eps)),
         "embedding_bag_prepack": PackedEmbedding, "embedding_bag_unpack": _unpack, "embedding_byte": _embedding,
-        "embedding_4bit": _embedding, "embedding_bag_byte": _embedding_bag_of((tessera.quint8,)),
+        "embedding_4bit": _embedding, "recurrent_dynamic": _recurrent,
+        "embedding_bag_byte": _embedding_bag_of((tessera.quint8,)),
         "embedding_bag_4bit": _embedding_bag_of((tessera.quint4x2,)),
     }  # fmt: skip
     table["softmax"] = lambda qx, dim, output_scale, output_zero_point: _requantized(

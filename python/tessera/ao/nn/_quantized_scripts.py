@@ -15,7 +15,7 @@ from ._quantized_ops import PackedEmbedding, PackedWeight, operators
 _CLASS = "__torch__.torch.classes.quantized.PackedWeight"
 _DTYPES = (tessera.qint8, tessera.quint8, tessera.float16, tessera.quint4x2, tessera.qint32)
 
-# Families of operators that have the same arguments, W: a packed weight.
+# Families of operators that have the same arguments; W: a packed weight, C: the two of a cell.
 _SCALED = "float output_scale, int output_zero_point"
 _SCHEMAS = {
     "(Tensor W, Tensor? B=None) -> W": "linear_prepack linear_prepack_fp16",
@@ -53,6 +53,7 @@ _SCHEMAS = {
     f"(Tensor input, Tensor? weight, Tensor? bias, float eps, {_SCALED}) -> Tensor": "instance_norm",
     f"(Tensor qx, Tensor? weight, Tensor? bias, Tensor mean, Tensor var, float eps, {_SCALED}) -> Tensor": "batch_norm "
     "batch_norm1d batch_norm2d batch_norm3d batch_norm1d_relu batch_norm2d_relu batch_norm3d_relu",
+    "(Tensor input, Tensor[] hx, C[] cells, int[] config) -> Tensor[]": "recurrent_dynamic",
     "(Tensor weight) -> W": "embedding_bag_prepack",
     "(W W_prepack) -> Tensor": "embedding_bag_unpack",
     "(W weight, Tensor indices, bool pruned_weights=False) -> Tensor": "embedding_byte embedding_4bit",
@@ -86,7 +87,7 @@ _UNRECORDED = {
 
 @functools.cache
 def start():
-    """Registers the class and the operators. Returns the class, and the libraries, which live as long."""
+    """Registers the classes and the operators. Returns the classes, and the libraries, which live as long."""
     made = _jit.register_class("quantized", "PackedWeight")
     state = "(int, int, int, Tensor, Tensor?, Tensor?, Tensor?, int[])"
     _jit.register_method(made, "__getstate__", (), state, _state)
@@ -94,6 +95,11 @@ def start():
     _jit.register_method(made, "unpack", (), "(Tensor, Tensor?)", PackedWeight.unpack)
     _jit.register_method(made, "weight", (), "Tensor", PackedWeight.weight)
     _jit.register_method(made, "bias", (), "Tensor?", PackedWeight.bias)
+    rnn = tessera.ao.nn.quantized.dynamic.modules.rnn
+    cells = _jit.register_class("quantized", "CellParams")
+    state = f"({_CLASS}, {_CLASS})"
+    _jit.register_method(cells, "__getstate__", (), state, lambda cell: (cell.ih, cell.hh))
+    _jit.register_method(cells, "__setstate__", (state,), "NoneType", lambda pair: rnn.CellParams(*pair))
     aten = tessera.library.Library("aten", "FRAGMENT")
     for schema, function in _ATEN.items():
         short = schema.partition("(")[0]
@@ -103,11 +109,12 @@ def start():
     for arguments, names in _SCHEMAS.items():
         arguments = arguments.replace("W W_prepack", f"{_CLASS} W_prepack").replace("(W weight", f"({_CLASS} weight")
         arguments = arguments.replace("W packed_weight", f"{_CLASS} packed_weight").replace("-> W", f"-> {_CLASS}")
+        arguments = arguments.replace("C[]", f"{_CLASS.replace('PackedWeight', 'CellParams')}[]")
         for name in names.split():
             operator = getattr(operators, name)
             operator._get = tessera._ops.OpOverloadPacket("quantized", name)._get  # as packets of other namespaces
             _add(own, name + arguments, name, operator.__wrapped__)
-    return made, aten, own
+    return made, cells, aten, own
 
 
 def _add(library, schema, name, function):
@@ -148,8 +155,4 @@ def _packed(state):
     return PackedWeight(weight, bias, **geometry)
 
 
-def _compiled_class():
-    return start()[0]
-
-
-held_classes.CLASSES[PackedWeight] = _compiled_class
+held_classes.CLASSES[PackedWeight] = lambda: start()[0]
