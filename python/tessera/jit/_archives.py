@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import zipfile
 
 import tessera
@@ -104,7 +105,7 @@ def _start_named(data):
         return
     with zipfile.ZipFile(file) as archive:
         texts = [name for name in archive.namelist() if name.endswith((".py", "/data.pkl"))]
-        if any(b"quantize" in archive.read(name) for name in texts):
+        if any(re.search(b"quantize|_rebuild_qtensor", archive.read(name)) for name in texts):
             tessera.ao.nn._quantized_scripts.start()
 
 

@@ -143,6 +143,35 @@ def test_whole_networks(flow):
     check(made, x)
 
 
+def test_archives_hold_quantized_tensors():
+    class Held(nn.Module):
+        def __init__(self):
+            super().__init__()
+            x, scales = tessera.randn(2, 3), tessera.tensor([0.1, 0.2])
+            self.register_buffer("all", tessera.quantize_per_tensor(x, 0.1, 5, tessera.quint8))
+            self.each = tessera.quantize_per_channel(x, scales, tessera.tensor([0, 1]), 0, tessera.qint32).t()
+
+        def forward(self, x):
+            return self.all.dequantize() + self.each.dequantize().t() + x
+
+    check(Held(), tessera.ones(2, 3))
+    again = loaded(jit.script(Held()))
+    assert again.all.q_zero_point() == 5 and again.each.q_per_channel_axis() == 1
+    check(nnq.PReLU(0.1, 3), integers(2, 3))
+    with pytest.raises(NotImplementedError, match="quint4x2 in an archive"):
+        jit.save(jit.script(Small()), io.BytesIO())
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        ones = tessera.ones(2)
+        self.table = tessera.quantize_per_channel(tessera.randn(2, 4), ones, ones * 0.5, 0, tessera.quint4x2)
+
+    def forward(self, x):
+        return self.table.dequantize() + x
+
+
 def test_another_process_runs_an_archive(tmp_path):
     layer, x = nnqd.Linear(4, 3), tessera.ones(2, 4)
     path = tmp_path / "layer.pt"

@@ -69,20 +69,18 @@ _ATEN = {
     lambda *args: list(root.quantize_per_tensor(*args)),
     "quantize_per_tensor_dynamic(Tensor self, ScalarType dtype, bool reduce_range) -> Tensor": None,
     "quantize_per_channel(Tensor self, Tensor scales, Tensor zero_points, int axis, ScalarType dtype) -> Tensor": None,
-    "dequantize.self(Tensor self) -> Tensor": None,
+    "dequantize.self(Tensor self) -> Tensor": lambda self: self._quantizer.numbers(self._ints()),
     "dequantize.tensors(Tensor[] tensors) -> Tensor[]": lambda tensors: list(root.dequantize(tensors)),
-    "int_repr(Tensor self) -> Tensor": None,
+    "int_repr(Tensor self) -> Tensor": lambda self: self._ints().clone(),
     "q_scale(Tensor self) -> float": None,
     "q_zero_point(Tensor self) -> int": None,
     "q_per_channel_scales(Tensor self) -> Tensor": None,
     "q_per_channel_zero_points(Tensor self) -> Tensor": None,
     "q_per_channel_axis(Tensor self) -> int": None,
+    "_q_axis(Tensor self) -> int": lambda self: -1 if self._quantizer.axis is None else self._quantizer.axis,
+    "_make_per_tensor_quantized_tensor(Tensor input, float scale, int zero_point) -> Tensor": None,
+    "_make_per_channel_quantized_tensor(Tensor input, Tensor scale, Tensor zero_point, int axis) -> Tensor": None,
 }  # fmt: skip
-
-_UNRECORDED = {
-    "dequantize.self": lambda self: self._quantizer.numbers(self._ints()),
-    "int_repr": lambda self: self._ints().clone(),
-}
 
 
 @functools.cache
@@ -103,8 +101,10 @@ def start():
     aten = tessera.library.Library("aten", "FRAGMENT")
     for schema, function in _ATEN.items():
         short = schema.partition("(")[0]
-        plain = _UNRECORDED.get(short) or getattr(root, short.partition(".")[0])
-        _add(aten, schema, short, function or getattr(plain, "__wrapped__", plain))
+        if function is None:
+            plain = getattr(root, short.partition(".")[0])
+            function = getattr(plain, "__wrapped__", plain)
+        _add(aten, schema, short, function)
     own = tessera.library.Library("quantized", "DEF")
     for arguments, names in _SCHEMAS.items():
         arguments = arguments.replace("W W_prepack", f"{_CLASS} W_prepack").replace("(W weight", f"({_CLASS} weight")
