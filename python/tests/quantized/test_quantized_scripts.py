@@ -32,15 +32,17 @@ def loaded(program):
 
 
 def check(module, *args):
-    """Scripted and traced, loaded twice, copied and frozen: the same bits."""
+    """Scripted and traced, loaded twice and copied: the same bits; frozen: the same numbers."""
     module.eval()
     leaves = tessera.utils._pytree.tree_leaves
     wanted = list(map(numbers, leaves(module(*args))))
     for program in (jit.script(module), jit.trace(module, args)):
         again = loaded(program)
-        for made in (program, again, loaded(again), copy.deepcopy(program), jit.freeze(program)):
+        for made in (program, again, loaded(again), copy.deepcopy(program)):
             got = list(map(numbers, leaves(made(*args))))
             assert len(got) == len(wanted) and all(map(tessera.equal, got, wanted))
+        got = list(map(numbers, leaves(jit.freeze(program)(*args))))  # normalisations are part of convolutions there
+        tessera.testing.assert_close(got, wanted)
 
 
 IMAGES = {1: (2, 4, 9), 2: (2, 4, 9, 9), 3: (1, 4, 5, 6, 7)}
