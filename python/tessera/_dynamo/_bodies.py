@@ -13,7 +13,6 @@ from tessera._higher_order_ops.while_loop import check_open, while_loop_op
 from tessera._higher_order_ops.wrap import CONTEXT, WRITES, tag_activation_checkpoint
 from tessera.fx import Graph, GraphModule
 from tessera.fx.node import map_arg
-from tessera.utils.checkpoint import checkpoint
 
 from . import _objects
 from ._tracer import is_named_tuple

@@ -1,7 +1,7 @@
 """`tag_activation_checkpoint`: a function whose steps are done again for gradients, as a captured program has it."""
 
+import tessera
 from tessera._higher_order_ops._operator import ControlFlow
-from tessera.utils.checkpoint import checkpoint
 
 __all__ = ["tag_activation_checkpoint"]
 
@@ -22,8 +22,9 @@ class TagActivationCheckpoint(ControlFlow):
         meta = getattr(function, "meta", {})
         if meta.get(WRITES):
             return function(*args)
-        context = meta.get(CONTEXT)
-        return checkpoint(function, *args, **options, **({} if context is None else {"context_fn": context}))
+        if CONTEXT in meta:
+            options["context_fn"] = meta[CONTEXT]
+        return tessera.utils.checkpoint.checkpoint(function, *args, **options)
 
     def trace(self, mode, function, /, *args, **options):
         return function(*args)
