@@ -5,6 +5,7 @@
 namespace tessera::exported {
 namespace {
 
+constexpr int64_t kCooLayout = 1;  // its number in files
 constexpr std::string_view kHigherOrder = "torch.ops.higher_order.";
 
 void collect(Json graph, std::set<std::string>* names) {
@@ -65,6 +66,15 @@ std::set<std::string> operators_of(serialization::Source& source) {
   const JsonDocument document(read_description(zip));
   std::set<std::string> names;
   collect(document.root()["graph_module"]["graph"], &names);
+  for (const char* table : {"data/weights/model_weights_config.json", "data/constants/model_constants_config.json",
+                            "data/sample_inputs/model.json"}) {
+    if (!zip.has(table)) continue;
+    const std::vector<uint8_t> bytes = zip.read(table);
+    const JsonDocument tensors(std::string(bytes.begin(), bytes.end()));
+    for (const Json entry : tensors.root()["config"])
+      if (entry.has("use_pickle") && entry["use_pickle"].boolean())
+        names.insert(entry["tensor_meta"]["layout"].integer() == kCooLayout ? kSparseCoo : kSparseCompressed);
+  }
   return names;
 }
 

@@ -17,7 +17,10 @@ std::string read_description(serialization::ZipReader& zip);
 std::string operator_name(std::string_view target);
 // The functions of numbers and of sizes that programs call, which are part of this library.
 bool is_own_function(std::string_view target);
-// The names of all operators that the program in an archive calls: "aten::add.Tensor".
+// The operators that make the archive's sparse tensors: of indices, and of compressed indices.
+inline constexpr const char *kSparseCoo = "aten::sparse_coo_tensor.indices_size",
+                            *kSparseCompressed = "aten::sparse_compressed_tensor.comp_plain_value_size";
+// The names of all operators that the program in an archive calls, or its tensors are made by: "aten::add.Tensor".
 std::set<std::string> operators_of(serialization::Source& source);
 
 }  // namespace tessera::exported

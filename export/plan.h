@@ -112,6 +112,7 @@ struct Plan {
 
 Value lend(const Value& v);  // borrowed, valid while v is
 Value given(const Argument& a, const std::vector<Value>& frame);
+void call_operator(const OpInfo& op, const Value* args, std::vector<Value>& rets);
 // Functions of this library by their targets; null for others.
 Own own_function(std::string_view target);
 Own control_flow(std::string_view target);

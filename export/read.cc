@@ -6,6 +6,7 @@
 
 #include "export/names.h"
 #include "export/plan.h"
+#include "serialization/checkpoint.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::exported {
@@ -95,44 +96,6 @@ double read_float(Json j) {
     if (j.text() == name) return value;
   throw Error(str_cat("'", j.text().substr(0, 40), "' is no number"));
 }
-
-// --- tensors ---
-
-class TensorReader {
- public:
-  explicit TensorReader(ZipReader& zip) : zip_(zip) {}
-
-  Tensor read(Json entry, const char* folder) {
-    TESSERA_CHECK(!entry.has("use_pickle") || !entry["use_pickle"].boolean(),
-                  "a tensor of the archive is pickled, which is not read");
-    const Json meta = entry["tensor_meta"];
-    IntVector sizes, strides;
-    for (const Json n : meta["sizes"]) sizes.push_back(read_size(n));
-    for (const Json n : meta["strides"]) strides.push_back(read_size(n));
-    TESSERA_CHECK(
-        sizes.size() == strides.size() && sizes.size() <= 64 && read_layout(meta["layout"]) == Layout::kStrided,
-        "expected a strided tensor");
-    const DType dtype = read_dtype(meta["dtype"]);
-    const Device device = read_device(meta["device"]);
-    if (device.type == DeviceType::kMeta) return empty_tensor(sizes, strides, dtype, device);
-    const Tensor t = tensor_from_storage(storage(str_cat(folder, entry["path_name"].text())), sizes, strides,
-                                         read_size(meta["storage_offset"]), dtype);
-    return device == t.device() ? t : t.to(device, dtype);
-  }
-
- private:
-  Storage storage(const std::string& name) {
-    Storage& known = storages_[name];
-    if (known) return known;
-    const uint64_t size = zip_.record_size(name);
-    Storage made = StorageImpl::allocate(size);
-    zip_.read(name, {static_cast<uint8_t*>(made->data()), size});
-    return known = made;
-  }
-
-  ZipReader& zip_;
-  std::unordered_map<std::string, Storage> storages_;
-};
 
 // --- arguments ---
 
@@ -285,6 +248,71 @@ class Operators {
  private:
   OpInfoList all_;
   std::unordered_map<std::string, std::unique_ptr<Known>> known_;
+};
+
+class TensorReader {
+ public:
+  TensorReader(ZipReader& zip, Operators& operators) : zip_(zip), operators_(operators) {}
+
+  Tensor read(Json entry, const char* folder) {
+    const Json meta = entry["tensor_meta"];
+    const std::string path = str_cat(folder, entry["path_name"].text());
+    if (entry.has("use_pickle") && entry["use_pickle"].boolean()) return pickled(path, read_device(meta["device"]));
+    IntVector sizes, strides;
+    for (const Json n : meta["sizes"]) sizes.push_back(read_size(n));
+    for (const Json n : meta["strides"]) strides.push_back(read_size(n));
+    TESSERA_CHECK(
+        sizes.size() == strides.size() && sizes.size() <= 64 && read_layout(meta["layout"]) == Layout::kStrided,
+        "expected a strided tensor");
+    const DType dtype = read_dtype(meta["dtype"]);
+    const Device device = read_device(meta["device"]);
+    if (device.type == DeviceType::kMeta) return empty_tensor(sizes, strides, dtype, device);
+    const Tensor t = tensor_from_storage(storage(path), sizes, strides, read_size(meta["storage_offset"]), dtype);
+    return device == t.device() ? t : t.to(device, dtype);
+  }
+
+ private:
+  Storage storage(const std::string& name) {
+    Storage& known = storages_[name];
+    if (known) return known;
+    const uint64_t size = zip_.record_size(name);
+    Storage made = StorageImpl::allocate(size);
+    zip_.read(name, {static_cast<uint8_t*>(made->data()), size});
+    return known = made;
+  }
+
+  // A file of torch.save: sparse tensors are kept so. The program's operators make them, which check the indices.
+  Tensor pickled(const std::string& path, Device device) {
+    const auto make = [&](const serialization::SparseParts& parts) { return sparse(parts); };
+    const Tensor t = serialization::load(zip_.read(path), make).as_tensor();
+    return device == t.device() ? t : t.to(device, t.dtype());
+  }
+  Tensor sparse(const serialization::SparseParts& parts) {
+    constexpr std::pair<std::string_view, Layout> layouts[] = {{"torch.sparse_coo", Layout::kSparseCoo},
+                                                               {"torch.sparse_csr", Layout::kSparseCsr},
+                                                               {"torch.sparse_csc", Layout::kSparseCsc},
+                                                               {"torch.sparse_bsr", Layout::kSparseBsr},
+                                                               {"torch.sparse_bsc", Layout::kSparseBsc}};
+    const auto* known = std::find_if(std::begin(layouts), std::end(layouts),
+                                     [&](const auto& pair) { return pair.first == parts.layout; });
+    const bool coo = known == std::begin(layouts);
+    TESSERA_CHECK(known != std::end(layouts) && parts.tensors.size() == (coo ? 2 : 3),
+                  "the archive has a sparse tensor of an unknown form");
+    std::vector<Value> args;
+    for (const Tensor& t : parts.tensors) args.push_back(Value::of(t));
+    args.push_back(Value::of(parts.sizes));
+    args.emplace_back();  // dtype: that of the values
+    args.push_back(coo ? Value() : Value::of(known->second));
+    args.resize(args.size() + 2);  // device, pin_memory
+    if (coo) args.push_back(Value::of(parts.is_coalesced));
+    std::vector<Value> made(1);
+    call_operator(*operators_.get(coo ? kSparseCoo : kSparseCompressed).info, args.data(), made);
+    return made[0].tensor();
+  }
+
+  ZipReader& zip_;
+  Operators& operators_;
+  std::unordered_map<std::string, Storage> storages_;
 };
 
 class GraphReader {
@@ -744,7 +772,7 @@ class PlanReader {
     const std::string config = str_cat(folder, "model_", kind, "_config.json");
     if (!zip_.has(config)) return;
     const JsonDocument table = document(config);
-    TensorReader reader(zip_);
+    TensorReader reader(zip_, operators_);
     for (const Json entry : table.root()["config"])
       plan_->state.emplace(std::string(entry.key()), reader.read(entry, folder));
   }
@@ -844,7 +872,7 @@ class PlanReader {
     if (!zip_.has("data/sample_inputs/model.json")) return;
     const JsonDocument text = document("data/sample_inputs/model.json");
     const Json root = text.root(), config = root["config"];
-    TensorReader reader(zip_);
+    TensorReader reader(zip_, operators_);
     std::vector<Value> leaves;
     for (const Json leaf : root["leaves"]) {
       const Json kind = leaf.only();

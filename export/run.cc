@@ -48,9 +48,13 @@ Value argument(const Argument& a, const std::vector<Value>& frame, const Call& c
   return Value();
 }
 
+}  // namespace
+
 void call_operator(const OpInfo& op, const Value* args, std::vector<Value>& rets) {
   op.adapter->call(*op.op, nullptr, args, rets.data());
 }
+
+namespace {
 
 void run_operator(const Call& call, std::vector<Value>& frame) {
   std::vector<Value> args;

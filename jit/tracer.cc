@@ -279,6 +279,8 @@ Val* Tracer::operand(const Value& v, TypePtr t, int argument) {
     case Tag::kGenerator:
     case Tag::kStorage:
       return constant(Value(), none_type());
+    case Tag::kObject:
+      return value_of(v);
     default:
       return constant(Value(v), type_of(v));
   }

@@ -1,5 +1,6 @@
 #include "jit/unpickler.h"
 
+#include <algorithm>
 #include <cstring>
 #include <unordered_map>
 
@@ -13,7 +14,7 @@ namespace {
 // What an operator gives that a program may be linked without.
 Value call_named(const char* name, std::vector<Value> args) {
   const Operator* o = find_operator(name);
-  TESSERA_CHECK_NOT_IMPLEMENTED(o, "sparse tensors in an archive: this program is linked without ", name);
+  TESSERA_CHECK_NOT_IMPLEMENTED(o, "tensors of this kind in an archive: this program is linked without ", name);
   args.resize(o->args.size());
   Value result;
   call_operator(*o, args.data(), &result);
@@ -45,7 +46,10 @@ constexpr std::pair<const char*, DType> kStorages[] = {{"FloatStorage", DType::k
                                                        {"ByteStorage", DType::kUInt8},
                                                        {"BoolStorage", DType::kBool},
                                                        {"ComplexFloatStorage", DType::kComplex64},
-                                                       {"ComplexDoubleStorage", DType::kComplex128}};
+                                                       {"ComplexDoubleStorage", DType::kComplex128},
+                                                       {"QUInt8Storage", DType::kQUInt8},
+                                                       {"QInt8Storage", DType::kQInt8},
+                                                       {"QInt32Storage", DType::kQInt32}};
 
 class Unpickler {
  public:
@@ -156,6 +160,23 @@ class Unpickler {
     return call_named("aten::sparse_coo_tensor.indices_size",
                       {a[3], a[4], make_value<List>(int_type(), std::move(size))});
   }
+  // (storage, offset, sizes, strides, (scheme, scale, zero point) or (scheme, scales, zero points, axis), gradients
+  // wanted, hooks): integers that stand for numbers
+  Value rebuild_quantized(const Items& a) {
+    auto* s = a.size() < 6 ? nullptr : dynamic_cast<StorageRef*>(a[0].object());
+    const DType kinds[][2] = {
+        {DType::kQUInt8, DType::kUInt8}, {DType::kQInt8, DType::kInt8}, {DType::kQInt32, DType::kInt32}};
+    const auto* kind = s ? std::ranges::find_if(kinds, [&](const auto& k) { return k[0] == s->dtype; }) : nullptr;
+    if (!s || kind == std::end(kinds)) broken("a quantized tensor's parts are of the wrong kind");
+    const Value integers = rebuild({make_value<StorageRef>(s->storage, (*kind)[1]), a[1], a[2], a[3], a[5]});
+    const Items& q = items_of(a[4]);
+    using Tag = Value::Tag;
+    if (q.size() == 3 && q[1].tag() == Tag::kDouble && q[2].tag() == Tag::kInt)
+      return call_named("aten::_make_per_tensor_quantized_tensor", {integers, q[1], q[2]});
+    if (q.size() != 4 || !q[1].is_tensor() || !q[2].is_tensor() || q[3].tag() != Tag::kInt)
+      broken("a quantized tensor's parts are of the wrong kind");
+    return call_named("aten::_make_per_channel_quantized_tensor", {integers, q[1], q[2], q[3]});
+  }
   Value call(const Value& callee, const Value& args) {
     auto* g = dynamic_cast<Global*>(callee.object());
     if (!g) broken("something is called that is no class");
@@ -167,6 +188,7 @@ class Unpickler {
     const std::string& n = g->name;
     if (n == "torch._utils _rebuild_tensor_v2") return rebuild(a);
     if (n == "torch._utils _rebuild_sparse_tensor") return rebuild_sparse(a);
+    if (n == "torch._utils _rebuild_qtensor") return rebuild_quantized(a);
     if (n == "torch._utils _rebuild_parameter" && a.size() >= 2 && a[0].is_tensor()) return a[0];
     if (n == "collections OrderedDict") return make_value<Dict>(str_type(), any_type());
     if (n == "builtins complex" && a.size() == 2 && a[0].tag() == Value::Tag::kDouble &&
@@ -469,14 +491,16 @@ class Pickler {
     TESSERA_CHECK_NOT_IMPLEMENTED(given.layout() == Layout::kStrided, "a tensor of this layout in an archive");
     Tensor t = given;
     if (!t.is_cpu()) t = t.to(Device(), t.dtype());
+    const bool quantized = is_quantized(t.dtype());
     const char* cls = nullptr;
     for (const auto& [name, dtype] : kStorages)
       if (dtype == t.dtype()) cls = name;
     TESSERA_CHECK_NOT_IMPLEMENTED(cls, "tensors of dtype ", name_of(t.dtype()), " in an archive");
+    if (quantized) t = kept_.emplace_back(call_named("aten::int_repr", {Value::of(given)})).tensor();
     size_t key = 0;
     while (key < storages_->size() && !((*storages_)[key] == t.storage())) ++key;
     if (key == storages_->size()) storages_->push_back(t.storage());
-    global("torch._utils", "_rebuild_tensor_v2");
+    global("torch._utils", quantized ? "_rebuild_qtensor" : "_rebuild_tensor_v2");
     out_ += "((";
     string("storage");
     global("torch", cls);
@@ -487,10 +511,27 @@ class Pickler {
     integer(t.storage_offset());
     ints(t.sizes());
     ints(t.strides());
+    if (quantized) quantizer(Value::of(given));
     out_ += given.requires_grad() ? '\x88' : '\x89';
     global("collections", "OrderedDict");
     out_ += ")RtR";
     remember(given.impl());
+  }
+  void quantizer(const Value& t) {
+    const int64_t axis = call_named("aten::_q_axis", {t}).integer();
+    out_ += '(';
+    global("torch", axis < 0 ? "per_tensor_affine" : "per_channel_affine");
+    if (axis < 0) {
+      number(call_named("aten::q_scale", {t}).number());
+      integer(call_named("aten::q_zero_point", {t}).integer());
+    } else {
+      for (const char* part : {"aten::q_per_channel_scales", "aten::q_per_channel_zero_points"}) {
+        const Value kept = kept_.emplace_back(call_named(part, {t}));
+        tensor(kept.tensor());
+      }
+      integer(axis);
+    }
+    out_ += 't';
   }
   void number(double d) {
     uint64_t bits;
@@ -579,7 +620,8 @@ class Pickler {
         Function* get = i->def->method("__getstate__");
         if (get) {
           const Value self[] = {v};
-          put(jit::run(*get, self, 1), depth + 1);
+          const Value state = kept_.emplace_back(jit::run(*get, self, 1));  // its address is remembered
+          put(state, depth + 1);
         } else {
           out_ += "}(";
           for (size_t k = 0; k < i->def->attributes.size(); ++k) {

@@ -345,9 +345,10 @@ Tensor adaptive_avg_pool_of(const Tensor& self, IntList output_size, int64_t n) 
   const std::string op = pool_name("adaptive_avg_pool", n);
   TESSERA_CHECK(static_cast<int64_t>(output_size.size()) == n, op, ": output_size must be ", n, ", but got ",
                 output_size.size(), " elements");
-  TESSERA_CHECK_NOT_IMPLEMENTED(self.is_floating_point(), "\"", op, "\" not implemented for '",
+  const bool quantized = is_quantized(self.dtype());  // Python's, which are asked for the operator below
+  TESSERA_CHECK_NOT_IMPLEMENTED(self.is_floating_point() || quantized, "\"", op, "\" not implemented for '",
                                 type_name_of(self.dtype()), "'");
-  const bool one = std::ranges::all_of(output_size, [](int64_t v) { return v == 1; });
+  const bool one = !quantized && std::ranges::all_of(output_size, [](int64_t v) { return v == 1; });
   // One window is a mean, which is faster; the checks are those of the general case.
   if (!one) return n == 2 ? _adaptive_avg_pool2d(self, output_size) : _adaptive_avg_pool3d(self, output_size);
   adaptive_spec(op.c_str(), n, self, output_size);

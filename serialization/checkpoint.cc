@@ -38,11 +38,13 @@ class Mapping final : public RefCounted {
   size_t size_;
 };
 
+using SparseMaker = std::function<Tensor(const SparseParts&)>;
+
 class RecordStorages final : public StorageReader {
  public:
   // mapping: of the archive's file, or null to read it.
-  RecordStorages(ZipReader& zip, bool swap, IntrusivePtr<Mapping> mapping)
-      : zip_(zip), swap_(swap), mapping_(std::move(mapping)) {}
+  RecordStorages(ZipReader& zip, bool swap, IntrusivePtr<Mapping> mapping, const SparseMaker& sparse)
+      : zip_(zip), swap_(swap), mapping_(std::move(mapping)), sparse_(sparse) {}
 
   Storage load(const std::string& key, DType dtype, int64_t numel) override {
     const auto known = loaded_.find(key);
@@ -61,6 +63,11 @@ class RecordStorages final : public StorageReader {
     if (swap_) swap_bytes({static_cast<uint8_t*>(storage->data()), size}, dtype);
     loaded_.emplace(key, Loaded{storage, dtype, numel});
     return storage;
+  }
+  Tensor sparse(const SparseParts& parts) override {
+    TESSERA_CHECK(sparse_, "Weights only load failed: the file holds a sparse tensor (", parts.layout.substr(0, 100),
+                  "), which is not read here");
+    return sparse_(parts);
   }
 
  private:
@@ -90,6 +97,7 @@ class RecordStorages final : public StorageReader {
   ZipReader& zip_;
   bool swap_;
   IntrusivePtr<Mapping> mapping_;
+  const SparseMaker& sparse_;
   std::unordered_map<std::string, Loaded> loaded_;
 };
 
@@ -102,13 +110,13 @@ bool needs_swap(ZipReader& zip) {
   return (text == "big") != (std::endian::native == std::endian::big);
 }
 
-Object load_from(Source& source, IntrusivePtr<Mapping> mapping = {}) {
+Object load_from(Source& source, const SparseMaker& sparse, IntrusivePtr<Mapping> mapping = {}) {
   uint8_t magic[4] = {};
   if (source.size() >= sizeof magic) source.read(0, magic);
   TESSERA_CHECK(std::memcmp(magic, "PK\3\4", 4) == 0, "the file is not a checkpoint in the zip format of torch.save");
   ZipReader zip(source);
   TESSERA_CHECK(!zip.has("constants.pkl"), "the file is a TorchScript archive, not a checkpoint of tensors");
-  RecordStorages storages(zip, needs_swap(zip), std::move(mapping));
+  RecordStorages storages(zip, needs_swap(zip), std::move(mapping), sparse);
   return read_pickle(zip.read("data.pkl"), storages);
 }
 
@@ -156,12 +164,12 @@ std::string archive_name(const std::string& path) {
 
 Object load(const std::string& path, bool mapped) {
   FileSource source(path);
-  return load_from(source, mapped && source.size() > 0 ? make_intrusive<Mapping>(path, source.size()) : nullptr);
+  return load_from(source, {}, mapped && source.size() > 0 ? make_intrusive<Mapping>(path, source.size()) : nullptr);
 }
 
-Object load(std::span<const uint8_t> data) {
+Object load(std::span<const uint8_t> data, const SparseMaker& sparse) {
   MemorySource source(data);
-  return load_from(source);
+  return load_from(source, sparse);
 }
 
 StateDict load_state_dict(const std::string& path, bool mapped) { return load(path, mapped).as_state_dict(); }

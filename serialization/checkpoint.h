@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,7 +25,8 @@ namespace tessera::serialization {
 // is ever run. mapped: the tensors' memory is the file's, page by page when it is used, as by torch.load(mmap=True);
 // writes stay in memory, checksums are not compared, and the file must stay as it is.
 Object load(const std::string& path, bool mapped = false);
-Object load(std::span<const uint8_t> data);
+// Sparse tensors are what `sparse` makes of their parts; without it they are an Error.
+Object load(std::span<const uint8_t> data, const std::function<Tensor(const SparseParts&)>& sparse = {});
 // The same for a checkpoint that is one dict from names to tensors. TypeError if it is not.
 StateDict load_state_dict(const std::string& path, bool mapped = false);
 

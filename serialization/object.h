@@ -112,4 +112,13 @@ class Object {
   IntrusivePtr<RefCounted> node_;
 };
 
+// What a sparse tensor in a file is made of: indices and values (sparse_coo), or compressed indices, plain indices and
+// values. This library makes none of it: who reads such files says what does.
+struct SparseParts {
+  std::string layout;  // "torch.sparse_coo"
+  std::vector<Tensor> tensors;
+  IntVector sizes;
+  bool is_coalesced = false;
+};
+
 }  // namespace tessera::serialization

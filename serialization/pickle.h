@@ -16,6 +16,7 @@ class StorageReader {
  public:
   virtual ~StorageReader() = default;
   virtual Storage load(const std::string& key, DType dtype, int64_t numel) = 0;
+  virtual Tensor sparse(const SparseParts& parts) = 0;
 };
 
 // Protocols 2 to 5. Error for a broken stream, an unsupported opcode or global, a tensor that leaves its storage, a

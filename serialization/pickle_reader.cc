@@ -8,7 +8,18 @@
 namespace tessera::serialization {
 namespace {
 
-enum class Global { kRebuildV2, kRebuildV3, kParameter, kOrderedDict, kSize, kDevice, kEncode, kStorageClass };
+enum class Global {
+  kRebuildV2,
+  kRebuildV3,
+  kParameter,
+  kOrderedDict,
+  kSize,
+  kDevice,
+  kEncode,
+  kLayout,
+  kSparse,
+  kStorageClass
+};
 
 struct GlobalNode : RefCounted {
   Global what;
@@ -34,6 +45,8 @@ constexpr NamedGlobal kGlobals[] = {
     {"torch", "Size", Global::kSize},
     {"torch", "device", Global::kDevice},
     {"_codecs", "encode", Global::kEncode},
+    {"torch.serialization", "_get_layout", Global::kLayout},
+    {"torch._utils", "_rebuild_sparse_tensor", Global::kSparse},
 };
 
 class Unpickler {
@@ -223,6 +236,22 @@ class Unpickler {
     return dict;
   }
 
+  // (layout, (indices ..., values, sizes, [whether it is coalesced]))
+  Object sparse(const Object::Items& args) {
+    if (args.size() != 2 || args[0].kind() != Kind::kString || args[1].kind() != Kind::kTuple)
+      broken("malformed sparse tensor");
+    SparseParts parts{args[0].as_string(), {}, {}, false};
+    auto part = args[1].items().begin();
+    const auto end = args[1].items().end();
+    for (; part != end && part->kind() == Kind::kTensor && parts.tensors.size() < 3; ++part)
+      parts.tensors.push_back(part->as_tensor());
+    if (part == end) broken("malformed sparse tensor");
+    parts.sizes = integers(*part++);
+    if (part != end) parts.is_coalesced = part++->as_bool();
+    if (part != end) broken("malformed sparse tensor");
+    return storages_.sparse(parts);
+  }
+
   Object device(const Object::Items& args) const {
     if (args.empty() || args.size() > 2 || args[0].kind() != Kind::kString || args[0].as_string().size() > 64 ||
         (args.size() == 2 && args[1].kind() != Kind::kInt))
@@ -276,6 +305,11 @@ class Unpickler {
         return device(args);
       case Global::kEncode:
         return latin1_bytes(args);
+      case Global::kLayout:
+        if (args.size() != 1 || args[0].kind() != Kind::kString) broken("malformed layout");
+        return args[0];
+      case Global::kSparse:
+        return sparse(args);
       case Global::kStorageClass:
         break;
     }

@@ -351,6 +351,12 @@ TEST(Hostile, Pickles) {
       "\x80\2"
       "ccollections\nOrderedDict\n]K\1\x61\x85R.",
       "\x80\2ctorch\nSize\nN\x85R.",
+      "\x80\2"
+      "ctorch.serialization\n_get_layout\nN\x85R.",
+      "\x80\2"
+      "ctorch._utils\n_rebuild_sparse_tensor\nX\3\0\0\0coo)\x86R."s,
+      "\x80\2"
+      "ctorch._utils\n_rebuild_sparse_tensor\nX\3\0\0\0cooK\1\x85\x85\x86R."s,
       "",
   };
   for (const std::string& s : streams) EXPECT_THROW(load(archive(s)), Error) << s.substr(0, 60);

@@ -79,8 +79,25 @@ class Makers(torch.nn.Module):
         return (found, made, full, z, wide, padded, torch.logsumexp(x, [0, 1]), torch.roll(x, 1, 0), count, *rest)
 
 
+class Sparse(torch.nn.Module):
+    """Sparse tensors among buffers, constants and arguments."""
+
+    def __init__(self):
+        super().__init__()
+        entries = torch.tensor([[0, 2, 2], [1, 0, 2]]), torch.tensor([1.0, -2.0, 3.0])
+        self.register_buffer("edges", torch.sparse_coo_tensor(*entries, (3, 4)).coalesce())
+        self.register_buffer("rows", torch.eye(4).to_sparse_csr())
+        self.twice = torch.sparse_coo_tensor(torch.tensor([[1, 1]]), torch.ones(2), (3,))
+
+    def forward(self, x, graph):
+        edges = torch.sparse.mm(self.edges, x)
+        return edges, self.rows.to_dense(), self.twice.to_dense(), torch.sparse.mm(graph, edges)
+
+
 def write(name, program, count):
-    """The program and its results; count: of its arguments, which are copied since some are written to."""
+    """The program and its results; count: of its arguments, which are copied since some are written to. Of sparse
+    tensors it keeps none.
+    """
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # where this file lies is not part of the programs
     save(program, HERE / f"{name}.pt2")
@@ -91,7 +108,8 @@ def write(name, program, count):
     state = {f"state.{key}": value for key, value in program.state_dict.items()}
     given = {f"input.{i}": leaf for i, leaf in enumerate(args) if isinstance(leaf, torch.Tensor)}
     results = {f"result.{i}": torch.as_tensor(leaf) for i, leaf in enumerate(leaves)}
-    torch.save({**results, **given, **state}, HERE / f"{name}_results.pt")
+    known = {key: t for key, t in {**results, **given, **state}.items() if t.layout is torch.strided}
+    torch.save(known, HERE / f"{name}_results.pt")
 
 
 def main():
@@ -106,6 +124,8 @@ def main():
     write("net", net.run_decompositions(), 1)
     inputs = (torch.randn(3, 4), torch.zeros(3, dtype=torch.int64))
     write("makers", export(Makers(), inputs, dynamic_shapes=({1: Dim("n", min=2)}, None)), 2)
+    write("sparse", export(Sparse(), (torch.randn(4, 2), torch.eye(3).to_sparse_csr())), 2)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -35,6 +35,19 @@ void check_identifier(const std::string& name, const char* what) {
                 "' of a registered class is no identifier: letters, digits and underscores, no digit first");
 }
 
+// The lock is held.
+ClassDef& defined(const std::string& ns, const std::string& name) {
+  check_identifier(ns, "the namespace");
+  check_identifier(name, "the name");
+  const std::string qualified = "__torch__.torch.classes." + ns + "." + name;
+  TESSERA_CHECK(!classes().by_name.contains(qualified), "the class ", ns, "::", name,
+                " is registered already: load the library that registers it once");
+  ClassDef* def = classes().unit.new_class(K::kClass, qualified);
+  def->is_native = true;
+  classes().by_name[qualified] = def;
+  return *def;
+}
+
 struct Native final : HostObject {
   Call function;
   std::string name;
@@ -52,19 +65,17 @@ Instance* instance_of(RefCounted* object) {
 }  // namespace
 
 ClassDef& define(const std::string& ns, const std::string& name, const std::type_info& type, std::string doc) {
-  check_identifier(ns, "the namespace");
-  check_identifier(name, "the name");
-  const std::string qualified = "__torch__.torch.classes." + ns + "." + name;
   const std::lock_guard lock(classes().lock);
-  TESSERA_CHECK(!classes().by_name.contains(qualified), "the class ", ns, "::", name,
-                " is registered already: load the library that registers it once");
   TESSERA_CHECK(!classes().by_type.contains(type), "the C++ type of ", ns, "::", name, " is registered already as ",
                 classes().by_type.at(type)->name);
-  ClassDef* def = classes().unit.new_class(K::kClass, qualified);
-  def->is_native = true;
-  def->doc = std::move(doc);
-  classes().by_name[qualified] = classes().by_type[type] = def;
-  return *def;
+  ClassDef& def = defined(ns, name);
+  def.doc = std::move(doc);
+  classes().by_type[type] = &def;
+  return def;
+}
+ClassDef& define(const std::string& ns, const std::string& name) {
+  const std::lock_guard lock(classes().lock);
+  return defined(ns, name);
 }
 
 void add(ClassDef& def, Method method) {

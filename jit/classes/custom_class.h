@@ -35,6 +35,8 @@ struct Method {
 
 // A class whose objects are of a C++ type. Error: the names are no identifiers, or one of the two is registered.
 ClassDef& define(const std::string& ns, const std::string& name, const std::type_info& type, std::string doc = {});
+// One whose objects are the host's: HostObjects, which `hold` gives to instances.
+ClassDef& define(const std::string& ns, const std::string& name);
 // Error: a member of that name is there, or a type is none of schemas. A setter follows the getter of its name.
 void add(ClassDef& def, Method method);
 // The name of the class of a C++ type. Error: it is not registered.

@@ -429,3 +429,25 @@ def test_optimizers_of_others_keep_how_they_count():
         state["state"][0]["step"] = int(state["state"][0]["step"])
         other.load_state_dict(state)
         assert type(other.state[q]["step"]) is kind and other.state[q]["step"] == 1, cls
+
+
+ORDERS = {
+    "Adadelta": "lr rho eps weight_decay maximize capturable foreach differentiable",
+    "Adagrad": "lr lr_decay eps weight_decay initial_accumulator_value foreach maximize differentiable fused",
+    "Adam": "lr betas eps weight_decay amsgrad maximize foreach capturable differentiable fused decoupled_weight_decay",
+    "AdamW": "lr betas eps weight_decay amsgrad maximize foreach capturable differentiable fused "
+    "decoupled_weight_decay",
+    "NAdam": "lr betas eps weight_decay momentum_decay decoupled_weight_decay maximize foreach capturable "
+    "differentiable",
+    "RAdam": "lr betas eps weight_decay maximize foreach capturable decoupled_weight_decay differentiable",
+    "RMSprop": "lr momentum alpha eps centered weight_decay capturable foreach maximize differentiable",
+    "Rprop": "lr etas step_sizes foreach maximize differentiable capturable",
+    "SGD": "lr momentum dampening weight_decay nesterov maximize foreach differentiable fused",
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_options_of_groups_stand_in_the_known_order(name):
+    """State dicts are compared and printed by it; signatures have an order of their own."""
+    group = getattr(optim, name)([tessera.nn.Parameter(tessera.ones(1))], lr=0.1).param_groups[0]
+    assert list(group) == ["params", *ORDERS[name].split()]

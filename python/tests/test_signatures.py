@@ -107,6 +107,11 @@ UNREAD = {
     "tessera._alias._AliasLoader.": ("spec fullname", LOADER),
     "tessera._alias._AliasFinder.": ("path target", LOADER),
     "tessera._decomp._registry.register_decomposition": ("unsafe", "every form of function may be registered"),
+    "tessera._higher_order_ops.wrap.TagActivationCheckpoint.trace": (
+        "mode options",
+        "the function's own operators are recorded: what is saved is decided on their graph",
+    ),
+    "tessera._higher_order_ops.wrap.TagActivationCheckpoint._functional": ("options", "as for trace"),
     "tessera._higher_order_ops._bodies._Through.forward": (
         "operands",
         "autograd connects them; their like is in given",
@@ -344,10 +349,6 @@ KEPT = {
     "tessera.distributed.pipelining._pipe.Pipe": ("loss_spec", "an attribute that programs read"),
     "tessera.distributed.tensor.parallel.fsdp.DTensorExtensions": ("device_handle", "an attribute that programs read"),
     "tessera.distributed._nccl._NCCLOptions": ("is_high_priority_stream", "there is no such backend"),
-    "tessera.nn.modules.transformer.TransformerEncoder": (
-        "mask_check",
-        "whether the padding is at the ends is always looked at",
-    ),
     "tessera.serialization.skip_data": ("materialize_fake_tensors", "there are no fake tensors"),
     "tessera.utils._python_dispatch.TorchDispatchMode": ("_dispatch_key", "an attribute that programs read"),
     "tessera.utils.data.dataloader.DataLoader": (

@@ -12,6 +12,7 @@
 #include "export/program.h"
 #include "nn/nn_ops_registry.h"
 #include "serialization/checkpoint.h"
+#include "sparse/sparse_registry.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/ops_registry.h"
 
@@ -26,6 +27,7 @@ OpInfoList all_operators() {
   static const std::vector<const OpInfo*> all = [] {
     std::vector<const OpInfo*> v(registry_ops().begin(), registry_ops().end());
     v.insert(v.end(), registry_nn_ops().begin(), registry_nn_ops().end());
+    v.insert(v.end(), registry_sparse().begin(), registry_sparse().end());
     return v;
   }();
   return all;
@@ -75,7 +77,7 @@ TEST_P(Programs, GiveWhatPythonGives) {
   EXPECT_EQ(results_known, results.size());
   EXPECT_GT(others, 0u);
 }
-INSTANTIATE_TEST_SUITE_P(All, Programs, testing::Values("mixed", "loops", "net", "makers"));
+INSTANTIATE_TEST_SUITE_P(All, Programs, testing::Values("mixed", "loops", "net", "makers", "sparse"));
 
 TEST(Program, TakesOtherSizes) {
   const Program program = load(path_of("mixed.pt2"), all_operators());
@@ -121,6 +123,9 @@ TEST(Program, SaysWhatIsNotLinked) {
   const std::set<std::string> names = operators_of(source);
   EXPECT_EQ(names.count("aten::stack"), 1u);
   EXPECT_EQ(names.count("aten::mul.Tensor"), 1u);
+  serialization::FileSource with_sparse(path_of("sparse.pt2"));
+  const std::set<std::string> makers = operators_of(with_sparse);
+  EXPECT_TRUE(makers.contains(kSparseCoo) && makers.contains(kSparseCompressed));
 }
 
 TEST(Json, Values) {

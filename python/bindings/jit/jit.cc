@@ -561,11 +561,26 @@ PyObject* object_id(PyObject* self, void*) { return PyLong_FromVoidPtr(&instance
 PyObject* object_copy(PyObject* self, PyObject*) {
   return jit_guarded([&] { return wrap_object(jit::deep_copy(boxed<Value>(self))); });
 }
+// The Python object of an instance of register_class().
+PyObject* object_hold(PyObject* self, PyObject* held) {
+  return jit_guarded([&] {
+    jit::custom::hold(boxed<Value>(self), make_intrusive<PyHost>(held));
+    return none();
+  });
+}
+PyObject* object_held(PyObject* self, void*) {
+  return jit_guarded([&]() -> PyObject* {
+    const auto* host = dynamic_cast<const PyHost*>(jit::custom::held(boxed<Value>(self).object()));
+    return host ? Py_NewRef(host->object) : none();
+  });
+}
 PyGetSetDef g_object_getters[] = {{"class_", object_class, nullptr, nullptr, nullptr},
                                   {"id", object_id, nullptr, nullptr, nullptr},
+                                  {"held", object_held, nullptr, nullptr, nullptr},
                                   {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef g_object_methods[] = {{"get", object_get, METH_O, nullptr},
                                   {"set", object_set, METH_VARARGS, nullptr},
+                                  {"hold", object_hold, METH_O, nullptr},
                                   {"copy", object_copy, METH_NOARGS, nullptr},
                                   {nullptr, nullptr, 0, nullptr}};
 
@@ -711,6 +726,41 @@ PyObject* py_registered_class(PyObject*, PyObject* name) {
     return d ? wrap_class(d) : none();
   });
 }
+// (namespace, name): a class whose objects are Python's.
+PyObject* py_register_class(PyObject*, PyObject* args) {
+  return jit_guarded([&] {
+    const char *ns, *name;
+    if (!PyArg_ParseTuple(args, "ss", &ns, &name)) throw ErrorAlreadySet();
+    return wrap_class(&jit::custom::define(ns, name));
+  });
+}
+// (class, name, types of the arguments, type of the result, function). What __setstate__ gives is the instance's
+// object.
+PyObject* py_register_method(PyObject*, PyObject* args) {
+  return jit_guarded([&] {
+    PyObject *cls, *types, *function;
+    const char *name, *result;
+    if (!PyArg_ParseTuple(args, "O!sO!sO", &JitClassType, &cls, &name, &PyTuple_Type, &types, &result, &function))
+      throw ErrorAlreadySet();
+    jit::ClassDef& def = *boxed<D>(cls);
+    jit::custom::Method m;
+    m.name = name;
+    m.params.push_back({"self", def.name, false, {}});
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types); ++i)
+      m.params.push_back({str_cat("arg", i), text_of(PyTuple_GET_ITEM(types, i)), false, {}});
+    const bool makes = m.name == "__setstate__";
+    m.result = makes ? "NoneType" : result;
+    const TypePtr given = makes ? def.type : jit::from_schema(parse_schema_type(result));
+    m.call = [makes, given, host = make_intrusive<PyHost>(function)](const Value* a, size_t n) {
+      if (!makes) return host->call(a, n, given);
+      const Value made = host->call(a + 1, n - 1, given);
+      jit::custom::hold(a[0], IntrusivePtr<RefCounted>::share(jit::custom::held(made.object())));
+      return Value();
+    };
+    jit::custom::add(def, std::move(m));
+    return none();
+  });
+}
 PyObject* py_registered_classes(PyObject*, PyObject*) {
   return jit_guarded([&] {
     Ref list = Ref::steal(check(PyList_New(0)));
@@ -792,6 +842,8 @@ std::vector<PyMethodDef> jit_functions() {
           {"make_type", jit_make_type, METH_VARARGS, "A type by its name and the types in it."},
           {"registered_class", py_registered_class, METH_O,
            "The class that C++ registered under a qualified name, or None."},
+          {"register_class", py_register_class, METH_VARARGS, "A class of programs whose objects are Python's."},
+          {"register_method", py_register_method, METH_VARARGS, "Gives such a class a method."},
           {"registered_classes", py_registered_classes, METH_NOARGS, "The names of all classes that C++ registered."},
           {"type_of_tensor", jit_type_of_tensor, METH_O, "The type of a tensor, with its dtype, sizes and device."},
           {"parse_ir", py_parse_ir, METH_O, "The graph that a text describes."},

@@ -108,8 +108,13 @@ def composites():
     return found
 
 
-# Not of the core set, but graphs keep them: they are made by writing to a copy.
-KEPT = frozenset(("aten::diagonal_scatter", "aten::as_strided_scatter"))
+# Not of the core set, but graphs keep them: they are made by writing to a copy, or are copies of views, whose sizes may
+# be symbols.
+KEPT = frozenset(
+    f"aten::{name}"
+    for name in """diagonal_scatter as_strided_scatter as_strided_copy view_copy narrow_copy slice_copy.Tensor
+    split_copy.Tensor permute_copy select_copy.int detach_copy unbind_copy.int""".split()
+)
 
 
 @functools.cache

@@ -37,6 +37,16 @@ def detach(self):
     return aten.alias.default(self)
 
 
+@rule("expand_copy")
+def expand_copy(self, size, *, implicit=False):
+    return aten.expand.default(self, size, implicit=implicit).clone()
+
+
+@rule("unfold_copy")
+def unfold_copy(self, dimension, size, step):
+    return aten.unfold.default(self, dimension, size, step).clone()
+
+
 @rule("split.Tensor")
 def split(self, split_size, dim=0):
     length = self.shape[dim]

@@ -2,18 +2,21 @@
 the graph that is captured.
 """
 
+import functools
+
 import tessera
 from tessera._higher_order_ops._operator import ControlFlow
 from tessera._higher_order_ops.associative_scan import associative_scan_op
 from tessera._higher_order_ops.map import map_impl
 from tessera._higher_order_ops.scan import scan_op
 from tessera._higher_order_ops.while_loop import check_open, while_loop_op
+from tessera._higher_order_ops.wrap import CONTEXT, WRITES, tag_activation_checkpoint
 from tessera.fx import Graph, GraphModule
 from tessera.fx.node import map_arg
 
 from . import _objects
 from ._tracer import is_named_tuple
-from ._values import Const, Map, NumberV, Seq, TensorV
+from ._values import Const, Loose, Map, NumberV, Obj, Partial, Seq, TensorV
 from .exc import Unsupported
 
 
@@ -43,6 +46,47 @@ def cond(tracer, args, kwargs):
         examples = tuple(v.example.clone() if isinstance(v, TensorV) else v.example for v in bodies[0].leaves)
     node.meta["example_value"] = examples
     return bodies[0].rebuilt(iter(tracer.result(examples, node).items))
+
+
+_OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state")
+
+
+def checkpointed(tracer, args, kwargs):
+    """A call of torch.utils.checkpoint.checkpoint: the function is captured, and runs by it in the graph, too."""
+    options = {name: _known(tracer, kwargs[name]) for name in _OPTIONS if name in kwargs}
+    named = {name: v for name, v in kwargs.items() if name not in options}
+    if named and options.get("use_reentrant", True):
+        raise Unsupported("torch.utils.checkpoint with use_reentrant=True and keyword arguments of its function")
+    before = {node: _version(node) for node in tracer.graph.nodes}
+    body = _Checkpointed(tracer, args[0], args[1:], named)
+    outer = body.outer()
+    module = body.attach("wrap_body", outer)
+    tracer.attributes[module.target].meta[WRITES] = any(_version(n) != before.get(n, 0) for n in outer)
+    if "context_fn" in options:  # no text of a graph can hold it
+        tracer.attributes[module.target].meta[CONTEXT] = options.pop("context_fn")
+    node = tracer.node("call_function", tag_activation_checkpoint, (module, *outer), options)
+    with tracer.fake:
+        examples = tuple(v.example.clone() if isinstance(v, TensorV) else v.example for v in body.leaves)
+    node.meta["example_value"] = examples
+    return body.rebuilt(iter(tracer.result(examples, node).items))
+
+
+def _version(node):
+    """How often the tensor of a node was written to; 0 for what is no tensor."""
+    example = node.meta.get("example_value")
+    return example._version if isinstance(example, tessera.Tensor) and not example.is_inference() else 0
+
+
+def _known(tracer, var):
+    """An option as the object that it is: a constant, or a function, which the capture then depends on."""
+    if isinstance(var, Partial):
+        words = {name: _known(tracer, v) for name, v in var.kwargs.items()}
+        return functools.partial(_known(tracer, var.function), *(_known(tracer, v) for v in var.args), **words)
+    if isinstance(var, Obj) and not isinstance(var, Loose):
+        if var.source is not None:
+            tracer.guard(var.source, "ID_MATCH", var.value, var.value)
+        return var.value
+    return tracer.argument(var, False)
 
 
 class Body:
@@ -177,9 +221,9 @@ def loop(tracer, op, args):
 class _Branch(Body):
     """A function of torch.cond."""
 
-    def __init__(self, tracer, function, operands):
+    def __init__(self, tracer, function, operands, named=None):
         self.leaves = []
-        super().__init__(tracer, function, operands, {}, Graph())
+        super().__init__(tracer, function, operands, named or {}, Graph())
 
     def _finish(self):
         self.form = self._collect(self.result)
@@ -208,6 +252,10 @@ class _Branch(Body):
         if isinstance(var, Map):
             return Map({key: self.rebuilt(values, v) for key, v in var.items.items()}, var.cls)
         return var
+
+
+class _Checkpointed(_Branch):
+    what = "a function that is an argument of torch.utils.checkpoint.checkpoint"
 
 
 def _check_alike(first, second):

@@ -169,6 +169,8 @@ def _call_function(tracer, function, args, kwargs):
     module = home(value)
     if module == "tessera._higher_order_ops.cond" and value.__name__ == "cond":
         return _bodies.cond(tracer, args, kwargs)
+    if value is tessera.utils.checkpoint.checkpoint:
+        return _bodies.checkpointed(tracer, args, kwargs)
     generated = where.startswith("<eval_with_key>")  # the text of a graph
     if module.startswith(_collectives.HOMES):
         found = _collectives.call(tracer, value, args, kwargs)

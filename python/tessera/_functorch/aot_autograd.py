@@ -127,8 +127,11 @@ class _Compiled:
             if not _separate(args, copies, results, written):
                 self.run = lambda args: list(fn(*args))
                 return
+            needs_grad = needs_grad and any(_differentiable(r) for r in results)
             aliases = Aliases(args, copies, results)
-            if not aliases.possible or (aliases and by_values):  # views of which the sizes are not known
+            if aliases and by_values and not writes.any and not needs_grad:
+                aliases = None  # views of which the sizes are not known: the graph makes them of what it is given
+            elif not aliases.possible or (aliases and by_values):
                 self.run = lambda args: list(fn(*args))
                 return
             if aliases:
@@ -138,7 +141,7 @@ class _Compiled:
                 self._trace = functools.partial(_trace_without_writes, self._trace)
                 fn = _on_copies(fn, written)
                 results = [*results, *(copies[i].detach() for i in written)]
-            if needs_grad and any(_differentiable(r) for r in results):
+            if needs_grad:
                 if by_values:
                     raise RuntimeError("gradients save numbers, not what they are made of")
                 run = self._compile_joint(fn, args, results, forward, backward, partition, decompositions)

@@ -26,6 +26,7 @@ _TYPE_NAMES = {
     tessera.quint4x2: "QUInt4x2Tensor",
     tessera.quint2x4: "QUInt2x4Tensor",
 }
+KERNELS: dict = {}  # name of an operator of quantized tensors -> function, once programs asked for them
 _DYNAMIC_RANGE = {tessera.quint8: (0, 255), tessera.qint8: (-128, 127)}
 
 
@@ -145,6 +146,8 @@ class QuantizedTensor(tessera.Tensor):
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if _is_tracing() and _recording() and getattr(func, "__name__", "") not in ("__get__", "__set__"):
+            return _plainly(func, args, kwargs or {})
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
         if name == "__get__":
             asked = getattr(getattr(func, "__self__", None), "__name__", "")
@@ -161,10 +164,23 @@ class QuantizedTensor(tessera.Tensor):
             return func(*_mapped(args, _dequantized), **_mapped(kwargs, _dequantized))
         if name in _SERVED:
             return _SERVED[name](*args, **kwargs)
+        if isinstance(func, tessera._ops.OpOverload):
+            return cls.__torch_dispatch__(func, types, args, kwargs)
         raise NotImplementedError(
             f"Could not run '{name}' with arguments from the 'QuantizedCPU' backend: quantized tensors are moved, "
             "copied, compared, pooled and dequantized; call dequantize() for arithmetic"
         )
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        """An operator that C++ called, as programs do."""
+        name = func.name()
+        if name in KERNELS:
+            return KERNELS[name](*args, **(kwargs or {}))
+        short = name.partition("::")[2].partition(".")[0]
+        if short in _PLAIN:
+            return func._redispatch(_C._key_bits("CPU"), *args, **(kwargs or {}))
+        return cls.__torch_function__(func.overloadpacket, types, args, kwargs)
 
     def _ints(self):
         saved = _C._set_torch_function_subclass_disabled(True)
@@ -176,10 +192,14 @@ class QuantizedTensor(tessera.Tensor):
 
     def int_repr(self):
         """A copy of the integers: uint8, int8 or int32."""
+        if _recording():
+            return tessera.ops.aten.int_repr(self)
         return self._ints().clone()
 
     def dequantize(self):
         """The numbers, as a float32 tensor."""
+        if _is_tracing() and _recording():
+            return tessera.ops.aten.dequantize.self(self)
         return self._quantizer.numbers(self._ints())
 
     def qscheme(self):
@@ -247,6 +267,8 @@ _MOVING = frozenset(
     "diagonal ravel cpu pin_memory __iter__ max_pool1d max_pool2d max_pool3d atleast_1d atleast_2d atleast_3d "
     "_slice pixel_shuffle pixel_unshuffle channel_shuffle rot90 repeat_interleave".split()
 )
+# Operators that composite functions are made of, and which come from C++ alone.
+_MOVING |= frozenset("max_pool2d_with_indices max_pool3d_with_indices".split())
 _WHOLE = frozenset("clone contiguous detach alias cpu pin_memory".split())  # each channel stays where it is
 _TURNING = frozenset("t transpose swapaxes swapdims permute movedim moveaxis unsqueeze T mT".split())
 _BY_NUMBERS = frozenset(
@@ -254,10 +276,25 @@ _BY_NUMBERS = frozenset(
     "avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d interpolate mean max min sort topk "
     "pad upsample".split()
 )
+_BY_NUMBERS |= frozenset(
+    "_clamp_scalar _adaptive_avg_pool2d _adaptive_avg_pool3d constant_pad_nd reflection_pad1d reflection_pad2d "
+    "reflection_pad3d replication_pad1d replication_pad2d replication_pad3d".split()
+)
 _OF_NUMBERS = frozenset(
     "eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ __gt__ __ge__ item tolist allclose isclose argmax argmin isnan "
     "isinf isfinite assert_close".split()
 )
+
+
+_TRACER, _is_tracing = _C._key_bits("Tracer"), _C._jit.is_tracing
+
+
+def _recording():
+    """Whether a trace records operators: then those of quantized tensors are called, and not what they are made of."""
+    if not _is_tracing() or _C._tls_keys()[1] & _TRACER:
+        return False
+    tessera.ao.nn._quantized_scripts.start()
+    return True
 
 
 def _plainly(func, args, kwargs):
@@ -455,6 +492,8 @@ def _overridable(function):
 
     @functools.wraps(function)
     def call(input, *args, **kwargs):
+        if _is_tracing() and _recording():
+            return getattr(tessera.ops.aten, function.__name__)(input, *args, **kwargs)
         given = [x for x in (input, *args, *kwargs.values()) if not isinstance(x, QuantizedTensor)]
         if tessera.overrides.has_torch_function(given):
             return tessera.overrides.handle_torch_function(call, given, input, *args, **kwargs)

@@ -29,6 +29,7 @@ __all__ = [
     "getitem",
     "inner_call",
     "interleaved",
+    "restrided",
     "scattered",
     "selected",
     "setitem",
@@ -116,6 +117,35 @@ def selected(mode, func, args, kwargs):
     return result
 
 
+def restrided(mode, func, args, kwargs):
+    """as_strided: sizes and strides are those that are given. Where numbers are not known the memory is as large as
+    what stands for them asks; the operator checks it when it runs.
+    """
+    given = {argument.name: value for argument, value in with_arguments(func, args, kwargs)}
+    x, sizes, strides, offset = (given.get(name) for name in ("self", "size", "stride", "storage_offset"))
+    env = mode.shape_env or env_of((args, kwargs))
+    exprs = [[_expr(env, n) for n in part] for part in (sizes, strides)]
+    start = exprs_of(env, x)[2] if offset is None else _expr(env, offset)
+    unknown = any(is_unbacked(s) for e in (*exprs[0], *exprs[1], start) for s in e.free_symbols)
+    with Without([x]):
+        numbers = [[env._stand_in(e) for e in part] for part in exprs]
+        if unknown:
+            _enlarge(x, *numbers, env._stand_in(start))
+        with mode:
+            result = func(x, *numbers, env._stand_in(start))
+    env._attach(result, *exprs, start)
+    return result
+
+
+def _enlarge(x, sizes, strides, offset):
+    """Makes the memory of a fake tensor large enough for a view of it."""
+    extent = 1 + offset + sum(max(n - 1, 0) * s for n, s in zip(sizes, strides))
+    storage = x.untyped_storage()
+    if storage.nbytes() < extent * x.element_size():
+        with BelowPython():
+            storage.resize_(extent * x.element_size())
+
+
 def scattered(mode, func, args, kwargs):
     """A tensor with new values in a part: where that lies does not change its form."""
     env = mode.shape_env or env_of((args, kwargs))
@@ -199,7 +229,7 @@ def _as_a_whole(mode, func, args, kwargs):
 def call_with_symbols(func, args, kwargs):
     """A function of the library that was given symbolic numbers."""
     fake = any(is_fake(v) for v in leaves((args, kwargs))) or _C._len_torch_dispatch_stack() > 0
-    names = [func.name()] if isinstance(func, tessera._ops.OpOverload) else getattr(func, "_overloads", None)
+    names = _names_of(func)
     indexed = {Tensor.__getitem__: getitem, Tensor.__setitem__: setitem}.get(func)
     if indexed is not None and fake:
         return indexed(*args)
@@ -227,6 +257,15 @@ def call_with_symbols(func, args, kwargs):
                     symbols[i] = value
             return _named(op, _C._call_with_symbols(op, name, symbols, tuple(numbers), plain_kwargs))
     return func(*mapped(args, guarded), **mapped(kwargs, guarded))
+
+
+def _names_of(func):
+    """The operators that a function of the library may be; None for one of Python."""
+    if isinstance(func, tessera._ops.OpOverload):
+        return [func.name()]
+    if isinstance(func, tessera._ops.OpOverloadPacket):
+        return [getattr(func, overload).name() for overload in func.overloads()]
+    return getattr(func, "_overloads", None)
 
 
 def _is_functional(value):

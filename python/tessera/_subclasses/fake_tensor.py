@@ -488,7 +488,7 @@ class FakeTensorMode(_C._FakeModeBase, TorchDispatchMode):
         from tessera._subclasses import _symbolic_calls as calls
 
         rules = {
-            "aten::slice": calls.sliced, "aten::select": calls.selected,
+            "aten::slice": calls.sliced, "aten::select": calls.selected, "aten::as_strided": calls.restrided,
             "aten::slice_scatter": calls.scattered, "aten::select_scatter": calls.scattered,
         }  # fmt: skip
         return rules.get(func._schema.name, calls.call)(self, func, args, kwargs)

@@ -67,6 +67,7 @@ class _AsDirichlet:
 class Beta(Family, ExponentialFamily, parameters="concentration1 concentration0"):
     """The beta distribution: x ** (concentration1 - 1) * (1 - x) ** (concentration0 - 1), normalised."""
 
+    _told = False
     arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
     support = constraints.unit_interval
     has_rsample = True

@@ -90,6 +90,7 @@ class Categorical(_Categories, parameters="logits"):
 class OneHotCategorical(_Categories, parameters="logits"):
     """One-hot vectors of K categories with probabilities `probs` (..., K), or log probabilities `logits`."""
 
+    _told = False
     support = constraints.one_hot
     has_enumerate_support = True
 
@@ -138,6 +139,8 @@ class OneHotCategoricalStraightThrough(OneHotCategorical, parameters="logits"):
 
 class Multinomial(_Categories, parameters="logits"):
     """Counts of K categories over `total_count` (an integer) draws with probabilities `probs` (..., K), or `logits`."""
+
+    _told = False
 
     def __init__(self, total_count=1, probs=None, logits=None, validate_args=None):
         if not isinstance(total_count, int):

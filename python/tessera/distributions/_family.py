@@ -69,10 +69,10 @@ def at_value(formula, named="log_prob"):
     """
 
     def method(self, value):
-        parameters = [getattr(self, name) for name in self._names]
         if self._validate_args:
             self._validate_sample(value)
-        elif not isinstance(value, tessera.Tensor):
+        parameters = [getattr(self, name) for name in self._names]
+        if not isinstance(value, tessera.Tensor):
             value = parameters[0].new_tensor(value)
         return formula(value, *parameters)
 

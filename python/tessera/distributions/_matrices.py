@@ -139,9 +139,12 @@ class Wishart(OneMatrix, ExponentialFamily, parameters="df"):
         """Draws of shape sample_shape + batch_shape + (n, n), with gradients.
 
         Draws that rounding made singular, which is told by a warning, are drawn again, `max_try_correction` times at
-        most (3 by default).
+        most (3 by default). Unless that is 0, the first draws are not used: PyTorch, whose numbers these are for a
+        seed, draws again what is regular.
         """
         tries = 3 if max_try_correction is None else max_try_correction
+        if tries > 0:
+            self._bartlett_sampling(sample_shape)
         drawn, shape = self._bartlett_sampling(sample_shape), Size(sample_shape)
         singular = ~self.support.check(drawn.detach())
         if singular.any():

@@ -68,6 +68,7 @@ class Gamma(Family, ExponentialFamily, parameters="concentration rate"):
 class Chi2(Gamma, parameters="concentration rate"):
     """The chi-squared distribution with `df` degrees of freedom: Gamma(df / 2, 1 / 2)."""
 
+    _told = False
     arg_constraints = {"df": constraints.positive}
     df = property(lambda self: 2 * self.concentration)
 
@@ -78,10 +79,6 @@ class Chi2(Gamma, parameters="concentration rate"):
     def _expand_into(self, new, batch_shape):
         for name in self._names:
             new.__dict__[name] = getattr(self, name).expand(batch_shape)
-
-    def __repr__(self):
-        shown = self.df if self.df.numel() == 1 else self.df.size()
-        return f"{type(self).__name__}(df: {shown})"
 
 
 class FisherSnedecor(Family, parameters="df1 df2"):
@@ -125,6 +122,7 @@ class FisherSnedecor(Family, parameters="df1 df2"):
 class LogNormal(Mapped, parameters="loc scale"):
     """The distribution of exp(x) where x is normal with mean `loc` and standard deviation `scale`."""
 
+    _told = False
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.positive
 
@@ -148,6 +146,7 @@ class LogNormal(Mapped, parameters="loc scale"):
 class _Folded(Mapped):
     """|x| of a symmetric distribution around 0, of a given scale."""
 
+    _told = False
     arg_constraints = {"scale": constraints.positive}
     support = constraints.nonnegative
 
@@ -202,6 +201,7 @@ class InverseGamma(Mapped, parameters="concentration rate"):
     The mean is inf for concentration <= 1, the variance for concentration <= 2.
     """
 
+    _told = False
     arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.positive
 

@@ -45,6 +45,7 @@ class Distribution:
     _validate_args = __debug__
     _family: "type" = None  # of the package's own: the class that declares the parameters, which has the constructor
     _names: "tuple[str, ...]" = ()  # its parameters, as formulas take them
+    _told = True  # whether repr() has them; not where PyTorch's are those of a distribution inside
 
     def __init_subclass__(cls, parameters=None, **options):
         super().__init_subclass__(**options)
@@ -241,6 +242,6 @@ class Distribution:
 
     def __repr__(self):
         own = self.__dict__
-        shown = ((name, own[name]) for name in self.arg_constraints if name in own)
+        shown = ((name, own[name]) for name in self.arg_constraints if self._told and name in own)
         texts = (f"{name}: {value if value.numel() == 1 else value.size()}" for name, value in shown)
         return f"{type(self).__name__}({', '.join(texts)})"

@@ -1,6 +1,9 @@
 """save and load: TorchScript archives."""
 
+import io
 import os
+import re
+import zipfile
 
 import tessera
 from tessera._C import _jit
@@ -86,12 +89,24 @@ def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
             raise ValueError(f"The provided filename {f} is a directory")
     else:
         data = f.read()
+    _start_named(data)
     c, extra = _jit.load(data, where, list(_extra_files or ()))
     if _extra_files is not None:
         _extra_files.update({name: extra.get(name, b"") for name in _extra_files})
     made = wrapped(c)
     _parameters(made)
     return made
+
+
+def _start_named(data):
+    """Makes the operators of quantized tensors if an archive (a path or bytes) names some."""
+    file = io.BytesIO(data) if isinstance(data, bytes) else data
+    if not zipfile.is_zipfile(file):
+        return
+    with zipfile.ZipFile(file) as archive:
+        texts = [name for name in archive.namelist() if name.endswith((".py", "/data.pkl"))]
+        if any(re.search(b"quantize|_rebuild_qtensor", archive.read(name)) for name in texts):
+            tessera.ao.nn._quantized_scripts.start()
 
 
 def validate_map_location(map_location=None):

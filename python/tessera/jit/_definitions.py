@@ -6,6 +6,7 @@ import functools
 import inspect
 
 import tessera
+from tessera._root import held_classes
 
 from . import _initial, _sequences
 
@@ -216,33 +217,8 @@ def fake_quantize_per_tensor_affine(input: Tensor, scale: Union[float, Tensor], 
 def fake_quantize_per_channel_affine(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int,
         quant_max: int) -> Tensor:
     pass
-def quantize_per_tensor(input: Tensor, scale: Union[float, Tensor], zero_point: Union[int, Tensor],
-        dtype: int) -> Tensor:
-    pass
-def _quantize_each(tensors: List[Tensor], scales: Tensor, zero_points: Tensor, dtype: int) -> List[Tensor]:
-    return [torch.quantize_per_tensor(t, scales[i], zero_points[i], dtype) for i, t in enumerate(tensors)]
-def quantize_per_tensor_dynamic(input: Tensor, dtype: int, reduce_range: bool) -> Tensor:
-    pass
-def quantize_per_channel(input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: int) -> Tensor:
-    pass
 def _empty_affine_quantized(size: List[int], *, scale: float = 1.0, zero_point: int = 0, dtype: int = 13,
         device: Optional[Device] = None) -> Tensor:
-    pass
-def dequantize(tensor: Tensor) -> Tensor:
-    pass
-def _dequantize_each(tensors: List[Tensor]) -> List[Tensor]:
-    return [torch.dequantize(t) for t in tensors]
-def int_repr(input: Tensor) -> Tensor:
-    pass
-def q_scale(input: Tensor) -> float:
-    pass
-def q_zero_point(input: Tensor) -> int:
-    pass
-def q_per_channel_scales(input: Tensor) -> Tensor:
-    pass
-def q_per_channel_zero_points(input: Tensor) -> Tensor:
-    pass
-def q_per_channel_axis(input: Tensor) -> int:
     pass
 def align_tensors(tensors: List[Tensor]) -> List[Tensor]:
     return tensors
@@ -848,8 +824,6 @@ _COMPRESSED = """def sparse_{layout}_tensor({c}: Tensor, {p}: Tensor, values: Te
 VARIANTS = {
     **{f"{a}max_pool{n}d": (f"{a}max_pool{n}d_with_indices",) for a in ("", "adaptive_") for n in (1, 2, 3)},
     **{f"fractional_max_pool{n}d": (f"fractional_max_pool{n}d_with_indices",) for n in (2, 3)},
-    "quantize_per_tensor": ("_quantize_each",),
-    "dequantize": ("_dequantize_each",),
     "gradient": ("_gradient_even", "_gradient_dims_only", "_gradient_steps", "_gradient_points"),
     "unique": ("_unique_inverse", "_unique_counts", "_unique_all"),
     "unique_consecutive": ("_consecutive_inverse", "_consecutive_counts", "_consecutive_all"),
@@ -914,6 +888,9 @@ def method_of(cls, name, attributes, children):
     Args:
         attributes, children: what modules of this kind have, by name; children are kinds like this one.
     """
+    text = held_classes.method_text(cls, name)
+    if text is not None:
+        return text
     for base in cls.__mro__:
         if name not in vars(base):
             continue

@@ -200,7 +200,7 @@ def _annotated(fn):
 def _tensor_method(name):
     from ._definitions import METHODS
 
-    return ("function", declare(getattr(tessera, name))) if name in METHODS else None
+    return classify(getattr(tessera, name)) if name in METHODS else None
 
 
 def _super_method(owner, name, find):
@@ -266,6 +266,11 @@ def operator_of(obj):
     if found:
         return found
     name, module = getattr(obj, "__name__", None), getattr(obj, "__module__", None)
+    if module == "tessera.ops.quantized":
+        tessera.ao.nn._quantized_scripts.start()
+        return f"quantized::{name}" if _jit.has_op(f"quantized::{name}") else None
+    if module == "tessera._root.quantized":
+        tessera.ao.nn._quantized_scripts.start()
     if module in ("math", "cmath"):
         op = (_MATH if module == "math" else _CMATH).get(name, f"aten::{name}")
         return op if _jit.has_op(op) else None

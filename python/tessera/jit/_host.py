@@ -3,6 +3,7 @@
 import types
 
 import tessera
+from tessera._root import held_classes
 
 from ._aliases import AliasDb, dump_aliases  # noqa: F401
 from ._errors import Error, UnsupportedNodeError  # noqa: F401
@@ -23,6 +24,9 @@ def object_of(obj, kind):
     """The instance of //jit that a Python object is or becomes for a class, or None."""
     if isinstance(obj, (ScriptModule, ScriptObject)):
         return obj._c
+    held = held_classes.instance_of(obj)
+    if held is not None:
+        return held
     cls = kind.class_
     if kind.kind() == "InterfaceType":  # what has its methods
         own = class_type(type(obj))

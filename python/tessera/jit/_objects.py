@@ -76,6 +76,8 @@ _classes = {}  # name -> subclass of ScriptObject with the special methods that 
 
 def wrapped_object(c):
     """The Python object of an instance."""
+    if c.held is not None:
+        return c.held
     name = c.class_.name
     made = _classes.get(name)
     if made is None:

@@ -6,6 +6,7 @@ import threading
 import warnings
 
 import tessera
+from tessera._root import held_classes
 from tessera._C import _jit
 from tessera.nn import Module
 
@@ -130,6 +131,11 @@ def _paths(module, prefix=""):
         if isinstance(child, ScriptModule):
             found.append((child._c, prefix + name))
         found += _paths(child, f"{prefix}{name}.")
+    for name, value in vars(module).items():
+        held = held_classes.instance_of(value)
+        if held is not None:
+            held_classes.INSTANCES[id(value)] = held
+            found.append((held, prefix + name))
     return found
 
 
@@ -202,6 +208,8 @@ def _record(fn, args, kwargs, name, qualified, owner=None, module=None, strict=T
     except BaseException:
         _jit.trace_drop()
         raise
+    finally:
+        held_classes.INSTANCES.clear()
     return made, result
 
 

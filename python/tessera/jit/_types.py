@@ -6,7 +6,9 @@ import inspect
 import typing
 
 import tessera
+from tessera._root import held_classes
 from tessera._C import _jit
+from tessera._root.quantized import QuantizedTensor
 
 from ._objects import ScriptClass, ScriptObject
 
@@ -106,9 +108,14 @@ def _type_of(annotation, names, known_class):
 def type_of_value(value, known_class=None):
     """The type that a value has by itself; that of `[]` is List[Tensor]. None where there is none."""
     if isinstance(value, tessera.Tensor):
+        if type(value) is QuantizedTensor:
+            tessera.ao.nn._quantized_scripts.start()  # operators that archives need for it
         return simple("Tensor")
     if isinstance(value, ScriptObject):
         return value._type()
+    registered = held_classes.class_of(value)
+    if registered is not None:
+        return registered.type
     for kind in (bool, int, float, complex, str, type(None)):
         if isinstance(value, kind) and not isinstance(value, enum.Enum):
             return simple(_SIMPLE[kind])

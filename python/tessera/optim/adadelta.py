@@ -15,6 +15,7 @@ class Adadelta(SingleTensorOptimizer):
     __init__ = constructor(
         dict(lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, foreach=None),
         dict(capturable=False, maximize=False, differentiable=False),
+        order="lr rho eps weight_decay maximize capturable",
     )
 
     def _update(self, p, grad, state, group):

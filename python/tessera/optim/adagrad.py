@@ -28,6 +28,7 @@ class Adagrad(Optimizer):
     __init__ = constructor(
         dict(lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10, foreach=None),
         dict(maximize=False, differentiable=False, fused=None),
+        order="lr lr_decay eps",
     )
 
     def _begin(self):

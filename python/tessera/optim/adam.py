@@ -58,6 +58,7 @@ class Adam(Optimizer):
             fused=None,
             decoupled_weight_decay=False,
         ),
+        order="lr betas eps weight_decay amsgrad maximize",
     )
 
     @_use_grad_for_differentiable

@@ -16,6 +16,7 @@ class NAdam(SingleTensorOptimizer):
     __init__ = constructor(
         dict(lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3, decoupled_weight_decay=False),
         dict(foreach=None, maximize=False, capturable=False, differentiable=False),
+        order="lr betas eps weight_decay momentum_decay decoupled_weight_decay maximize",
     )
 
     def _new_state(self, p, group):

@@ -83,17 +83,18 @@ def _get_scalar_dtype(is_fused=None):
 # ---- options ---------------------------------------------------------------------------------------------------------
 
 
-def constructor(plain, named=None):
+def constructor(plain, named=None, order=""):
     """The constructor `(self, params, <plain options>, *, <named options>)` of an optimizer: it checks the options,
     makes them the defaults, and calls `_begin()`.
 
     Args:
         plain, named: option -> default, in the order of the signature. What an old pickle lacks is the default as well.
+        order: the options with which groups begin; the others follow in the signature's order.
     """
     options = {**plain, **(named or {})}
     signature = [f"{name}=options[{name!r}]" for name in plain]
     signature += ["*", *(f"{name}=options[{name!r}]" for name in named)] if named else []
-    handed_on = ", ".join(f"{name}={name}" for name in options)
+    handed_on = ", ".join(f"{name}={name}" for name in dict.fromkeys([*order.split(), *options]))
     space = {"options": options, "Optimizer": Optimizer, "__name__": __name__}
     # as Python makes the constructors of data classes: errors, inspect and help see a function like any other
     exec(f"def __init__(self, params, {', '.join(signature)}): Optimizer._declare(self, params, {handed_on})", space)

@@ -15,6 +15,7 @@ class RAdam(SingleTensorOptimizer):
     __init__ = constructor(
         dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False),
         dict(foreach=None, maximize=False, capturable=False, differentiable=False),
+        order="lr betas eps weight_decay maximize foreach capturable",
     )
 
     def _update(self, p, grad, state, group):

@@ -28,6 +28,7 @@ class RMSprop(SingleTensorOptimizer):
             maximize=False,
             differentiable=False,
         ),
+        order="lr momentum alpha eps centered",
     )
 
     def _new_state(self, p, group):

@@ -18,6 +18,7 @@ class Rprop(SingleTensorOptimizer):
     __init__ = constructor(
         dict(lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50)),
         dict(capturable=False, foreach=None, maximize=False, differentiable=False),
+        order="lr etas step_sizes foreach maximize differentiable",
     )
 
     def _new_state(self, p, group):

@@ -4,6 +4,7 @@ import collections
 import enum
 
 import tessera
+from tessera._ops import ops
 from tessera.utils._python_dispatch import TorchDispatchMode
 from tessera.utils._pytree import tree_map
 
@@ -27,7 +28,7 @@ _OFFLOADED = {CheckpointPolicy.MUST_CPU_OFFLOAD, CheckpointPolicy.PREFER_CPU_OFF
 _KEPT = {CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE} | _OFFLOADED
 
 # Operators that a policy is not asked about: they look at a tensor and compute nothing.
-SAC_IGNORED_OPS = {tessera.ops.aten.detach.default}
+SAC_IGNORED_OPS = {ops.aten.detach.default}
 
 
 class SelectiveCheckpointContext:

@@ -85,7 +85,7 @@ def workers(body, world=2):
 
 def test_values_errors_and_futures():
     def body(rank):
-        with pytest.raises(ZeroDivisionError, match="On w1"):
+        with pytest.raises(ZeroDivisionError, match=r"On WorkerInfo\(id=1, name=w1\):"):
             rpc.rpc_sync("w1", divide, args=(1, 0))
         with pytest.raises(RuntimeError, match=r"set timeout \(200 ms\)"):
             rpc.rpc_sync("w1", nap, args=(1.0,), timeout=0.2)

@@ -363,3 +363,16 @@ def test_continuous_bernoulli_at_the_ends_of_its_parameter():
     assert d.icdf(tessera.tensor(0.3)).isfinite().all()
     with pytest.raises(ValueError, match="probs"):
         tessera.distributions.ContinuousBernoulli(tessera.tensor([-0.1]))
+
+
+def test_texts_have_the_parameters_that_a_distribution_holds():
+    """Those that are of a distribution inside of it are not told."""
+    D, one = tessera.distributions, tessera.ones(2)
+    bare = [D.Beta(one, one), D.Chi2(one), D.HalfCauchy(one), D.HalfNormal(one), D.InverseGamma(one, one),
+            D.LogNormal(one, one), D.Multinomial(3, one), D.OneHotCategorical(one),
+            D.OneHotCategoricalStraightThrough(one)]  # fmt: skip
+    for d in bare:
+        assert repr(d) == f"{type(d).__name__}()" == repr(d.expand((3, *d.batch_shape)))
+    assert repr(D.Gamma(one, one)) == f"Gamma(concentration: {one.size()}, rate: {one.size()})"
+    with pytest.raises(ValueError, match=r"distribution Bernoulli\(probs: 0.5\), but"):
+        D.Bernoulli(0.5).log_prob(tessera.tensor(2.0))

@@ -245,3 +245,37 @@ def test_attention_with_shared_keys_is_taken_apart():
     attend = Program(lambda q, k, v: tessera.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True))
     taken_apart = export(attend, (q, k, v)).run_decompositions().module()
     tessera.testing.assert_close(taken_apart(q, k, v), attend(q, k, v))
+
+
+def test_views_by_strides_and_packets_keep_their_sizes():
+    aten = tessera.ops.aten
+    check(lambda x: aten.as_strided(x.contiguous(), (x.shape[0], 2), (x.shape[1], 1), 0))
+    check(lambda x: aten.view(x, (x.shape[0] * x.shape[1],)))
+    program = check(lambda x: x.as_strided((x.shape[0] - 1, 2), (x.shape[1], 1), 1), (3, 8))
+    assert all(limits.lower <= 2 for limits in program.range_constraints.values())
+
+    def counted(x):
+        n = x.sum().int().item()
+        tessera._check(n >= 0)
+        return x.as_strided((n, 2), (1, 0))
+
+    program = export(Fn(counted), (tessera.ones(2, 8),), dynamic_shapes=(DYNAMIC,))
+    assert program.module()(tessera.ones(3, 2)).shape == (6, 2)
+    with pytest.raises(RuntimeError, match="out of bounds for storage"):
+        program.module()(tessera.full((3, 2), 2.0))
+
+
+@pytest.mark.parametrize("name", ["as_strided", "view", "slice", "narrow", "split", "expand", "unfold"])
+def test_copies_of_views_are_decomposed_at_any_size(name):
+    copies = {
+        "as_strided": lambda x: tessera.as_strided_copy(x, (x.shape[0], 2), (x.shape[1], 1)),
+        "view": lambda x: tessera.view_copy(x, (x.shape[0] * x.shape[1],)),
+        "slice": lambda x: tessera.slice_copy(x, 0, 0, x.shape[0] - 1),
+        "narrow": lambda x: tessera.narrow_copy(x, 0, 0, x.shape[0] - 1),
+        "split": lambda x: tessera.split_copy(x, x.shape[0] - 1)[0],
+        "expand": lambda x: tessera.expand_copy(x[None], (x.shape[0], *x.shape)),
+        "unfold": lambda x: tessera.unfold_copy(x, 0, x.shape[0] - 1, 1),
+    }
+    program = export(Fn(copies[name]), (tessera.rand(4, 8),), dynamic_shapes=(DYNAMIC,)).run_decompositions()
+    x = tessera.rand(6, 5)
+    assert tessera.equal(program.module()(x), copies[name](x))

@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import warnings
 
 import pytest
 
@@ -165,6 +166,43 @@ def test_the_encoder_leaves_padding_out():
         want = encoder(x, src_key_padding_mask=padding)
     tessera.testing.assert_close(found[~padding], want[~padding])
     assert found.shape == want.shape and not found[padding].any()
+
+
+@pytest.mark.parametrize(
+    "heads, options, reason",
+    [
+        (2, {"norm_first": True}, ".norm_first was True"),
+        (2, {"batch_first": False}, ".self_attn.batch_first was not True"),
+        (3, {"bias": False}, ".self_attn was passed bias=False"),
+        (3, {"activation": F.silu}, ".activation_relu_or_gelu was not True"),
+        (3, {}, ".self_attn.num_heads is odd"),
+        (2, {}, None),
+    ],
+)
+def test_an_encoder_says_why_padding_stays(heads, options, reason):
+    layer = tessera.nn.TransformerEncoderLayer(6, heads, 16, **{"batch_first": True, **options})
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        encoder = tessera.nn.TransformerEncoder(layer, 1).eval()
+        tessera.nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+    told = [str(w.message).partition("encoder_layer")[2].partition("(")[0] for w in seen]
+    assert told == ([] if reason is None else [reason])
+    assert encoder.use_nested_tensor is (reason is None)
+    padding = tessera.tensor([[False, False, True], [False, False, False]])
+    if layer.self_attn.batch_first:
+        with tessera.no_grad():
+            found = encoder(tessera.ones(2, 3, 6), src_key_padding_mask=padding)
+        assert bool(found[0, 2].any()) is (reason is not None)
+
+
+def test_without_mask_check_what_is_left_moves_to_the_beginning():
+    layer = tessera.nn.TransformerEncoderLayer(6, 2, 16, batch_first=True)
+    padding = tessera.tensor([[False, True, False, True]])
+    for check, zeros in ((True, [False] * 4), (False, [False, False, True, True])):
+        encoder = tessera.nn.TransformerEncoder(layer, 1, mask_check=check).eval()
+        with tessera.no_grad():
+            found = encoder(tessera.ones(1, 4, 6), src_key_padding_mask=padding)
+        assert (found == 0).all(2).tolist() == [zeros]
 
 
 @both

@@ -6,7 +6,7 @@ float32, and is rounded to the nearest even integer.
 
 import tessera
 from tessera import nn
-from tessera._root.quantized import QuantizedTensor, _Quantizer, _wrapped
+from tessera._root.quantized import QuantizedTensor, _is_tracing, _Quantizer, _recording, _wrapped
 
 F = nn.functional
 _BOUNDS = {tessera.quint8: (0, 255), tessera.qint8: (-128, 127)}
@@ -446,6 +446,10 @@ def _embedding(weight, indices, pruned_weights=False):
     return F.embedding(indices, weight.unpack().dequantize())
 
 
+def _recurrent(input, hx, cells, config):
+    return tessera.ao.nn.quantized.dynamic.modules.rnn.recurrent(input, hx, cells, config)
+
+
 def _unpack(packed):
     return packed.unpack()
 
@@ -487,7 +491,8 @@ def _table():
         "layer_norm": _norm(F.layer_norm), "group_norm": _norm(F.group_norm),
         "instance_norm": _norm(lambda x, w, b, eps: F.instance_norm(x, weight=w, bias=b, eps=eps)),
         "embedding_bag_prepack": PackedEmbedding, "embedding_bag_unpack": _unpack, "embedding_byte": _embedding,
-        "embedding_4bit": _embedding, "embedding_bag_byte": _embedding_bag_of((tessera.quint8,)),
+        "embedding_4bit": _embedding, "recurrent_dynamic": _recurrent,
+        "embedding_bag_byte": _embedding_bag_of((tessera.quint8,)),
         "embedding_bag_4bit": _embedding_bag_of((tessera.quint4x2,)),
     }  # fmt: skip
     table["softmax"] = lambda qx, dim, output_scale, output_zero_point: _requantized(
@@ -516,6 +521,15 @@ def _table():
     return table
 
 
+def _called(name, function):
+    def operator(*args, **kwargs):
+        if _is_tracing() and _recording():
+            return getattr(operators, name)._get("")(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return operator
+
+
 def _named(name, function):
     function.__name__ = function.__qualname__ = name
     function.__module__ = "tessera.ops.quantized"
@@ -535,7 +549,7 @@ class _Operators:
             if isinstance(function, type):
                 made = lambda weight, kind=function: kind(weight)  # noqa: E731
             else:
-                made = lambda *args, function=function, **kwargs: function(*args, **kwargs)  # noqa: E731
+                made = _called(name, function)
             operator = _named(name, made)
             operator.__wrapped__ = function
             operator.default = operator

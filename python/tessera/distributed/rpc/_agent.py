@@ -430,7 +430,7 @@ class Agent:
         try:
             parts = _wire.decode(pieces)
         except Exception as error:
-            self._reply(link, False, _wire.RemoteFailure(error, self.info.name), None)
+            self._reply(link, False, _wire.RemoteFailure(error, self.info), None)
         else:
             self.serve(link, *parts)
 
@@ -441,7 +441,7 @@ class Agent:
             history, tensors = self.hooks.arrived(tensors, trail)
             function, args, kwargs = _wire.unpack(data, tensors, self.resolve)
         except Exception as error:
-            return self._reply(link, False, _wire.RemoteFailure(error, self.info.name), None)
+            return self._reply(link, False, _wire.RemoteFailure(error, self.info), None)
         if getattr(function, "_runs_at_once", False):
             return self._carry_out(link, function, args, kwargs, history)
         return self._run(link, function, args, kwargs, history)
@@ -454,7 +454,7 @@ class Agent:
             if waits:
                 check_future(value)
         except Exception as error:
-            return self._reply(link, False, _wire.RemoteFailure(error, self.info.name), None)
+            return self._reply(link, False, _wire.RemoteFailure(error, self.info), None)
         if not waits:
             return self._reply(link, True, value, history)
 
@@ -462,7 +462,7 @@ class Agent:
             try:
                 self._reply(link, True, done.value(), history)
             except Exception as error:
-                self._reply(link, False, _wire.RemoteFailure(error, self.info.name), None)
+                self._reply(link, False, _wire.RemoteFailure(error, self.info), None)
 
         value._when_done(later)
         return None
@@ -477,7 +477,7 @@ class Agent:
             rows = _wire.table(tensors, to.name, self.options.device_maps.get(to.name, {}))
             link.send(good, data, rows, trail)
         except Exception as error:
-            data, _ = _wire.pack(_wire.RemoteFailure(error, self.info.name), lambda obj: None)
+            data, _ = _wire.pack(_wire.RemoteFailure(error, self.info), lambda obj: None)
             link.send(False, data, [], None)
 
     def close(self):

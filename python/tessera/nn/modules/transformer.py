@@ -1,6 +1,7 @@
 """Transformer layers (Vaswani et al. 2017)."""
 
 import copy
+import warnings
 
 import tessera
 from tessera.nn import functional as F
@@ -155,12 +156,39 @@ class _Stack(Module):
         return output if self.norm is None else self.norm(output)
 
 
+# What keeps an encoder from leaving padding out, in the order in which PyTorch asks
+_UNPACKED = {
+    "was not TransformerEncoderLayer": lambda layer: not isinstance(layer, TransformerEncoderLayer),
+    ".norm_first was True": lambda layer: layer.norm_first,
+    ".self_attn.batch_first was not True(use batch_first for better inference performance)": lambda layer: (
+        not layer.self_attn.batch_first
+    ),
+    ".self_attn._qkv_same_embed_dim was not True": lambda layer: not layer.self_attn._qkv_same_embed_dim,
+    ".self_attn was passed bias=False": lambda layer: layer.self_attn.in_proj_bias is None,
+    ".activation_relu_or_gelu was not True": lambda layer: not layer.activation_relu_or_gelu,
+    ".norm1.eps was not equal to encoder_layer.norm2.eps": lambda layer: layer.norm1.eps != layer.norm2.eps,
+    ".self_attn.num_heads is odd": lambda layer: layer.self_attn.num_heads % 2 == 1,
+}
+
+
 class TransformerEncoder(_Stack):
-    """num_layers deep copies of encoder_layer, and an optional final norm."""
+    """num_layers deep copies of encoder_layer, and an optional final norm.
+
+    enable_nested_tensor: in inference, what src_key_padding_mask hides is left out, and is 0 in the result; a warning
+    says where the layer does not allow that. mask_check: only where each sequence is padded at its end; without it
+    the mask is not looked at, and what is left of a sequence moves to its beginning.
+    """
 
     def __init__(self, encoder_layer, num_layers, norm=None, enable_nested_tensor=True, mask_check=True):
         super().__init__(encoder_layer, num_layers, norm)
-        self.enable_nested_tensor, self.use_nested_tensor, self.mask_check = enable_nested_tensor, False, mask_check
+        self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check
+        reason = next((text for text, holds in _UNPACKED.items() if holds(encoder_layer)), None)
+        self.use_nested_tensor = enable_nested_tensor and reason is None
+        if enable_nested_tensor and reason is not None:
+            where = "encoder_layer" + (reason if reason.startswith(".") else f" {reason}")
+            warnings.warn(
+                f"enable_nested_tensor is True, but self.use_nested_tensor is False because {where}", stacklevel=2
+            )
 
     def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
         if self._packs(src, mask, src_key_padding_mask):
@@ -171,21 +199,19 @@ class TransformerEncoder(_Stack):
         )
 
     def _packs(self, src, mask, padding):
-        """Whether padding is left out: in inference, where each sequence is padded at its end only. Then the result is
-        0 there.
+        """Whether padding is left out: in inference, where each sequence is padded at its end only (mask_check). Then
+        the result is 0 there.
         """
-        if padding is None or not self.enable_nested_tensor or mask is not None or self.training:
+        allowed = self.enable_nested_tensor and self.use_nested_tensor
+        if padding is None or not allowed or mask is not None or self.training:
             return False
         if padding.dtype is not tessera.bool or padding.dim() != 2 or src.dim() != 3 or src.is_nested:
             return False
-        layer = self.layers[0] if self.layers else None
-        if not isinstance(layer, TransformerEncoderLayer) or not layer.self_attn.batch_first:
-            return False
         if tessera.is_grad_enabled() and (src.requires_grad or any(p.requires_grad for p in self.parameters())):
             return False
-        return padding.shape == src.shape[:2] and not bool(
-            (padding[:, :-1] & ~padding[:, 1:]).any() | padding[:, 0].any()
-        )
+        if padding.shape != src.shape[:2] or not self.layers:
+            return False
+        return not self.mask_check or not bool((padding[:, :-1] & ~padding[:, 1:]).any() | padding[:, 0].any())
 
     def _forward_packed(self, src, padding):
         from tessera import nested

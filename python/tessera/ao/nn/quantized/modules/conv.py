@@ -2,6 +2,7 @@
 
 import tessera
 from tessera import nn
+from tessera._root.held_classes import METHODS
 from tessera.nn.utils.fusion import fuse_conv_bn_weights
 from tessera.nn.utils.parametrize import type_before_parametrizations
 
@@ -203,3 +204,24 @@ def _classes(n):
 Conv1d, ConvTranspose1d = _classes(1)
 Conv2d, ConvTranspose2d = _classes(2)
 Conv3d, ConvTranspose3d = _classes(3)
+
+
+def script(arguments, call):
+    """The text of forward() for programs, of a class: `call` with `{op}` for its operator."""
+
+    def text(cls):
+        n = cls._dims
+        letters = ", ".join(("N", "C", *("L" if n == 1 else "DHW"[-n:])))
+        edges = ", ".join(f"self.padding[{i}]" for i in reversed(range(n)) for _ in range(2))
+        return f"""def forward(self, {arguments}) -> Tensor:
+    if input.dim() != {n + 2}:
+        raise ValueError("Input shape must be `({letters})`!")
+    if self.padding_mode != "zeros":
+        input = F.pad(input, [{edges}], self.padding_mode)
+    return torch.ops.quantized.{call.format(op=cls._operator)}
+"""
+
+    return text
+
+
+METHODS[_ConvNd, "forward"] = script("input: Tensor", "{op}(input, self._packed_params, self.scale, self.zero_point)")

@@ -2,6 +2,7 @@
 
 import tessera
 from tessera import nn
+from tessera._root.held_classes import METHODS
 
 from ..._quantized_ops import operators
 from .utils import Packed, _hide_packed_params_repr, described, quantized_weight, watched
@@ -143,3 +144,22 @@ class EmbeddingBag(Embedding):
     def from_reference(cls, ref_embedding_bag):
         """Of a reference embedding bag."""
         return super().from_reference(ref_embedding_bag)
+
+
+METHODS[Embedding, "forward"] = """def forward(self, indices: Tensor) -> Tensor:
+    packed = self._packed_params._packed_weight
+    if self.dtype == torch.quint4x2:
+        return torch.ops.quantized.embedding_4bit(packed, indices)
+    return torch.ops.quantized.embedding_byte(packed, indices)
+"""
+METHODS[EmbeddingBag, "forward"] = """def forward(self, indices: Tensor, offsets: Optional[Tensor] = None,
+        per_sample_weights: Optional[Tensor] = None, compressed_indices_mapping: Optional[Tensor] = None) -> Tensor:
+    packed = self._packed_params._packed_weight
+    mode = 0 if self.mode == "sum" else (1 if self.mode == "mean" else 2)
+    pruned = compressed_indices_mapping is not None
+    if self.dtype == torch.quint4x2:
+        return torch.ops.quantized.embedding_bag_4bit(packed, indices, offsets, False, mode, pruned,
+            per_sample_weights, compressed_indices_mapping, self.include_last_offset)
+    return torch.ops.quantized.embedding_bag_byte(packed, indices, offsets, False, mode, pruned, per_sample_weights,
+        compressed_indices_mapping, self.include_last_offset)
+"""

@@ -4,6 +4,7 @@ import functools
 
 import tessera
 from tessera import nn
+from tessera._root.held_classes import METHODS
 
 from ..._quantized_ops import operators
 from .utils import Numbered, qparams_of
@@ -116,3 +117,14 @@ def _on_integers(_plain, name):
 
 
 _methods(QFunctional, _on_integers)
+for _name in _NAMES:
+    if _name.endswith("_scalar"):
+        METHODS[QFunctional, _name] = f"""def {_name}(self, x: Tensor, y: float) -> Tensor:
+    return torch.ops.quantized.{_name}(x, y)
+"""
+    else:
+        _given = "x: List[Tensor], dim: int = 0" if _name == "cat" else "x: Tensor, y: Tensor"
+        METHODS[QFunctional, _name] = f"""def {_name}(self, {_given}) -> Tensor:
+    made = torch.ops.quantized.{_name}(x, {"dim" if _name == "cat" else "y"}, self.scale, self.zero_point)
+    return self.activation_post_process(made)
+"""

@@ -2,6 +2,7 @@
 
 import tessera
 from tessera import nn
+from tessera._root.held_classes import METHODS
 from tessera.nn.utils.fusion import fuse_linear_bn_weights
 from tessera.nn.utils.parametrize import type_before_parametrizations
 
@@ -152,3 +153,8 @@ class Linear(WeightedQuantizedModule):
         made.set_weight_bias(inner.get_quantized_weight(), inner.bias)
         made.scale, made.zero_point = float(output_scale), int(output_zero_point)
         return made
+
+
+METHODS[Linear, "forward"] = """def forward(self, x: Tensor) -> Tensor:
+    return torch.ops.quantized.{0._operator}(x, self._packed_params._packed_params, self.scale, self.zero_point)
+""".format

@@ -2,6 +2,7 @@
 
 import tessera
 from tessera import nn
+from tessera._root.held_classes import METHODS
 
 from ..._quantized_ops import operators
 from .utils import Scaled
@@ -118,3 +119,9 @@ InstanceNorm1d, InstanceNorm2d, InstanceNorm3d = (
 )
 BatchNorm2d = _declared((_BatchNorm,), "BatchNorm2d", _operator="batch_norm2d")
 BatchNorm3d = _declared((_BatchNorm,), "BatchNorm3d", _operator="batch_norm3d", _dims=(5,))
+METHODS[_BatchNorm, "forward"] = """def forward(self, input: Tensor) -> Tensor:
+    if input.dim() != {0._dims[0]}:
+        raise ValueError("Input shape must have {0._dims[0]} dims!")
+    return torch.ops.quantized.{0._operator}(input, self.weight, self.bias, self.running_mean, self.running_var,
+                                             self.eps, float(self.scale), int(self.zero_point))
+""".format

@@ -6,6 +6,7 @@ import tessera
 from tessera import nn
 from tessera._root.quantized import QuantizedTensor
 
+from ... import _quantized_scripts  # noqa: F401 - programs may hold these layers
 from ..._quantized_ops import PackedWeight, operators
 
 __all__ = ["WeightedQuantizedModule"]

@@ -1,5 +1,7 @@
 """Convolutions with what follows them, on integers."""
 
+from tessera._root.held_classes import METHODS
+
 from ...._quantized_ops import operators
 from ....quantized.modules import conv
 from ...modules import fused
@@ -44,3 +46,8 @@ class ConvAddReLU2d(ConvAdd2d):
     """relu of a quantized Conv2d plus a second tensor."""
 
     _FLOAT_MODULE, _operator = fused.ConvAddReLU2d, "conv2d_add_relu"
+
+
+METHODS[ConvAdd2d, "forward"] = conv.script(
+    "input: Tensor, extra_input: Tensor", "{op}(input, self._packed_params, extra_input, self.scale, self.zero_point)"
+)

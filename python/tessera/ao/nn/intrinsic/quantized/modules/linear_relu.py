@@ -1,6 +1,7 @@
 """Linear with an activation, on integers."""
 
 import tessera
+from tessera._root.held_classes import METHODS
 
 from ...._quantized_ops import operators
 from ....quantized.modules.linear import Linear
@@ -54,3 +55,9 @@ class LinearTanh(_Followed):
 
     def __init__(self, in_features, out_features, bias=True, dtype=tessera.qint8):
         super().__init__(in_features, out_features, bias, dtype)
+
+
+METHODS[LinearLeakyReLU, "forward"] = """def forward(self, x: Tensor) -> Tensor:
+    return torch.ops.quantized.linear_leaky_relu(x, self._packed_params._packed_params, self.scale, self.zero_point,
+                                                 self.negative_slope)
+"""

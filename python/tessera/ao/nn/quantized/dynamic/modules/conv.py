@@ -2,6 +2,8 @@
 
 import warnings
 
+from tessera._root.held_classes import METHODS
+
 from ...modules import conv
 from ...._quantized_ops import operators
 
@@ -51,3 +53,6 @@ class Conv1d(_Dynamic, conv.Conv1d):
 
 
 Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = map(_made, __all__[1:])
+METHODS[_Dynamic, "forward"] = conv.script(
+    "input: Tensor, reduce_range: bool = True", "{op}_dynamic(input, self._packed_params, reduce_range)"
+)

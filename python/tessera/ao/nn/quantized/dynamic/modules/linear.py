@@ -2,6 +2,7 @@
 
 import tessera
 from tessera import nn
+from tessera._root.held_classes import METHODS
 
 from ...modules import linear
 from ...modules.utils import quantized_weight
@@ -61,3 +62,11 @@ class Linear(linear.Linear):
         made = cls(ref_qlinear.in_features, ref_qlinear.out_features, dtype=ref_qlinear.weight_dtype)
         made.set_weight_bias(ref_qlinear.get_quantized_weight(), ref_qlinear.bias)
         return made
+
+
+METHODS[Linear, "forward"] = """def forward(self, x: Tensor) -> Tensor:
+    packed = self._packed_params._packed_params
+    if self._packed_params.dtype == torch.float16:
+        return torch.ops.quantized.{0._operator}_dynamic_fp16(x, packed)
+    return torch.ops.quantized.{0._operator}_dynamic(x, packed, True)
+""".format

@@ -4,11 +4,14 @@ import warnings
 
 import tessera
 from tessera import nn
+from tessera._root import held_classes
+from tessera._root.quantized import _recording
 from tessera.nn.utils.rnn import PackedSequence
 
 from ...modules.utils import quantized_weight
 from ....qat.modules._base import unprojected
 from ...._quantized_ops import PackedWeight, operators
+from ...._quantized_scripts import start
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "PackedParameter", "RNNBase", "RNNCell", "RNNCellBase",
            "pack_weight_bias"]  # fmt: skip
@@ -222,6 +225,12 @@ class RNNBase(nn.Module):
 
     def forward_tensor(self, input, hx=None):
         """(output, state) of a tensor."""
+        if _recording():
+            cells = [holder.param for holder in self._all_weight_values]
+            config = [self._gates, self.num_layers, int(self.bidirectional), int(self.batch_first)]
+            given = () if hx is None else hx if isinstance(hx, tuple) else (hx,)
+            output, *state = tessera.ops.quantized.recurrent_dynamic(input, list(given), cells, config)
+            return output, tuple(state) if self._states == 2 else state[0]
         size = input.size(0) if self.batch_first else input.size(1)
         return self.forward_impl(input, hx, None, size, None)
 
@@ -435,3 +444,64 @@ class GRUCell(RNNCellBase):
     def forward(self, input, hx=None):
         state = self._first(input) if hx is None else hx
         return _gru_step(*self._products(input, state), (state,))[0]
+
+
+def recurrent(input, hx, cells, config):
+    """[output, *states] of a layer with these cells; hx: its states, or nothing. config: gates, number of layers,
+    whether there are two directions, whether batches come first. No dropout: programs run it in inference.
+    """
+    gates, layers, two, batch_first = config
+    cls = LSTM if gates == 4 else GRU
+    made = cls.__new__(cls)
+    nn.Module.__init__(made)
+    made.num_layers, made.bidirectional, made.batch_first, made.dropout = layers, bool(two), bool(batch_first), 0.0
+    made.hidden_size, made.input_size = cells[0].hh.weight().shape[1], cells[0].ih.weight().shape[1]
+    made._gates = gates
+    made._take(cells)
+    output, states = made.forward_tensor(input, (tuple(hx) if gates == 4 else hx[0]) if hx else None)
+    return [output, *(states if gates == 4 else (states,))]
+
+
+_TEXT = """def forward(self, input: Tensor, hx: Optional[{hx}] = None) -> Tuple[Tensor, {hx}]:
+    cells: List[torch.classes.quantized.CellParams] = []
+    for holder in self._all_weight_values:
+        cells.append(holder.param)
+    states: List[Tensor] = []
+    if hx is not None:
+        states = {states}
+    config = [{gates}, self.num_layers, int(self.bidirectional), int(self.batch_first)]
+    made = torch.ops.quantized.recurrent_dynamic(input, states, cells, config)
+    return made[0], {made}
+"""
+_CELL = """def forward(self, input: Tensor, hx: Optional[{hx}] = None) -> {hx}:
+    zero = torch.zeros([input.size(0), self.hidden_size], dtype=input.dtype, device=input.device)
+    state = {zero}
+    if hx is not None:
+        state = hx
+    if self.weight_dtype == torch.float16:
+        a = torch.ops.quantized.linear_dynamic_fp16(input, self._packed_weight_ih)
+        b = torch.ops.quantized.linear_dynamic_fp16({first}, self._packed_weight_hh)
+    else:
+        a = torch.ops.quantized.linear_dynamic(input, self._packed_weight_ih, True)
+        b = torch.ops.quantized.linear_dynamic({first}, self._packed_weight_hh, True)
+{step}
+"""
+_LSTM_STEP = """    i, f, g, o = (a + b).chunk(4, 1)
+    cell = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
+    return o.sigmoid() * cell.tanh(), cell"""
+_GRU_STEP = """    r, z, n = a.chunk(3, 1)
+    hr, hz, hn = b.chunk(3, 1)
+    new = (n + (r + hr).sigmoid() * hn).tanh()
+    return new + (z + hz).sigmoid() * (state - new)"""
+_RNN_STEP = """    if self.nonlinearity == "tanh":
+        return (a + b).tanh()
+    return (a + b).relu()"""
+_TWO, _ONE = {"hx": "Tuple[Tensor, Tensor]"}, {"hx": "Tensor", "zero": "zero", "first": "state"}
+held_classes.CLASSES[CellParams] = lambda: start()[1]
+held_classes.METHODS.update({
+    (LSTM, "forward"): _TEXT.format(**_TWO, states="[hx[0], hx[1]]", gates=4, made="(made[1], made[2])"),
+    (GRU, "forward"): _TEXT.format(hx="Tensor", states="[hx]", gates=3, made="made[1]"),
+    (LSTMCell, "forward"): _CELL.format(**_TWO, zero="(zero, zero)", first="state[0]", step=_LSTM_STEP),
+    (GRUCell, "forward"): _CELL.format(**_ONE, step=_GRU_STEP),
+    (RNNCell, "forward"): _CELL.format(**_ONE, step=_RNN_STEP),
+})  # fmt: skip
