@@ -16,9 +16,10 @@ using internal::ScratchArray;
 // found by columns; but their panels cost more.
 template <class T>
 int64_t panel_for(int64_t rows, int64_t count, bool by_columns = false) {
-  const int64_t size = rows * count, least = by_columns && kIsComplex<T> ? 64 : 16;
-  const int64_t most = size < 288 * 288 ? 16 : size < 576 * 576 ? 32 : size < 1024 * 1024 ? 64 : 128;
-  return std::min(count, std::max(least, most));
+  const int64_t size = rows * count;
+  const bool small = size < 288 * 288 && !(by_columns && kIsComplex<T>);
+  const int64_t most = small ? 16 : size < 576 * 576 && !by_columns ? 32 : size < 1024 * 1024 ? 64 : 128;
+  return std::min(count, most);
 }
 
 // Where columns of `rows` elements begin: not a power of two apart, whose elements would share lines of the cache.
