@@ -62,13 +62,16 @@ Tensor by_sums(const Tensor& A, int64_t along, int64_t across, bool keepdim, boo
 
 bool is_square_norm(double p) { return std::abs(p) == 2; }
 
-// norm's dimensions: those given, or all of a vector or matrix.
-IntVector dims_for_ord(const Tensor& x, std::optional<IntList> dim) {
-  if (dim) {
+void check_norm_dim(std::optional<IntList> dim) {
+  if (dim)
     TESSERA_CHECK(dim->size() == 1 || dim->size() == 2,
                   "linalg.norm: If dim is specified, it must be of length 1 or 2, but got ", dim->size());
-    return IntVector(dim->begin(), dim->end());
-  }
+}
+
+// norm's dimensions: those given, or all of a vector or matrix.
+IntVector dims_for_ord(const Tensor& x, std::optional<IntList> dim) {
+  check_norm_dim(dim);
+  if (dim) return IntVector(dim->begin(), dim->end());
   TESSERA_CHECK(x.dim() == 1 || x.dim() == 2,
                 "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D, but got ", x.dim(), "D");
   IntVector all(x.dim());
@@ -114,7 +117,10 @@ Tensor linalg_matrix_norm_str_ord_composite(const Tensor& A, std::string_view or
 
 Tensor linalg_norm_composite(const Tensor& x, const std::optional<Scalar>& ord, std::optional<IntList> dim,
                              bool keepdim, std::optional<DType> dtype) {
-  if (!ord) return linalg_vector_norm(x, 2, dim, keepdim, dtype);
+  if (!ord) {
+    check_norm_dim(dim);
+    return linalg_vector_norm(x, 2, dim, keepdim, dtype);
+  }
   const IntVector dims = dims_for_ord(x, dim);
   if (dims.size() == 2) return linalg_matrix_norm(x, *ord, dims, keepdim, dtype);
   return linalg_vector_norm(x, *ord, IntList(dims), keepdim, dtype);

@@ -244,10 +244,7 @@ LstsqSpecs lstsq_specs(const Equations& e, Driver driver, bool full_rank) {
   const bool residuals = e.m > e.n && (driver == Driver::kGels || (by_singular_values(driver) && full_rank));
   const IntList own = linalg::batch_sizes(e.A);
   return {OutputSpec(e.A, e.vector ? with_vector(e.batch, e.n) : linalg::with_matrix(e.batch, e.n, e.columns)),
-          OutputSpec(!residuals ? IntVector{0}
-                     : e.vector ? e.batch
-                                : with_vector(e.batch, e.columns),
-                     real, device),
+          OutputSpec(residuals ? with_vector(e.batch, e.columns) : IntVector{0}, real, device),
           OutputSpec(driver == Driver::kGels ? IntVector{0} : IntVector(own.begin(), own.end()), DType::kInt64, device),
           OutputSpec(by_singular_values(driver) ? with_vector(own, std::min(e.m, e.n)) : IntVector{0}, real, device)};
 }
@@ -330,13 +327,13 @@ Results linalg_lstsq_kernel(const Tensor& self, const Tensor& b, std::optional<d
       by_singular_values(how) ? solve_by_singular_values(e, limit < 0 ? eps : limit) : solve_by_factors(e, how, limit);
   // Each in memory of its own, of its shape.
   const LstsqSpecs specs = lstsq_specs(e, how, x.residuals.defined());
-  const auto result = [&](const OutputSpec& spec, const Tensor& value, bool column) {
+  const auto result = [](const OutputSpec& spec, const Tensor& value) {
     const Tensor r = empty_from(spec);
-    if (value.defined()) copy__kernel(column && e.vector ? unsqueeze(r, -1) : r, value, false);
+    if (value.defined()) copy__kernel(r, value, false);
     return r;
   };
-  return {result(specs.solution, x.solution, true), result(specs.residuals, x.residuals, true),
-          result(specs.rank, x.rank, false), result(specs.singular_values, x.singular_values, false)};
+  return {result(specs.solution, e.vector ? squeeze(x.solution, -1) : x.solution), result(specs.residuals, x.residuals),
+          result(specs.rank, x.rank), result(specs.singular_values, x.singular_values)};
 }
 
 }  // namespace tessera::kernels

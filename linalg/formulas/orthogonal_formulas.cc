@@ -218,7 +218,7 @@ std::tuple<Tensor, Tensor> lstsq_backward(const Tensor& grad_solution, const Ten
     }
   }
   if (grad_residuals.defined() && grad_residuals.numel() > 0) {
-    const Tensor g = p.R * unsqueeze(p.columns(grad_residuals), -2) * 2;
+    const Tensor g = p.R * unsqueeze(grad_residuals, -2) * 2;
     grad_b = add_to(grad_b, g);
     if (wanted[0]) grad_A = add_to(grad_A, -matmul(g, Xh));
   }
@@ -247,7 +247,7 @@ std::array<Tensor, 4> lstsq_tangents(const Tensor& A_t, const Tensor& b_t, const
   if (residuals.numel() > 0) {
     const int64_t rows[1] = {-2};
     const Tensor products = sum(conj(p.R) * right, IntList(rows)) * 2;
-    tangents[1] = p.back(products.is_complex() ? real(products) : products);
+    tangents[1] = products.is_complex() ? real(products) : products;
   }
   return tangents;
 }

@@ -56,10 +56,12 @@ PyObject* py_direction(PyObject*, CallArgs call) {
   return check(PyTuple_Pack(2, vector.get(), shares.get()));
 }
 
-// evaluate: distance -> (value, gradient). Gives (value, gradient, distance, number of evaluations).
+// evaluate: distance -> (value, gradient), called at most 1 + most_trials times. Gives (value, gradient, distance,
+// number of evaluations).
 PyObject* py_strong_wolfe(PyObject*, CallArgs call) {
-  PyObject* a[6];
-  read_args({"strong_wolfe", {"evaluate", "along", "first", "value", "gradient", "slope"}, 6, 6}, call, a);
+  PyObject* a[7];
+  read_args({"strong_wolfe", {"evaluate", "along", "first", "value", "gradient", "slope", "most_trials"}, 7, 7}, call,
+            a);
   const Tensor along = tensor_arg("strong_wolfe", "along", a[1]);
   const lb::Trial start{0, number(a[3]), number(a[5]), tensor_arg("strong_wolfe", "gradient", a[4])};
   auto evaluate = [&](double at) {
@@ -70,7 +72,8 @@ PyObject* py_strong_wolfe(PyObject*, CallArgs call) {
     return std::pair<double, Tensor>(number(PyTuple_GET_ITEM(pair.get(), 0)),
                                      tensor_arg("strong_wolfe", "gradient", PyTuple_GET_ITEM(pair.get(), 1)));
   };
-  lb::Found found = lb::strong_wolfe(evaluate, along, start, number(a[2]));
+  const lb::Wolfe conditions{.most_trials = static_cast<int>(number(a[6]))};
+  lb::Found found = lb::strong_wolfe(evaluate, along, start, number(a[2]), conditions);
   Ref gradient = Ref::steal(wrap(std::move(found.trial.gradient)));
   return check(Py_BuildValue("dOdi", found.trial.value, gradient.get(), found.trial.at, found.evaluations));
 }

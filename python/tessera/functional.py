@@ -616,7 +616,8 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
     elif dim is not None:
         dim = list(dim)
     if p == "nuc":
-        return tessera.linalg.matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype, out=out)
+        dim = list(range(input.dim())) if dim is None else dim
+        return tessera.linalg.matrix_norm(input, "nuc", dim, keepdim, dtype=dtype, out=out)
     if isinstance(p, str) and p != "fro":
         raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found {p}")
     if not (input.is_floating_point() or input.is_complex()) and dtype is None:

@@ -49,6 +49,13 @@ INDICES = [
     (lambda: x23().select(5, 0), IndexError, "5"),
     (lambda: x23().select(0, 5), IndexError, "5"),
     (lambda: x23().sum(2), IndexError, "2"),
+    (lambda: tessera.ones(()).repeat_interleave(2, dim=1), IndexError, "1"),
+    (
+        lambda: tessera.ones(0).scatter_reduce(1, tessera.zeros(0, dtype=tessera.int64), tessera.ones(0), "sum"),
+        IndexError,
+        "1",
+    ),
+    (lambda: tessera.norm(tessera.ones(2, 2, 2), p="nuc"), RuntimeError, "2-tuple"),
     (lambda: x23().transpose(0, 7), IndexError, "7"),
     (lambda: x23().index_select(0, tessera.tensor([4])), IndexError),
     (lambda: x23().gather(0, tessera.tensor([[5]])), RuntimeError, "5"),

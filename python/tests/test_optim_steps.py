@@ -376,6 +376,32 @@ def test_lbfgs_goes_on_after_it_was_pickled():
         tessera.optim.LBFGS([weight], line_search_fn="strong_wolfe").step(lambda: 1 / 0)
 
 
+@pytest.mark.parametrize(
+    "max_iter,max_eval,counts", [(1, 1, [2, 2]), (1, 3, [4, 4]), (2, None, [3, 3]), (20, 7, [8, 8])]
+)
+def test_lbfgs_evaluates_no_more_than_it_may(max_iter, max_eval, counts):
+    """A line search that begins far too near ends where max_eval is reached, at the best place that it saw."""
+    weight = tessera.nn.Parameter(tessera.tensor([1.0, -2.0, 0.5], dtype=tessera.float64))
+    optimizer = tessera.optim.LBFGS(
+        [weight], lr=1e-3, max_iter=max_iter, max_eval=max_eval, line_search_fn="strong_wolfe"
+    )
+    losses = []
+
+    def closure():
+        optimizer.zero_grad()
+        loss = ((weight - 0.3) ** 2).sum() / 2 + (weight**4).sum() / 100
+        loss.backward()
+        losses.append(loss.item())
+        return loss
+
+    for count in counts:
+        losses.clear()
+        optimizer.step(closure)
+        assert len(losses) == count
+        best = min(losses)
+        assert closure().item() == pytest.approx(best, rel=1e-12)
+
+
 def test_optimizers_of_others_keep_how_they_count():
     """Loading a state makes tensors of the counters of this package's classes alone, and of those derived from them."""
 

@@ -333,6 +333,7 @@ Tensor interleave(const Tensor& self, const Tensor& repeats, std::optional<int64
 Tensor interleave_fixed(const Tensor& self, int64_t repeats, std::optional<int64_t> dim,
                         const std::optional<SymInt>& output_size) {
   TESSERA_CHECK(repeats >= 0, "Repeats must be non-negative");
+  if (dim) wrap_dim(*dim, self.dim());
   if (output_size) {
     const int64_t length = !dim         ? self.numel()
                            : self.dim() ? self.sizes()[static_cast<size_t>(wrap_dim(*dim, self.dim()))]

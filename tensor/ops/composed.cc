@@ -112,6 +112,7 @@ Tensor _scatter_reduce_composite(const Tensor& self, int64_t dim, const Tensor& 
 }
 Tensor scatter_reduce_impl(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                            std::string_view reduce, bool include_self) {
+  wrap_dim(dim, self.dim());
   return _scatter_reduce(self, dim, index, src_window(src, index), static_cast<int64_t>(reduction(reduce, true)),
                          include_self);
 }

@@ -62,9 +62,10 @@ void topk_kernel(const Tensor& self, SymInt k, int64_t dim, bool largest, bool s
                  const Tensor& indices) {
   if (values.numel() == 0) return;
   const IntVector shape = at_least_1d(self.sizes());
+  const int64_t count = self.dim() == 0 ? 1 : k.guard_int();  // a number without dimensions is what there is, for k = 0
   Strided in(self), v(values), i(indices);
   TESSERA_ON(self.device(), run_topk)
-  (shape, static_cast<int>(wrap_dim(dim, self.dim())), k.guard_int(), largest, sorted, v, i, in);
+  (shape, static_cast<int>(wrap_dim(dim, self.dim())), count, largest, sorted, v, i, in);
 }
 
 // --- searching ---

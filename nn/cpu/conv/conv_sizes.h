@@ -31,10 +31,11 @@ struct ConvElements {
   int64_t x, w, y;
 };
 
-// A window is one position, and the windows are the positions: the columns are the image itself.
+// A window is one position, and the windows are the positions: the columns are the image itself. (The image that a
+// transposed convolution fills may have positions beyond the last window: its output padding.)
 inline bool is_pointwise(const ConvGeometry& g) {
   for (int i = 0; i < 3; ++i)
-    if (g.kernel[i] != 1 || g.stride[i] != 1 || g.padding[i] != 0) return false;
+    if (g.kernel[i] != 1 || g.stride[i] != 1 || g.padding[i] != 0 || g.in_size[i] != g.out_size[i]) return false;
   return true;
 }
 

@@ -25,6 +25,7 @@ Sizes sizes(const ConvGeometry& g) {
 
 struct Spatial {
   int64_t in, kernel, stride, padding, dilation;
+  int64_t unread = 0;  // windows there is room for, beyond those there are: the output padding of a transposed one
 };
 ConvGeometry geometry(int64_t batch, int64_t in_c, int64_t out_c, int64_t groups, Spatial d, Spatial h, Spatial w) {
   ConvGeometry g{batch, in_c, out_c, groups, {}, {}, {}, {}, {}, {}};
@@ -35,7 +36,8 @@ ConvGeometry geometry(int64_t batch, int64_t in_c, int64_t out_c, int64_t groups
     g.stride[i] = s[i].stride;
     g.padding[i] = s[i].padding;
     g.dilation[i] = s[i].dilation;
-    g.out_size[i] = (s[i].in + 2 * s[i].padding - s[i].dilation * (s[i].kernel - 1) - 1) / s[i].stride + 1;
+    g.out_size[i] =
+        (s[i].in + 2 * s[i].padding - s[i].dilation * (s[i].kernel - 1) - 1) / s[i].stride + 1 - s[i].unread;
   }
   return g;
 }
@@ -160,6 +162,10 @@ std::vector<ConvGeometry> geometries() {
       geometry(2, 2, 3, 1, kOne, kOne, {16, 5, 2, 3, 1}),            // one dimension
       geometry(1, 1, 1, 1, kOne, {3, 3, 1, 4, 1}, {3, 3, 1, 4, 1}),  // windows that lie in the padding
       geometry(2, 2, 3, 1, kOne, {3, 3, 5, 3, 1}, {4, 2, 7, 6, 1}),
+      // An image with positions beyond the last window.
+      geometry(2, 5, 7, 1, kOne, {4, 1, 1, 0, 2, 1}, {5, 1, 1, 0, 3, 2}),
+      geometry(2, 3, 3, 3, kOne, {4, 1, 1, 0, 2, 1}, {5, 1, 1, 0, 1}),
+      geometry(2, 3, 4, 1, kOne, {9, 3, 1, 1, 2, 1}, {11, 2, 1, 2, 4, 3}),
   };
 }
 
@@ -241,6 +247,24 @@ TEST(Conv, Pointwise) {
   check<float>(image(2, 300, 40, 1, 12, 16));
   check<float>(image(3, 37, 96, 1, 16, 40));
   check<float>(image(1, 40, 64, 2, 30, 31));
+}
+
+// Ways for many channels and few positions, where the last windows are missing.
+TEST(Conv, PositionsBeyondTheLastWindow) {
+  for (int64_t channels : {8, 16, 33, 64, 130})
+    for (int64_t size : {3, 12, 31})
+      for (int64_t kernel : {1, 3}) {
+        const Spatial short_of{size, kernel, 1, kernel / 2, 2, 1};
+        check<float>(geometry(2, channels, channels + 3, 1, kOne, short_of, {size, kernel, 1, kernel / 2, 1}));
+        check<double>(geometry(1, channels, 5, 1, kOne, short_of, short_of));
+        check<BFloat16>(geometry(2, channels, channels, 1, kOne, short_of, short_of));
+      }
+  const auto last = [](int64_t batch, int64_t in_c, int64_t out_c, Spatial h, Spatial w) {
+    check<float>(geometry(batch, in_c, out_c, 1, kOne, h, w));
+  };
+  last(2, 512, 301, {4, 1, 1, 0, 2, 1}, {4, 1, 1, 0, 1});
+  last(2, 33, 35, {8, 3, 1, 1, 1, 1}, {9, 3, 1, 1, 1, 1});
+  last(8, 128, 130, {3, 3, 1, 1, 1, 1}, {2, 3, 1, 1, 1});
 }
 
 // Many weights for few positions.

@@ -90,12 +90,11 @@ class Beta(Family, ExponentialFamily, parameters="concentration1 concentration0"
 
     @property
     def mode(self):
-        """The mode; nan where the density has its maximum at both ends or everywhere."""
+        """The mode: 1 where both concentrations are below 1, as either end is; nan where both are 1."""
         a, b = (self.concentration1 - 1).clamp(min=0), (self.concentration0 - 1).clamp(min=0)
         inner = a / (a + b)
         ends = (self.concentration1 < 1) & (self.concentration0 < 1)
-        higher = (self.concentration1 >= self.concentration0).to(inner.dtype)
-        return _C.where(ends, higher, inner)
+        return _C.where(ends, 1, inner)
 
     @draws
     def rsample(shape, concentration1, concentration0):

@@ -42,9 +42,9 @@ class Dirichlet(Family, ExponentialFamily, parameters="concentration"):
 
     @property
     def mode(self):
-        """The point of highest density; a corner where all concentrations are below 1."""
+        """The point of highest density; the first corner where all concentrations are below 1, as all are modes."""
         less = (self.concentration - 1).clamp(min=0)
-        corner = _C._nn.one_hot(self.concentration.argmax(-1), self.concentration.shape[-1]).to(less.dtype)
+        corner = _C.eye(1, less.shape[-1], dtype=less.dtype, device=less.device)[0]
         below = (self.concentration < 1).all(-1, keepdim=True)
         return _C.where(below, corner, less / less.sum(-1, keepdim=True))
 

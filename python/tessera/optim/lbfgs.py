@@ -14,7 +14,8 @@ class LBFGS(Optimizer):
     """Quasi-Newton steps with the last history_size pairs of differences; line_search_fn None (fixed step lr) or
     'strong_wolfe'.
 
-    step(closure) evaluates the closure several times and returns the first loss. One parameter group only (ValueError).
+    step(closure) evaluates the closure several times, at most max_eval + 1 (default of max_eval: 1.25 max_iter), and
+    returns the first loss. One parameter group only (ValueError).
     """
 
     _steps_are_tensors = False
@@ -69,7 +70,7 @@ class LBFGS(Optimizer):
         direction, state["al"] = _lbfgs.direction(gradient, *history, state["H_diag"])
         return direction
 
-    def _search(self, evaluate, state, loss, gradient, slope):
+    def _search(self, evaluate, state, loss, gradient, slope, most_trials):
         """Loss and gradient after the way that a line search chose, which is gone."""
         here = [p.clone(memory_format=tessera.contiguous_format) for p in self._params]
 
@@ -80,7 +81,8 @@ class LBFGS(Optimizer):
                 p.copy_(value_here)
             return float(value), there
 
-        loss, gradient, state["t"], _ = _lbfgs.strong_wolfe(at, state["d"], state["t"], loss, gradient, slope)
+        start = state["d"], state["t"], loss, gradient, slope
+        loss, gradient, state["t"], _ = _lbfgs.strong_wolfe(at, *start, most_trials)
         self._move(state["d"], state["t"])
         return loss, gradient
 
@@ -118,7 +120,8 @@ class LBFGS(Optimizer):
             if slope > -options["tolerance_change"]:
                 break
             if options["line_search_fn"] == "strong_wolfe":
-                loss, gradient = self._search(evaluate, state, loss, gradient, slope)
+                most_trials = min(25, options["max_eval"] - (state["func_evals"] - evaluated_before))
+                loss, gradient = self._search(evaluate, state, loss, gradient, slope, most_trials)
             elif options["line_search_fn"] is not None:
                 raise RuntimeError("only 'strong_wolfe' is supported")
             else:

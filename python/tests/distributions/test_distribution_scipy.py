@@ -227,6 +227,22 @@ def test_continuous_bernoulli_integrates_to_one(p):
     tessera.testing.assert_close(d.cdf(d.icdf(q)), q, rtol=1e-5, atol=1e-6)
 
 
+def test_modes_where_corners_are_the_maxima():
+    """Of several the first, as programs have it that were written for PyTorch."""
+    a, b = tensors((0.3, 0.6))
+    assert D.Beta(a, b).mode.item() == D.Beta(b, a).mode.item() == 1
+    concentration = tessera.tensor([[0.1, 0.2, 0.05], [2.0, 3.0, 1.0], [0.5, 2.0, 1.0]], dtype=F)
+    expected = tessera.tensor([[1, 0, 0], [1 / 3, 2 / 3, 0], [0, 1, 0]], dtype=F)
+    tessera.testing.assert_close(D.Dirichlet(concentration).mode, expected)
+
+
+@pytest.mark.parametrize("value,slope", [(0.0, 1.0), (2.0, -math.inf)])
+def test_geometric_has_a_gradient_where_success_is_certain(value, slope):
+    p = tessera.tensor(1.0, dtype=F, requires_grad=True)
+    D.Geometric(p).log_prob(tessera.tensor(value, dtype=F)).backward()
+    assert p.grad.item() == slope
+
+
 @pytest.mark.parametrize("df1,df2", [(3.0, 5.0), (8.0, 9.0)])
 def test_fisher_mode(df1, df2):
     d = D.FisherSnedecor(*tensors((df1, df2)))

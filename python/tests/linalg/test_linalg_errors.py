@@ -138,6 +138,7 @@ REFUSED = [
     (lambda: L.matrix_norm(tessera.ones(0, 3), -2), IndexError, "non-zero"),
     (lambda: L.norm(tessera.ones(2, 2, 2), 2), RuntimeError, "1D or 2D"),
     (lambda: L.norm(EYE, 2, dim=()), RuntimeError, "length 1 or 2"),
+    (lambda: L.norm(tessera.ones(2, 2, 2), dim=(0, 1, 2)), RuntimeError, "length 1 or 2"),
     (lambda: L.norm(tessera.ones(3), "fro"), RuntimeError, "Order|2 dimensions"),
     (lambda: L.cond(EYE, 3), RuntimeError, "p must be"),
     (lambda: L.cond(EYE, "x"), RuntimeError, "p must be"),

@@ -247,9 +247,22 @@ def test_lstsq_broadcasts_and_takes_vectors():
     assert r.solution.shape == (2, 3, 3, 4) and r.rank.shape == (2, 1)
     close(r.solution[1, 2], L.lstsq(a[1, 0], b[0, 2]).solution)
     v = random(2, 5, seed=2)
-    r = L.lstsq(a[:, 0], v, driver="gels")
-    assert r.solution.shape == (2, 3) and r.residuals.shape == (2,)
-    close(r.solution[1], L.lstsq(a[1, 0], v[1]).solution)
+    for driver in ("gels", "gelsd", "gelss"):
+        r = L.lstsq(a[:, 0], v, driver=driver)
+        columns = L.lstsq(a[:, 0], v.unsqueeze(-1), driver=driver)
+        assert r.solution.shape == (2, 3) and r.residuals.shape == (2, 1)
+        close(r.solution[1], L.lstsq(a[1, 0], v[1]).solution)
+        assert tessera.equal(r.solution, columns.solution.squeeze(-1))
+        assert tessera.equal(r.residuals, columns.residuals)
+
+
+@pytest.mark.parametrize("batch", [(), (2,)], ids=str)
+def test_lstsq_of_vectors_has_derivatives(batch):
+    a, v = random(*batch, 5, 3, seed=3), random(*batch, 5, seed=4)
+    inputs = [x.detach().double().requires_grad_() for x in (a, v)]
+    assert tessera.autograd.gradcheck(
+        lambda a, v: L.lstsq(a, v, driver="gelsd")[:2], inputs, check_forward_ad=True, check_batched_grad=True
+    )
 
 
 @pytest.mark.parametrize("shape", [(5, 0), (0, 5), (2, 5, 0), (2, 0, 3), (0, 5, 3)], ids=str)

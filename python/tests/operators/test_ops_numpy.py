@@ -573,6 +573,10 @@ def test_sorting(data):
     top = tensor.topk(k, dim)
     check(top.values, np.flip(np.sort(array, dim), dim).take(range(k), dim), dtype)
     check(tensor.gather(dim, top.indices), top.values.numpy())
+    number = tensor.ravel()[0] if tensor.numel() else tessera.ones((), dtype=dtype)
+    for k in (0, 1):  # without dimensions there is the number itself
+        check(number.topk(k).values, number.numpy())
+        check(number.topk(k).indices, np.array(0))
     found, inverse, counts = tessera.unique(tensor, return_inverse=True, return_counts=True)
     reference = np.unique(array, return_inverse=True, return_counts=True)
     check(found, reference[0], dtype)
