@@ -63,9 +63,12 @@ HWY_NOINLINE void solve_rows(int64_t i, const T* l, int64_t ldl, const T* invers
 
 template <class T, int kColumns, bool kPart>
 void solve_strip(int64_t n, const T* l, int64_t ldl, const T* inverse_diagonal, T* x, int64_t ldx, int64_t part) {
+  constexpr int64_t kStep = Wide<T>::kCount;
   int64_t i = 0;
   for (; i + 4 <= n; i += 4) solve_rows<T, 4, kColumns, kPart>(i, l, ldl, inverse_diagonal, x, ldx, part);
-  for (; i < n; ++i) solve_rows<T, 1, kColumns, kPart>(i, l, ldl, inverse_diagonal, x, ldx, part);
+  for (; i < n; ++i)  // up to three, for which other forms would be more code than they are worth
+    for (int64_t c = 0; c < kColumns; ++c)
+      solve_rows<T, 1, 1, true>(i, l, ldl, inverse_diagonal, x + c * kStep, ldx, kPart ? part : kStep);
 }
 
 template <class T>
