@@ -161,6 +161,29 @@ void RankOne(int64_t m, int64_t n, const T* x, const T* w, T* a, int64_t ld) {
   if (j < n) rank_one_of<T, 1>(m, x, w + j, a + j * ld, ld);
 }
 
+template <class T, int K>
+HWY_INLINE void rank_one_dots_of(int64_t m, const T* v, const T* w, T* a, int64_t ld, const T* x, T* y) {
+  const Factor<T> f[4] = {Factor<T>(-w[0]), Factor<T>(-w[K > 1 ? 1 : 0]), Factor<T>(-w[K > 2 ? 2 : 0]),
+                          Factor<T>(-w[K > 3 ? 3 : 0])};
+  Inner<T> sums[K];
+  for_vectors<T>(m, [&](int64_t i, auto load, auto store) HWY_ATTR {
+    const auto by = load(v, i), against = load(x, i), s = kIsComplex<T> ? Lanes<T>::swapped(against) : against;
+    for (int c = 0; c < K; ++c) {
+      const auto now = f[c].add_to(load(a + c * ld, i), by);
+      store(now, a + c * ld, i);
+      sums[c].add(now, against, s);
+    }
+  });
+  for (int c = 0; c < K; ++c) y[c] = sums[c].sum();
+}
+template <class T>
+void RankOneDots(int64_t m, int64_t n, const T* v, const T* w, T* a, int64_t ld, const T* x, T* y) {
+  int64_t j = 0;
+  for (; j + 4 <= n; j += 4) rank_one_dots_of<T, 4>(m, v, w + j, a + j * ld, ld, x, y + j);
+  if (j + 2 <= n) rank_one_dots_of<T, 2>(m, v, w + j, a + j * ld, ld, x, y + j), j += 2;
+  if (j < n) rank_one_dots_of<T, 1>(m, v, w + j, a + j * ld, ld, x, y + j);
+}
+
 template <class T>
 void Scale(int64_t n, T factor, T* x) {
   const Factor<T> f(factor);
@@ -240,7 +263,8 @@ void Reflect(int64_t n, T* x, int64_t ld, const Reflections3<T>* sequences, int6
 
 template <class T>
 const Kernels<T>& kernels_of() {
-  static constexpr Kernels<T> kTable = {Dots<T>, Combine<T>, RankOne<T>, Scale<T>, Squares<T>, Rotate<T>, Reflect<T>};
+  static constexpr Kernels<T> kTable = {Dots<T>,  Combine<T>, RankOne<T>, RankOneDots<T>,
+                                        Scale<T>, Squares<T>, Rotate<T>,  Reflect<T>};
   return kTable;
 }
 const Kernels<float>& KernelsF32() { return kernels_of<float>(); }

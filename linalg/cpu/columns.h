@@ -26,6 +26,8 @@ struct Kernels {
   void (*combine)(int64_t m, int64_t n, const T* a, int64_t ld, const T* x, T* y);
   // a(:, j) -= x w[j] for n columns.
   void (*rank_one)(int64_t m, int64_t n, const T* x, const T* w, T* a, int64_t ld);
+  // Both while columns are at hand: a(:, j) -= v w[j], then y[j] = sum_i conj(a(i, j)) x[i].
+  void (*rank_one_dots)(int64_t m, int64_t n, const T* v, const T* w, T* a, int64_t ld, const T* x, T* y);
   void (*scale)(int64_t n, T factor, T* x);
   // The sum of |x|^2.
   Real<T> (*squares)(int64_t n, const T* x);

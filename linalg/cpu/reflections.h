@@ -11,9 +11,16 @@ namespace tessera::cpu::columns {
 
 using internal::ScratchArray;
 
-// How many of `count` reflections are gathered before they are applied by matrix products: what those gain by being
-// deep is lost where the panel itself costs more.
-inline int64_t panel_for(int64_t count) { return std::min<int64_t>(count, count < 1536 ? 64 : 128); }
+// How many of `count` reflections of so many rows are gathered before they are applied by matrix products: deep
+// products read and write less, where matrices are not in a near cache, or where they are complex and the product is
+// found by columns; but their panels cost more.
+template <class T>
+int64_t panel_for(int64_t rows, int64_t count, bool by_columns = false) {
+  const int64_t size = rows * count;
+  const bool small = size < 288 * 288 && !(by_columns && kIsComplex<T>);
+  const int64_t most = small ? 16 : size < 576 * 576 && !by_columns ? 32 : size < 1024 * 1024 ? 64 : 128;
+  return std::min(count, most);
+}
 
 // Where columns of `rows` elements begin: not a power of two apart, whose elements would share lines of the cache.
 template <class T>
@@ -112,14 +119,36 @@ void extend_triangle(int64_t j, T tau, const T* products, T* t, int64_t ld) {
   column[j] = tau;
 }
 
-// t of a block from its vectors and their tau: t: count x count.
+inline constexpr int64_t kNarrow = 16;  // reflections that are made, and gathered, one by one
+
+// How many of n reflections are the left half where there are more.
+inline int64_t left_half(int64_t n) { return std::max(kNarrow, n / 2 / kNarrow * kNarrow); }
+
+// The t of all n from those of the left half and of the right one, which are in place: t12 = -t1 (v1^H v2) t2.
 template <class T>
-void make_triangle(int64_t rows, int64_t count, const T* v, int64_t ld, const T* tau, T* t) {
-  const ScratchArray<T> products(count * count);
+void join_triangles(int64_t rows, int64_t n, const T* v, int64_t ld, T* t, int64_t ldt) {
+  const int64_t left = left_half(n), right = n - left;
+  const ScratchArray<T> memory(2 * left * right);
+  const Matrix<T> w = in_columns(memory.get(), left), u = in_columns(memory.get() + left * right, left),
+                  all = in_columns(const_cast<T*>(v), ld), to = in_columns(t, ldt);
+  multiply_adjoint(left, right, rows - left, T(1), all.at(left, 0), all.at(left, left), T(0), w);
+  multiply(left, right, right, T(1), w, to.at(left, left), T(0), u);
+  multiply(left, right, left, T(-1), to, u, T(0), to.at(0, left));
+}
+
+// t of a block from its vectors and their tau; what is below its diagonal has to be 0.
+template <class T>
+void make_triangle(int64_t rows, int64_t n, const T* v, int64_t ld, const T* tau, T* t, int64_t ldt) {
+  if (n > kNarrow) {
+    const int64_t left = left_half(n);
+    make_triangle(rows, left, v, ld, tau, t, ldt);
+    make_triangle(rows - left, n - left, v + left * ld + left, ld, tau + left, t + left * ldt + left, ldt);
+    return join_triangles(rows, n, v, ld, t, ldt);
+  }
+  T products[kNarrow * kNarrow];
   const Matrix<T> all = in_columns(const_cast<T*>(v), ld);
-  multiply_adjoint(count, count, rows, T(1), all, all, T(0), in_columns(products.get(), count));
-  std::fill_n(t, count * count, T(0));
-  for (int64_t j = 0; j < count; ++j) extend_triangle(j, tau[j], products.get() + j * count, t, count);
+  multiply_adjoint(n, n, rows, T(1), all, all, T(0), in_columns(products, n));
+  for (int64_t j = 0; j < n; ++j) extend_triangle(j, tau[j], products + j * n, t, ldt);
 }
 
 // A block's vectors from below the diagonal of a: rows x count, to v.
@@ -129,76 +158,122 @@ void load_vectors(int64_t rows, int64_t count, Matrix<T> a, T* v, int64_t ld) {
     for (int64_t j = 0; j < count; ++j) v[i + j * ld] = i > j ? a(i, j) : i == j ? T(1) : T(0);
 }
 
+// As make_reflection, by the inner products y of all n columns with the first one, a, whose rows are those of (alpha,
+// x). factors: for the other columns, what they lose of the vector, which is in a's place afterwards.
+template <class T>
+T make_reflection_by(int64_t rows, int64_t n, T* a, int64_t ld, const T* y, T* factors, T* beta) {
+  using R = Real<T>;
+  const Kernels<T>& k = kernels<T>();
+  const T alpha = a[0];
+  const R all = real_part(y[0]), first = real_part(times(alpha, conjugate(alpha)));
+  T tau;
+  // Where neither squares nor products with what is not of length 1 yet lose digits.
+  if (all > R(0x1p-40) && all < R(0x1p40) && all - first > all * R(0x1p-10)) {
+    const R length = -std::copysign(std::sqrt(all), real_part(alpha));
+    const T scale = conjugate(alpha - length) / real_part(times(alpha - length, conjugate(alpha - length)));
+    tau = (length - alpha) / length;
+    *beta = length;
+    k.scale(rows, scale, a);
+    a[0] = T(1);
+    // v = (alpha, x) scale + (1 - alpha scale, 0).
+    const T rest = T(1) - times(alpha, scale);
+    for (int64_t c = 1; c < n; ++c) factors[c] = times(scale, y[c]) + times(rest, conjugate(a[c * ld]));
+  } else {
+    tau = make_reflection(rows - 1, a[0], a + 1);
+    *beta = a[0];
+    a[0] = T(1);
+    k.dots(rows, n - 1, a + ld, ld, a, factors + 1);
+  }
+  for (int64_t c = 1; c < n; ++c) factors[c] = conjugate(times(tau, factors[c]));
+  return tau;
+}
+
+// factor_panel for few columns, without t. Rows that are done become zeros: all loops begin where memory is aligned.
+template <class T>
+void factor_narrow(int64_t rows, int64_t n, T* p, int64_t ld, T* r, int64_t ldr, T* tau) {
+  const Kernels<T>& k = kernels<T>();
+  T y[kNarrow], factors[kNarrow];
+  k.dots(rows, n, p, ld, p, y);
+  for (int64_t j = 0; j < n; ++j) {
+    T *const v = p + j * ld, *const row = v + j;
+    tau[j] = make_reflection_by(rows - j, n - j, row, ld, y, factors, r + j + j * ldr);
+    const int64_t left = n - j - 1, from = (j + 1) / kNarrow * kNarrow;
+    for (int64_t c = 1; c <= left; ++c) {
+      r[j + (j + c) * ldr] = row[c * ld] - factors[c];
+      row[c * ld] = T(0);
+    }
+    if (left == 0) break;
+    *row = T(0);
+    T* const next = v + ld + from;
+    k.rank_one(rows - from, 1, v + from, factors + 1, next, ld);
+    y[0] = T(k.squares(rows - from, next));
+    k.rank_one_dots(rows - from, left - 1, v + from, factors + 2, next + ld, ld, next, y + 1);
+    *row = T(1);
+  }
+}
+
 // Factors p: rows x n in columns, rows >= n. p becomes the block's vectors, r (in columns, ldr apart) gets the triangle
 // R and t the block's, ldt apart; what is below their diagonals is left alone in r, and has to be 0 in t.
 template <class T>
 void factor_panel(int64_t rows, int64_t n, T* p, int64_t ld, T* r, int64_t ldr, T* t, int64_t ldt, T* tau) {
-  constexpr int64_t kNarrow = 16;
-  const Kernels<T>& k = kernels<T>();
   if (n <= kNarrow) {
-    T products[kNarrow];
-    for (int64_t j = 0; j < n; ++j) {
-      T* column = p + j * ld;
-      std::copy_n(column, j, r + j * ldr);
-      std::fill_n(column, j, T(0));
-      T* v = column + j;
-      tau[j] = make_reflection(rows - j - 1, *v, v + 1);
-      r[j + j * ldr] = *v;
-      *v = T(1);
-      k.dots(rows - j, n, p + j, ld, v, products);
-      for (int64_t c = j + 1; c < n; ++c) products[c] = conjugate(times(tau[j], products[c]));
-      k.rank_one(rows - j, n - j - 1, v, products + j + 1, v + ld, ld);
-      extend_triangle(j, tau[j], products, t, ldt);
-    }
-    return;
+    factor_narrow(rows, n, p, ld, r, ldr, tau);
+    return make_triangle(rows, n, p, ld, tau, t, ldt);
   }
-  const int64_t left = std::max(kNarrow, n / 2 / kNarrow * kNarrow), right = n - left;
-  T *p2 = p + left * ld, *t12 = t + left * ldt, *t22 = t12 + left;
+  const int64_t left = left_half(n), right = n - left;
+  T *const p2 = p + left * ld, *const t22 = t + left * ldt + left;
   factor_panel(rows, left, p, ld, r, ldr, t, ldt, tau);
   const ScratchArray<T> memory(2 * left * right);
   const Matrix<T> w = in_columns(memory.get(), left), u = in_columns(memory.get() + left * right, left);
-  const Matrix<T> v1 = in_columns(p, ld), t1 = in_columns(t, ldt);
+  const Matrix<T> v1 = in_columns(p, ld);
   multiply_adjoint(left, right, rows, T(1), v1, in_columns(p2, ld), T(0), w);
-  multiply_adjoint(left, right, left, T(1), t1, w, T(0), u);
+  multiply_adjoint(left, right, left, T(1), in_columns(t, ldt), w, T(0), u);
   multiply(rows, right, left, T(-1), v1, u, T(1), in_columns(p2, ld));
   for (int64_t j = 0; j < right; ++j) {
     std::copy_n(p2 + j * ld, left, r + (left + j) * ldr);
     std::fill_n(p2 + j * ld, left, T(0));
   }
   factor_panel(rows - left, right, p2 + left, ld, r + left * ldr + left, ldr, t22, ldt, tau + left);
-  // Of both: t12 = -t1 (v1^H v2) t2.
-  multiply_adjoint(left, right, rows - left, T(1), in_columns(p + left, ld), in_columns(p2 + left, ld), T(0), w);
-  multiply(left, right, right, T(1), w, in_columns(t22, ldt), T(0), u);
-  multiply(left, right, left, T(-1), t1, u, T(0), in_columns(t12, ldt));
+  join_triangles(rows, n, p, ld, t, ldt);
 }
 
 // Calls fn(first, Block) for blocks of the first `count` reflections in v, from the first or from the last on.
 template <class T, class F>
-void for_blocks(int64_t m, int64_t count, Matrix<T> v, const T* tau, bool backwards, F&& fn) {
-  const int64_t block = panel_for(count), blocks = block == 0 ? 0 : (count + block - 1) / block;
+void for_blocks(int64_t m, int64_t count, int64_t block, Matrix<T> v, const T* tau, bool backwards, F&& fn) {
+  const int64_t blocks = block == 0 ? 0 : (count + block - 1) / block;
   const int64_t ld = padded_rows<T>(m);
   const ScratchArray<T> memory(ld * block + block * block);
   T *p = memory.get(), *t = p + ld * block;
   for (int64_t i = 0; i < blocks; ++i) {
     const int64_t j = (backwards ? blocks - 1 - i : i) * block, b = std::min(block, count - j), rows = m - j;
     load_vectors(rows, b, v.at(j, j), p, ld);
-    make_triangle(rows, b, p, ld, tau + j, t);
+    std::fill_n(t, b * b, T(0));
+    make_triangle(rows, b, p, ld, tau + j, t, b);
     fn(j, Block<T>{rows, b, p, ld, t});
   }
 }
 
 // The first n columns of the product of the first `count` reflections, whose vectors stand below q's diagonal, in q's
-// place; m >= n >= count.
+// place; m >= n >= count. A block meets the first unit vectors, of which nothing has to be multiplied, and columns of
+// blocks behind it, which begin with zeros.
 template <class T>
 void form_product(int64_t m, int64_t n, int64_t count, Matrix<T> q, const T* tau) {
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = count; j < n; ++j) q(i, j) = i == j ? T(1) : T(0);
-  for_blocks(m, count, q, tau, true, [&](int64_t j, const Block<T>& block) {
-    const int64_t b = block.count;
-    // Behind the vectors, which `block` has copies of: the unit vectors.
-    for (int64_t i = 0; i < m; ++i)
-      for (int64_t c = j; c < j + b; ++c) q(i, c) = i == c ? T(1) : T(0);
-    apply_left(block, false, n - j, q.at(j, j));
+  const int64_t most = panel_for<T>(m, count);
+  const ScratchArray<T> memory(2 * most * n);
+  for_blocks(m, count, most, q, tau, true, [&](int64_t j, const Block<T>& block) {
+    const int64_t b = block.count, cols = n - j, below = block.rows - b;
+    const Matrix<T> w = in_rows(memory.get(), cols), u = in_rows(memory.get() + b * cols, cols), v = block.vectors(),
+                    c = q.at(j, j);
+    for (int64_t i = 0; i < b; ++i)
+      for (int64_t k = 0; k < b; ++k) w(i, k) = conjugate(v(k, i));
+    multiply_adjoint(b, cols - b, below, T(1), v.at(b, 0), c.at(b, b), T(0), w.at(0, b));
+    multiply(b, cols, b, T(1), block.triangle(), w, T(0), u);
+    multiply(b, cols, b, T(-1), v, u, T(0), c);
+    for (int64_t i = 0; i < b; ++i) c(i, i) += T(1);
+    multiply(below, b, b, T(-1), v.at(b, 0), u, T(0), c.at(b, 0));
+    multiply(below, cols - b, b, T(-1), v.at(b, 0), u.at(0, b), T(1), c.at(b, b));
   });
 }
 

@@ -25,8 +25,8 @@ constexpr int columns_in_registers() {
 
 // kRows rows of x from row i on, kColumns vectors of them; n > 0: one vector of n numbers.
 template <class T, int kRows, int kColumns, bool kPart>
-HWY_INLINE void solve_rows(int64_t i, const T* l, int64_t ldl, const T* inverse_diagonal, T* x, int64_t ldx,
-                           int64_t n) {
+HWY_NOINLINE void solve_rows(int64_t i, const T* l, int64_t ldl, const T* inverse_diagonal, T* x, int64_t ldx,
+                             int64_t n) {
   using W = Wide<T>;
   using V = typename W::V;
   constexpr int64_t kStep = W::kCount;
@@ -63,9 +63,12 @@ HWY_INLINE void solve_rows(int64_t i, const T* l, int64_t ldl, const T* inverse_
 
 template <class T, int kColumns, bool kPart>
 void solve_strip(int64_t n, const T* l, int64_t ldl, const T* inverse_diagonal, T* x, int64_t ldx, int64_t part) {
+  constexpr int64_t kStep = Wide<T>::kCount;
   int64_t i = 0;
   for (; i + 4 <= n; i += 4) solve_rows<T, 4, kColumns, kPart>(i, l, ldl, inverse_diagonal, x, ldx, part);
-  for (; i < n; ++i) solve_rows<T, 1, kColumns, kPart>(i, l, ldl, inverse_diagonal, x, ldx, part);
+  for (; i < n; ++i)  // up to three, for which other forms would be more code than they are worth
+    for (int64_t c = 0; c < kColumns; ++c)
+      solve_rows<T, 1, 1, true>(i, l, ldl, inverse_diagonal, x + c * kStep, ldx, kPart ? part : kStep);
 }
 
 template <class T>
@@ -269,28 +272,64 @@ void lu_panel(int64_t m, int64_t n, T* a, int64_t ld, int32_t* pivots, int32_t* 
 
 // ---- Cholesky ----
 
+// U of n rows, whose products with the rows above are subtracted already.
 template <class T>
-int64_t cholesky_block(int64_t n, T* a, int64_t ld) {
-  using W = Wide<T>;
-  using R = Real<T>;
+int64_t cholesky_corner(int64_t n, T* a, int64_t ld, T* inverse) {
   for (int64_t k = 0; k < n; ++k) {
     T* const row = a + k * ld;
-    const R pivot = real_part(row[k]);
+    const Real<T> pivot = real_part(row[k]);
     if (!(pivot > 0)) return k + 1;
-    const R root = std::sqrt(pivot);
+    const Real<T> root = std::sqrt(pivot);
     row[k] = T(root);
+    inverse[k] = T(1 / root);
     for (int64_t j = k + 1; j < n; ++j) row[j] /= root;
-    for (int64_t i = k + 1; i < n; ++i) {
-      T* const to = a + i * ld;
-      const auto f = W::factor(conj_if(row[i], true));
-      int64_t j = i;
-      for (; j + W::kCount <= n; j += W::kCount)
-        W::store(W::sub_product(W::load(to + j), W::source(W::load(row + j)), f), to + j);
-      if (j < n)
-        W::store_n(W::sub_product(W::load_n(to + j, n - j), W::source(W::load_n(row + j, n - j)), f), to + j, n - j);
-    }
+    for (int64_t i = k + 1; i < n; ++i)
+      for (int64_t j = i; j < n; ++j) a[i * ld + j] -= times(conj_if(row[i], true), row[j]);
   }
   return 0;
+}
+
+// Four rows: first where they meet the diagonal, then behind that as rows of a triangle of equations, for which what is
+// done of U^H stands below the diagonal.
+template <class T>
+int64_t cholesky_rows(int64_t i, int64_t n, T* a, int64_t ld, T* inverse) {
+  using W = Wide<T>;
+  constexpr int kColumns = columns_in_registers<T>();
+  constexpr int64_t kRows = 4, kStep = W::kCount, kVectors = (kRows + kStep - 1) / kStep;
+  T* const corner = a + i * ld + i;
+  typename W::V acc[kRows][kVectors];
+  TESSERA_UNROLL for (int r = 0; r < kRows; ++r) TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) acc[r][v] =
+      W::load_n(corner + r * ld + v * kStep, std::min(kStep, kRows - v * kStep));
+  for (int64_t p = 0; p < i; ++p) {
+    typename W::Source s[kVectors];
+    TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) s[v] = W::source(W::load(a + p * ld + i + v * kStep));
+    TESSERA_UNROLL for (int r = 0; r < kRows; ++r) {
+      const auto f = W::factor(a[(i + r) * ld + p]);
+      TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) acc[r][v] = W::sub_product(acc[r][v], s[v], f);
+    }
+  }
+  TESSERA_UNROLL for (int r = 0; r < kRows; ++r) TESSERA_UNROLL for (int v = 0; v < kVectors; ++v)
+      W::store_n(acc[r][v], corner + r * ld + v * kStep, std::min(kStep, kRows - v * kStep));
+  const int64_t info = cholesky_corner(kRows, corner, ld, inverse + i);
+  if (info) return i + info;
+  for (int64_t r = 0; r < kRows; ++r)
+    for (int64_t j = r + 1; j < kRows; ++j) corner[j * ld + r] = conj_if(corner[r * ld + j], true);
+  const int64_t first = i + kRows;
+  int64_t j = first;
+  for (; j + kColumns * kStep <= n; j += kColumns * kStep)
+    solve_rows<T, kRows, kColumns, false>(i, a, ld, inverse, a + j, ld, 0);
+  for (; j < n; j += kStep) solve_rows<T, kRows, 1, true>(i, a, ld, inverse, a + j, ld, std::min(kStep, n - j));
+  for (j = first; j < n; ++j)
+    for (int64_t r = 0; r < kRows; ++r) a[j * ld + i + r] = conj_if(a[(i + r) * ld + j], true);
+  return 0;
+}
+
+template <class T>
+int64_t cholesky_block(int64_t n, T* a, int64_t ld) {
+  T inverse[kBlock];
+  int64_t info = 0;
+  for (int64_t i = 0; i < n && !info; i += 4) info = cholesky_rows(i, n, a, ld, inverse);
+  return info;
 }
 
 }  // namespace HWY_NAMESPACE

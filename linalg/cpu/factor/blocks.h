@@ -44,8 +44,8 @@ struct BlockKernels {
 };
 template <class T>
 struct CholeskyKernels {
-  // U of A = U^H U from the upper triangle, n x n by rows at distance ld. 0, or the order of the minor that is not
-  // positive definite.
+  // U of A = U^H U from the upper triangle, n x n by rows at distance ld, and U^H below it. 0, or the order of the
+  // minor that is not positive definite. n: a multiple of 4, at most kBlock.
   int64_t (*block)(int64_t n, T* a, int64_t ld);
   void (*small)(int64_t count, int64_t n, Group<const T> a, Group<T> l, int32_t* info);
 };

@@ -7,12 +7,20 @@ namespace {
 
 template <class T>
 int64_t factor_block(int64_t n, Matrix<T> a) {
-  T rows[kBlock * kBlock];
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t j = i; j < n; ++j) rows[i * kBlock + j] = conj_if(a(j, i), true);
-  const int64_t info = kernels<CholeskyKernels<T>>().block(n, rows, kBlock);
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t j = 0; j < n; ++j) a(j, i) = j < i ? T{} : conj_if(rows[i * kBlock + j], true);
+  T memory[kBlock * kBlock];
+  const Matrix<T> rows = in_rows(memory, kBlock);
+  copy_matrix(n, n, a.transposed(), rows);
+  if constexpr (kIsComplex<T>)
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = i; j < n; ++j) rows(i, j) = std::conj(rows(i, j));
+  const int64_t size = (n + 3) / 4 * 4;  // with rows and columns of the unit matrix behind it
+  for (int64_t i = n; i < size; ++i) {
+    for (int64_t j = 0; j < i; ++j) rows(j, i) = T{};
+    rows(i, i) = T(1);
+  }
+  const int64_t info = kernels<CholeskyKernels<T>>().block(size, memory, kBlock);
+  for (int64_t i = 0; i < n; ++i) std::fill_n(&rows(i, i + 1), n - i - 1, T{});
+  copy_matrix(n, n, rows, a);
   return info;
 }
 

@@ -250,9 +250,9 @@ TYPED_TEST(Factor, Cholesky) {
 
 TYPED_TEST(Factor, CholeskySaysWhichMinorIsNotPositive) {
   using T = TypeParam;
-  for (const int64_t n : {5, 60, 150}) {
+  for (const int64_t n : {5, 7, 60, 150}) {
     for (const int64_t count : {1, 40}) {
-      for (const int64_t bad : {int64_t{0}, n / 2, n - 1}) {
+      for (const int64_t bad : {int64_t{0}, int64_t{2}, n / 2, n - 1}) {
         Matrices<T> a(count, n, n);
         for (int64_t b = 0; b < count; ++b)
           for (int64_t i = 0; i < n; ++i) a.at(b, i, i) = i == bad ? T(-1) : T(2);

@@ -33,8 +33,10 @@ void invert_unit_lower(int64_t n, Matrix<T> l) {
   for_rows(rest, top, [&](int64_t i) {
     for (int64_t j = 0; j < top; ++j) below(i, j) = -below(i, j);
   });
-  invert_unit_lower(top, l);
-  invert_unit_lower(rest, last);
+  // Small ones have less to share out than there are threads.
+  parallel_for(2, n <= 512 ? 1 : 2, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) i == 0 ? invert_unit_lower(top, l) : invert_unit_lower(rest, last);
+  });
 }
 
 template <class T>

@@ -6,6 +6,7 @@
 // it stays in that core's cache. Blocks to the left exchange their rows at the end. What is wider than kWidest goes by
 // halves: products with longer sums read and write less.
 #include <algorithm>
+#include <numeric>
 
 #include "linalg/cpu/factor/blocks.h"
 
@@ -14,11 +15,12 @@ namespace {
 
 constexpr int64_t kWidest = 512;
 
-// Columns next to each other, and the triangle at their top by rows.
+// Columns next to each other, the triangle at their top by rows, and where each row was before they were factored.
 template <class T>
 struct Panel {
   T* columns;
   T* triangle;
+  int32_t* order;
 };
 
 // a: m x n with dense rows, or dense columns; m >= n. In blocks of kBlock columns, the last one of what is left.
@@ -33,6 +35,7 @@ class BlockedLu {
         pivots_(pivots),
         distance_((m + 15) / 16 * 16 + 16),  // no power of two: columns would share lines of the cache
         memory_(std::min<int64_t>(blocks_, 2) * (distance_ + kBlock) * std::min(n, kBlock)),
+        rows_(2 * m),
         order_(blocks_) {}
 
   int32_t run() {
@@ -42,10 +45,8 @@ class BlockedLu {
         apply(k, j);
         if (j == k + 1) factor_panel(j);
       });
-    for_blocks(0, blocks_ - 1, [&](int64_t j) {
-      for (int64_t k = j + 1; k < blocks_; ++k) swap_rows(width(k), width(j), at(k, j), pivots_ + k * kBlock);
-    });
     for (int64_t i = kBlock; i < n_; ++i) pivots_[i] += static_cast<int32_t>(i / kBlock * kBlock);
+    for_blocks(0, blocks_ - 1, [&](int64_t j) { exchange_rows(j); });
     return info_;
   }
 
@@ -56,7 +57,7 @@ class BlockedLu {
   Panel<T> panel(int64_t k) const {
     const int64_t most = std::min(n_, kBlock);
     T* const columns = memory_.get() + k % 2 * (distance_ + kBlock) * most;
-    return {columns, columns + distance_ * most};
+    return {columns, columns + distance_ * most, rows_.get() + k % 2 * m_};
   }
 
   // f(j) for the blocks from `first` to before `last`, those with the same rest to one thread.
@@ -82,6 +83,35 @@ class BlockedLu {
     if (info && !info_) info_ = info + static_cast<int32_t>(k * kBlock);
     copy_matrix(rows, cols, columns, at(k, k));
     copy_matrix(cols, cols, columns, {to.triangle, cols, 1});
+    std::iota(to.order, to.order + rows, 0);
+    for (int64_t i = 0; i < cols; ++i) std::swap(to.order[i], to.order[pivots_[k * kBlock + i]]);
+  }
+
+  // Calls f(first, strip) for strips of columns in which rows are copied: all of them where these are dense.
+  template <class F>
+  void for_strips(int64_t cols, F&& f) const {
+    const int64_t strip = a_.col_stride == 1 ? cols : 1;
+    for (int64_t first = 0; first < cols; first += strip) f(first, strip);
+  }
+  static void copy_row(const T* from, int64_t n, T* to) {
+    if (n == 1)
+      *to = *from;
+    else
+      std::copy_n(from, n, to);
+  }
+
+  // Rows below block j on the diagonal come to where the pivots of all later panels bring them.
+  void exchange_rows(int64_t j) const {
+    const int64_t first = (j + 1) * kBlock, rows = m_ - first, cols = width(j);
+    const ScratchArray<int32_t> order(rows);
+    std::iota(order.get(), order.get() + rows, 0);
+    for (int64_t i = first; i < n_; ++i) std::swap(order[i - first], order[pivots_[i] - first]);
+    const ScratchArray<T> memory(rows * cols);
+    const Matrix<T> block = at(j + 1, j);
+    for_strips(cols, [&](int64_t from, int64_t strip) {
+      for (int64_t i = 0; i < rows; ++i) copy_row(&block(order[i], from), strip, memory.get() + i * strip);
+      for (int64_t i = 0; i < rows; ++i) copy_row(memory.get() + i * strip, strip, &block(i, from));
+    });
   }
 
   // What panel k does to block j.
@@ -90,8 +120,12 @@ class BlockedLu {
     const Panel<T> by = panel(k);
     const ScratchArray<T> memory(rows * cols);
     const Matrix<T> block = at(k, j), top{memory.get(), cols, 1};
-    swap_rows(rows, cols, block, pivots_ + k * kBlock);
-    copy_matrix(rows, cols, block, top);
+    const int32_t* const pivots = pivots_ + k * kBlock;
+    for_strips(cols, [&](int64_t first, int64_t strip) {
+      for (int64_t i = 0; i < rows; ++i) copy_row(&block(by.order[i], first), strip, &top(i, first));
+      for (int64_t i = 0; i < rows; ++i)  // rows from below the top, for each of which one comes from there
+        if (const int64_t p = pivots[i]; p >= rows) copy_row(&block(by.order[p], first), strip, &block(p, first));
+    });
     kernels<BlockKernels<T>>().solve_block(rows, by.triangle, rows, nullptr, top.data, cols, cols);
     copy_matrix(rows, cols, top, block);
     subtract_product<T>(below, cols, rows, {by.columns + rows, 1, distance_}, top.reading(), block.at(rows, 0));
@@ -103,6 +137,7 @@ class BlockedLu {
   int32_t info_ = 0;
   int64_t distance_;
   ScratchArray<T> memory_;
+  ScratchArray<int32_t> rows_;
   ScratchArray<int64_t> order_;
 };
 

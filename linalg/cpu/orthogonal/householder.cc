@@ -10,7 +10,7 @@ using namespace columns;
 
 template <class T>
 void factor(int64_t m, int64_t n, Matrix<T> a, T* tau) {
-  const int64_t k = std::min(m, n), block = panel_for(k), ld = padded_rows<T>(m);
+  const int64_t k = std::min(m, n), block = panel_for<T>(m, k), ld = padded_rows<T>(m);
   const ScratchArray<T> memory(ld * block + 2 * block * block);
   T *p = memory.get(), *r = p + ld * block, *t = r + block * block;
   for (int64_t j = 0; j < k; j += block) {
@@ -28,7 +28,8 @@ void factor(int64_t m, int64_t n, Matrix<T> a, T* tau) {
 
 template <class T>
 void apply(int64_t m, int64_t n, int64_t count, Matrix<T> v, const T* tau, Matrix<T> c, bool left, bool adjoint) {
-  for_blocks(left ? m : n, count, v, tau, left != adjoint, [&](int64_t j, const Block<T>& block) {
+  const int64_t size = left ? m : n, most = panel_for<T>(size, count, c.row_stride == 1);
+  for_blocks(size, count, most, v, tau, left != adjoint, [&](int64_t j, const Block<T>& block) {
     if (left)
       apply_left(block, adjoint, n, c.at(j, 0));
     else

@@ -15,8 +15,7 @@ using namespace columns;
 // columns (or none), becomes Q^H b.
 template <class T>
 void factor_columns(int64_t m, int64_t n, T* a, int64_t ld, T* tau, Matrix<T> b, int64_t count) {
-  constexpr int64_t kPanel = 64;
-  const int64_t k = std::min(m, n), block = std::min(k, kPanel);
+  const int64_t k = std::min(m, n), block = panel_for<T>(m, k, true);
   const ScratchArray<T> memory(2 * block * block);
   T *r = memory.get(), *t = r + block * block;
   for (int64_t j = 0; j < k; j += block) {
@@ -42,7 +41,8 @@ void rotate(int64_t m, int64_t count, const T* a, int64_t ld, const T* tau, bool
   for (int64_t i = 0; i < blocks; ++i) {
     const int64_t j = (adjoint ? i : blocks - 1 - i) * block, b = std::min(block, count - j);
     load_vectors(m - j, b, in_columns(const_cast<T*>(a), ld).at(j, j), v, rows);
-    make_triangle(m - j, b, v, rows, tau + j, t);
+    std::fill_n(t, b * b, T(0));
+    make_triangle(m - j, b, v, rows, tau + j, t, b);
     apply_left(Block<T>{m - j, b, v, rows, t}, adjoint, n, c.at(j, 0));
   }
 }

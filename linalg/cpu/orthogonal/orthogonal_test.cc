@@ -106,6 +106,34 @@ TYPED_TEST(Orthogonal, BatchesOfSmallMatrices) {
   }
 }
 
+// Each column of Q R is as near as its own size says, and a column that is done already is left as it was.
+TYPED_TEST(Orthogonal, ColumnsOfAllSizesInOneMatrix) {
+  using T = TypeParam;
+  using R = Real<T>;
+  const int64_t m = 50, n = 40;
+  Dense<T> a = random_matrix<T>(m, n);
+  const int most = std::numeric_limits<R>::max_exponent - 20;
+  for (int64_t j = 0; j < n; ++j) {
+    const R scale = std::ldexp(R(1), j % 3 == 0 ? 0 : static_cast<int>(j * (2 * most) / n) - most);
+    for (int64_t i = 0; i < m; ++i) a(i, j) *= scale;
+  }
+  for (int64_t j : {0, 1, 2, 24})
+    for (int64_t i = 1; i < m; ++i) a(i, j) = j == 2 && i < 3 ? a(i, j) : T(0);
+  const Factors<T> f = factor(a, false);
+  EXPECT_LT(orthogonality(f.q), 10);
+  const auto back = product(f.q, f.r);
+  for (int64_t j = 0; j < n; ++j) {
+    double length = 0, off = 0;
+    for (int64_t i = 0; i < m; ++i) {
+      const std::complex<double> is(back(i, j)), wanted(a(i, j));
+      length = std::max(length, std::abs(wanted));
+      off = std::max(off, std::abs(is - wanted));
+    }
+    EXPECT_LE(off / length, 40 * kEps<T>) << "column " << j;
+  }
+  if (!kIsComplex<T>) { EXPECT_EQ(f.r(0, 0), a(0, 0)); }
+}
+
 TYPED_TEST(Orthogonal, HugeAndTinyNumbers) {
   using T = TypeParam;
   using R = Real<T>;

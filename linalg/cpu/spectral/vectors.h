@@ -129,7 +129,8 @@ void apply_reflectors(const T* v, int64_t stride, int64_t count, int64_t shift, 
                       int64_t z_stride, int64_t rows) {
   if (rows == 0 || count == 0) return;
   const Matrix<T> vectors = in_columns(const_cast<T*>(v) + shift, stride);
-  columns::for_blocks(n - shift, count, vectors, tau, true, [&](int64_t first, const columns::Block<T>& block) {
+  const int64_t most = columns::panel_for<T>(n - shift, count, true);
+  columns::for_blocks(n - shift, count, most, vectors, tau, true, [&](int64_t first, const columns::Block<T>& block) {
     columns::apply_left(block, false, rows, in_columns(z + shift + first, z_stride));
   });
 }
