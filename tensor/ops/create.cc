@@ -516,9 +516,9 @@ Tensor triu_indices_matrix(int64_t row, int64_t col, int64_t offset, std::option
 }
 
 const Tensor& fill_scalar(const Tensor& self, const Scalar& value) {
-  TESSERA_CHECK(self.is_complex() || self.dtype() == DType::kBool || !value.is_complex() ||
-                    value.to_complex().imag() == 0,
-                "value cannot be converted to type ", name_of(self.dtype()), " without overflow");
+  TESSERA_CHECK(
+      self.is_complex() || self.dtype() == DType::kBool || !value.is_complex() || value.to_complex().imag() == 0,
+      "value cannot be converted to type ", name_of(self.dtype()), " without overflow");
   fill_raw(self, value, true);
   check_inference_write(self);
   return self;

@@ -495,14 +495,14 @@ namespace {
 bool is_mask(const Tensor& index) {
   return index.defined() && (index.dtype() == DType::kBool || index.dtype() == DType::kUInt8);
 }
-// values in self's dtype where they may have another: one number without dimensions, or that goes where one mask says;
-// it has to fit.
+// values in self's dtype and with dimensions that broadcast, where they may have others: one number without dimensions,
+// or that goes where one mask says; it has to fit.
 Tensor converted_values(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
-  if (self.dtype() == values.dtype() || accumulate || values.numel() != 1) return values;
+  if (accumulate || values.numel() != 1 || (self.dtype() == values.dtype() && values.dim() <= 1)) return values;
   const auto given = std::ranges::count_if(indices, [](const Tensor& i) { return i.defined(); });
   if (values.dim() > 0 && !(given == 1 && std::ranges::any_of(indices, is_mask))) return values;
   if (values.is_cpu() && !values_unknown(values)) check_fits(values.item_scalar(), self.dtype());
-  return to(values, self.dtype());
+  return to(reshape(values, {}), self.dtype());
 }
 // x[mask] = one number, or as many as are set. False if values have another shape.
 bool put_by_mask(const Tensor& self, const Tensor& mask, const Tensor& values) {
