@@ -380,6 +380,8 @@ void store_advanced(const Tensor& self, Parsed& p, PyObject* value) {
 
 void set(const Tensor& t, PyObject* index, PyObject* value) {
   if (is_plain_int(index)) return store_basic(t, select_first(t, plain_int(index)), value);
+  Scalar number;
+  if (index == Py_False && (is_tensor(value) || number_of(value, &number))) return;  // none of it
   Parsed p(t);
   if (index == Py_True) {  // all of it
     p.walk.unsqueeze(0);

@@ -66,6 +66,9 @@ def test_numbers_become_truth_values():
 def test_a_truth_value_is_all_or_nothing():
     x = tessera.arange(3.0)
     x[False] = 7
+    x[False] = tessera.zeros(0, 3, dtype=tessera.int64)
+    with pytest.raises(TypeError, match="can't assign a str"):
+        x[False] = "7"
     assert x.tolist() == [0, 1, 2]
     x[True] = T([[4, 5, 6]])
     assert x.tolist() == [4, 5, 6]
