@@ -106,8 +106,8 @@ void same_shape(const std::string& op, const char* what, const Tensor& t, IntLis
                 ", but got ", shape_string(t.sizes()));
 }
 void int64_indices(const std::string& op, const Tensor& indices) {
-  TESSERA_CHECK(indices.dtype() == DType::kInt64, op, ": expected indices of dtype int64, but got ",
-                name_of(indices.dtype()));
+  TESSERA_CHECK(indices.dtype() == DType::kInt64, op,
+                ": elements in indices should be type int64 but got: ", type_name_of(indices.dtype()));
 }
 void real_values(const std::string& op, const Tensor& self) {
   TESSERA_CHECK_NOT_IMPLEMENTED(!self.is_complex() && self.dtype() != DType::kBool, "\"", op,

@@ -419,8 +419,12 @@ Tensor bincount_impl(const Tensor& given, const Tensor& weights, int64_t minleng
     std::fill(out.data<int64_t>() + found, out.data<int64_t>() + out.numel(), int64_t{0});
     return out;
   }
-  TESSERA_CHECK(min(self).item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
-  const int64_t n = std::max(minlength, max(self).item<int64_t>() + 1);
+  int64_t n = minlength;
+  if (!is_transformed(self) ||
+      minlength == 0) {  // else there is no one number to look at: adding refuses what is larger
+    TESSERA_CHECK(min(self).item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
+    n = std::max(minlength, max(self).item<int64_t>() + 1);
+  }
   const Tensor source = weights.defined() ? to(weights, t) : ones_like(self, DType::kInt64);
   return scatter_add(zeros({n}, t, std::nullopt, self.device()), 0, to(self, DType::kInt64), source);
 }

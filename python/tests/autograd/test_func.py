@@ -488,6 +488,27 @@ def test_own_vmap_rules():
     close(grad(lambda v: Scale.apply(v, s[0]).sum())(x), x * 0 + s[0])
 
 
+def test_indices_that_are_mapped_over():
+    """What looks at the range of indices leaves that, inside, to what uses them."""
+    x, y = tessera.randn(3, 2, 4), tessera.tensor([[0, 1], [3, 2], [1, 1]])
+    labels = tessera.tensor([[[0, 1, -1, -1], [2, -1, 0, 0]]]).expand(3, 2, 4)
+    places = tessera.arange(4).reshape(1, 2, 2) * tessera.tensor([1, 3, 4]).reshape(3, 1, 1, 1)
+    F = tessera.nn.functional
+    for f, args in (
+        (F.multi_margin_loss, (x, y)),
+        (F.multilabel_margin_loss, (x, labels)),
+        (lambda a, i: F.max_unpool2d(a, i, 2), (x.reshape(3, 2, 2, 2)[:, :1], places)),
+        (lambda a, i: F.max_unpool1d(a, i, 2), (x, y.unsqueeze(-1) + tessera.arange(4))),
+        (lambda a: tessera.bincount(a, minlength=5), (y,)),
+    ):
+        expected = tessera.stack([f(*each) for each in zip(*args)])
+        tessera.testing.assert_close(tessera.vmap(f)(*args), expected)
+    with pytest.raises((RuntimeError, IndexError), match="range|out of bounds"):
+        tessera.vmap(F.multi_margin_loss)(x, y + 4)
+    with pytest.raises(RuntimeError, match="item"):
+        tessera.vmap(tessera.bincount)(y)
+
+
 def test_functions_without_rules_say_so():
     class Plain(tessera.autograd.Function):
         @staticmethod

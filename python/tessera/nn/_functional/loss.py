@@ -318,52 +318,18 @@ def triplet_margin_with_distance_loss(
     return reduce_loss((margin + near - far).clamp_min(0), reduction)
 
 
-def _check_class_input(name, input, target_dims_ok):
-    if (
-        input.dim() > 2
-        or (input.dim() == 2 and input.size(1) == 0)
-        or input.numel() == 0
-        and input.dim() == 1
-        or not target_dims_ok
-    ):
-        raise RuntimeError(
-            f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}"
-            if target_dims_ok
-            else f"{name}: inconsistent target size for input of size {list(input.shape)}"
-        )
-
-
 @overridable
 @autocasts(cpu="fp32", cuda="fp32")
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
     """sum over i != y of max(0, margin - x[y] + x[i])^p / C; input (N, C) or (C), target (N), (1) or (). ValueError
     unless p is 1 or 2.
     """
-    name = _reduction_name(size_average, reduce, reduction)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     if weight is not None and weight.dim() != 1:
         raise ValueError("weight must be one-dimensional")
-    x = input if input.dim() == 2 else input.reshape(1, -1)
-    t = target.reshape(-1)
-    _check_class_input("multi_margin_loss", input, t.numel() == x.size(0))
-    if _has_values(t) and t.numel() and (int(t.min()) < 0 or int(t.max()) >= x.size(1)):
-        raise RuntimeError("multi_margin_loss: target out of range")
-    if weight is not None and weight.numel() != x.size(1):
-        raise RuntimeError(f"inconsistent weight size, expected {x.size(1)} but got {list(weight.shape)}")
-    index = t.unsqueeze(1)
-    z = (margin - x.gather(1, index) + x).clamp_min(0)
-    if p == 2:
-        z = z * z
-    if weight is not None:
-        z = z * weight[t].unsqueeze(1)
-    loss = z.scatter(1, index, 0.0).sum(1) / x.size(1)
-    return reduce_loss(loss.squeeze(0) if target.dim() == 0 and name == "none" else loss, name)
-
-
-def _has_values(t):
-    """Whether a tensor's numbers can be looked at: not those of meta and fake ones, nor while operators are traced."""
-    return t.untyped_storage().device.type != "meta" and not tessera._C._len_torch_dispatch_stack()
+    code = _reduction(size_average, reduce, reduction)
+    return _nn.multi_margin_loss(input, target, p, margin, weight, code)
 
 
 @overridable
@@ -372,20 +338,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     """sum over targets j and others i of max(0, 1 - (x[j] - x[i])) / C; the targets of a row end at its first -1.
     input, target (N, C) or (C).
     """
-    name = _reduction_name(size_average, reduce, reduction)
-    if target.shape != input.shape:
-        raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
-    _check_class_input("multilabel_margin_loss", input, True)
-    x, t = (input, target) if input.dim() == 2 else (input.reshape(1, -1), target.reshape(1, -1))
-    if _has_values(t) and t.numel() and (int(t.min()) < -1 or int(t.max()) >= x.size(1)):
-        raise RuntimeError("multilabel_margin_loss: target out of range")
-    valid = (t < 0).cumsum(1) == 0
-    safe = t.masked_fill(~valid, 0)
-    is_target = tessera.zeros_like(x).scatter_add(1, safe, valid.to(x.dtype)) > 0
-    z = (1 - x.gather(1, safe).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
-    z = z.masked_fill(~valid.unsqueeze(2), 0).masked_fill(is_target.unsqueeze(1), 0)
-    loss = z.sum((1, 2)) / x.size(1)
-    return reduce_loss(loss if input.dim() == 2 else loss.squeeze(0), name)
+    return _nn.multilabel_margin_loss(input, target, _reduction(size_average, reduce, reduction))
 
 
 @overridable

@@ -113,35 +113,11 @@ def _max_unpool(n, input, indices, kernel_size, stride, padding, output_size):
         if len(given) != n:
             raise RuntimeError(f"max_unpool{n}d: {name} must be an int or {n} ints, but got {given}")
     size = _unpool_output_size(input, kernel_size, stride, padding, output_size)
-    if input.shape != indices.shape:
-        raise RuntimeError(
-            f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got indices "
-            f"tensor with shape: "
-            f"{list(indices.shape)}"
-        )
-    if indices.dtype != tessera.int64:
-        raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype}")
-    if input.dim() not in (n + 1, n + 2):
-        raise RuntimeError(
-            f"Input to max_unpooling{n}d should be a {n + 1}d or {n + 2}d Tensor, but got a {input.dim()}d tensor"
-        )
-    count = 1
-    for s in size:
-        count *= s
-    # A device would have to be waited for; what scatters there looks at the indices, too.
-    known = indices.numel() and indices.is_cpu and indices.untyped_storage().device.type != "meta"
-    known = known and not tessera._C._len_torch_dispatch_stack()
-    if known and (int(indices.max()) >= count or int(indices.min()) < 0):
-        raise RuntimeError(
-            f"Found an invalid max index: {int(indices.max())} (output volumes are of size {'x'.join(map(str, size))}"
-        )
-    lead = input.shape[:-n]
-    flat = input.new_zeros((*lead, count)).scatter(-1, indices.flatten(-n), input.flatten(-n))
-    out = flat.reshape(*lead, *size)
-    by_channels = input.dim() == 4 and not input.is_contiguous()
-    if by_channels and input.is_contiguous(memory_format=tessera.channels_last):
-        out = out.contiguous(memory_format=tessera.channels_last)
-    return out
+    if n == 1:  # images of one row
+        return _nn.max_unpool2d(input.unsqueeze(-2), indices.unsqueeze(-2), (1, *size)).squeeze(-2)
+    if n == 2:
+        return _nn.max_unpool2d(input, indices, size)
+    return _nn.max_unpool3d(input, indices, size, stride, padding)
 
 
 @overridable
