@@ -115,6 +115,21 @@ void masked_select_rule(const BatchCall& c) {
   c.rets[0] = Value::of(index_select(reshape(expand(self, IntList(sizes)), IntList(flat)), 0, places));
 }
 
+// The same length for all: no number may be beyond it.
+void bincount_rule(const BatchCall& c) {
+  const int64_t length = c.args[2].integer();
+  TESSERA_CHECK(length > 0 || !has_batch(c.args[0], c.level),
+                "vmap: aten::bincount: the length of the result depends on the data of a tensor that is being vmapped "
+                "over; give minlength, which no number may reach");
+  const Tensor self = tensor_at(c, 0), weights = tensor_at(c, 1);
+  if (!has_batch(c.args[0], c.level)) {  // then the weights have one
+    const IntVector length_of_all{std::max(length, bincount(self).numel())};
+    return give(c, scatter_add(new_zeros(weights, length_of_all), 0, to(self, DType::kInt64), weights));
+  }
+  const Tensor values = weights.defined() ? weights : ones_like(self, DType::kInt64);
+  give(c, scatter_add(new_zeros(values, IntVector{length}), 0, to(self, DType::kInt64), values));
+}
+
 // --- x[i, j] and x[i, j] = v ---
 
 struct Indices {
@@ -423,6 +438,8 @@ constexpr WrittenRule kRules[] = {
     {"embedding_dense_backward", Family::kWritten, embedding_backward_rule},
     {"nonzero", Family::kForbidden},
     {"masked_select", Family::kWritten, masked_select_rule, true},
+    {"bincount", Family::kWritten, bincount_rule, true},
+    {"repeat_interleave.Tensor", Family::kForbidden},
     {"_unique2", Family::kForbidden},
     {"unique_dim", Family::kForbidden},
     {"unique_consecutive", Family::kForbidden},

@@ -323,12 +323,12 @@ Tensor interleave(const Tensor& self, const Tensor& repeats, std::optional<int64
   const Tensor t = dim ? self : reshape(self, {-1});
   const int64_t d = dim ? wrap_dim(*dim, self.dim()) : 0;
   if (repeats.dim() == 0 || (repeats.dim() == 1 && repeats.numel() == 1))
-    return interleave_fixed(self, repeats.item_scalar().to_int(), dim, output_size);
+    return interleave_fixed(self, item(repeats).to_int(), dim, output_size);
   TESSERA_CHECK(repeats.dim() == 1, "repeats must be 0-dim or 1-dim tensor");
   TESSERA_CHECK(repeats.numel() == t.size(d),
                 "repeats must have the same size as input along dim, but got repeats.size(0) = ", repeats.numel(),
                 " and input.size(", d, ") = ", t.size(d));
-  return index_select(t, d, interleave_indices(repeats, output_size));
+  return index_select(t, d, repeat_interleave(repeats, output_size));
 }
 Tensor interleave_fixed(const Tensor& self, int64_t repeats, std::optional<int64_t> dim,
                         const std::optional<SymInt>& output_size) {
@@ -395,8 +395,8 @@ Tensor diff_impl(const Tensor& self, int64_t n, int64_t dim, const Tensor& prepe
   return r;
 }
 
-Tensor bincount_impl(const Tensor& given, const Tensor& weights, int64_t minlength) {
-  const Tensor& self = with_one_value(given);
+Tensor bincount_kernel(const Tensor& self, const Tensor& weights, SymInt least) {
+  const int64_t minlength = least.guard_int();
   TESSERA_CHECK(minlength >= 0, "minlength should be >= 0");
   TESSERA_CHECK(self.dim() == 1 && is_integral(self.dtype(), false),
                 "bincount only supports 1-d non-negative integral inputs.");
@@ -406,7 +406,7 @@ Tensor bincount_impl(const Tensor& given, const Tensor& weights, int64_t minleng
                   : weights.dtype() == DType::kFloat32 ? DType::kFloat32
                                                        : DType::kFloat64;
   if (self.numel() == 0) return zeros({minlength}, t, std::nullopt, self.device());
-  if (self.is_cpu() && !weights.defined() && !is_transformed(self)) {
+  if (self.is_cpu() && !weights.defined()) {
     const bool bytes = self.dtype() == DType::kUInt8;
     const Tensor x = contiguous(bytes ? self : to(self, DType::kInt64));
     const std::vector<int64_t> counts =

@@ -45,6 +45,6 @@ Tensor diag_impl(const Tensor& self, int64_t diagonal);
 Tensor diag_embed_impl(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2);
 Tensor trace_impl(const Tensor& self);
 Tensor diff_impl(const Tensor& self, int64_t n, int64_t dim, const Tensor& prepend, const Tensor& append);
-Tensor bincount_impl(const Tensor& self, const Tensor& weights, int64_t minlength);
+Tensor bincount_kernel(const Tensor& self, const Tensor& weights, SymInt minlength);
 
 }  // namespace tessera::kernels

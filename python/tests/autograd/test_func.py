@@ -505,8 +505,11 @@ def test_indices_that_are_mapped_over():
         tessera.testing.assert_close(tessera.vmap(f)(*args), expected)
     with pytest.raises((RuntimeError, IndexError), match="range|out of bounds"):
         tessera.vmap(F.multi_margin_loss)(x, y + 4)
-    with pytest.raises(RuntimeError, match="item"):
+    with pytest.raises(RuntimeError, match="minlength"):
         tessera.vmap(tessera.bincount)(y)
+    weights, of = tessera.rand(3, 2), tessera.tensor([1, 4])
+    counts = tessera.vmap(lambda w: tessera.bincount(of, w))(weights)
+    tessera.testing.assert_close(counts, tessera.stack([tessera.bincount(of, w) for w in weights]))
 
 
 def test_functions_without_rules_say_so():
