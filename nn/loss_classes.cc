@@ -8,6 +8,7 @@
 #include "tensor/ops/api.h"
 #include "tensor/ops/plain.h"
 #include "tensor/ops/result_memory.h"
+#include "tensor/ops/observed.h"
 
 namespace tessera::kernels {
 namespace {
@@ -324,13 +325,10 @@ std::pair<Tensor, Tensor> class_rows(const Tensor& self, const Tensor& target, b
 }
 void check_range(const Tensor& target, int64_t low, int64_t classes) {
   TESSERA_CHECK(target.dtype() == DType::kInt64, "expected scalar type Long but found ", type_name_of(target.dtype()));
-  // Inside of a function transform there may be many of them, and what a mode of Python records depends on none: gather
-  // refuses what is out of range.
-  const bool observed = DispatchKeySet::from_bits(thread_state.included).has(DispatchKey::kPython);
-  TESSERA_CHECK(
-      values_unknown(target) || target.numel() == 0 || is_transformed(target) || observed ||
-          item(all(logical_and(ge(target, low), lt(target, classes)))).to_bool(),
-      "target out of range: expected values of [", low, ", ", classes, ")");
+  // Inside of a function transform there may be many of them, too: gather refuses what is out of range.
+  TESSERA_CHECK(values_unknown(target) || target.numel() == 0 || is_transformed(target) || is_observed() ||
+                    item(all(logical_and(ge(target, low), lt(target, classes)))).to_bool(),
+                "target out of range: expected values of [", low, ", ", classes, ")");
 }
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include "python/bindings/convert/storage.h"
 #include "python/bindings/jit/jit.h"
 #include "python/bindings/jit/traced.h"
+#include "python/bindings/library/fake.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"
 #include "tensor/dispatch/argument_names.h"
@@ -542,7 +543,7 @@ namespace {
 bool scalar_of_tensor(PyObject* o, Scalar* out) {
   const Tensor& t = unwrap(o);
   if (t.dim() != 0 || t.requires_grad() || t.is_meta()) return false;
-  *out = t.item_scalar();
+  *out = value_of(t);
   return true;
 }
 

@@ -16,6 +16,7 @@
 #include "tensor/ops/index_kernels.h"
 #include "tensor/ops/promotion.h"
 #include "tensor/ops/strided.h"
+#include "tensor/ops/observed.h"
 
 namespace tessera::kernels {
 
@@ -322,8 +323,11 @@ Tensor interleave(const Tensor& self, const Tensor& repeats, std::optional<int64
                   std::optional<SymInt> output_size) {
   const Tensor t = dim ? self : reshape(self, {-1});
   const int64_t d = dim ? wrap_dim(*dim, self.dim()) : 0;
-  if (repeats.dim() == 0 || (repeats.dim() == 1 && repeats.numel() == 1))
-    return interleave_fixed(self, item(repeats).to_int(), dim, output_size);
+  if (repeats.dim() == 0 || (repeats.dim() == 1 && repeats.numel() == 1)) {
+    if (!is_observed() || t.dim() == 0) return interleave_fixed(self, item(repeats).to_int(), dim, output_size);
+    const Tensor counts = expand(reshape(repeats, {1}), IntVector{t.size(d)});
+    return index_select(t, d, repeat_interleave(counts, output_size));
+  }
   TESSERA_CHECK(repeats.dim() == 1, "repeats must be 0-dim or 1-dim tensor");
   TESSERA_CHECK(repeats.numel() == t.size(d),
                 "repeats must have the same size as input along dim, but got repeats.size(0) = ", repeats.numel(),

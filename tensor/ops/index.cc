@@ -11,6 +11,7 @@
 #include "tensor/ops/create_kernels.h"
 #include "tensor/ops/index_extra.h"
 #include "tensor/ops/index_kernels.h"
+#include "tensor/ops/observed.h"
 #include "tensor/ops/options.h"
 #include "tensor/ops/promotion.h"
 #include "tensor/ops/strided.h"
@@ -282,7 +283,7 @@ void index_fill_int_Scalar_kernel(const Tensor& self, int64_t dim, const Tensor&
 Tensor index_fill_tensor(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
   TESSERA_CHECK(value.dim() == 0, "index_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
                 value.dim(), " dimension(s).");
-  if (!value.requires_grad() && !any_dual(value) && !values_unknown(value))
+  if (!value.requires_grad() && !any_dual(value) && !values_unknown(value) && !is_observed())
     return index_fill(self, dim, index, value.item_scalar());
   // A place that is named twice is filled once: value's gradient counts it once.
   const Tensor filled = index_fill(zeros(self.sizes(), DType::kBool, std::nullopt, self.device()), dim, index, true);

@@ -11,6 +11,7 @@
 #include "tensor/ops/arithmetic_kernels.h"
 #include "tensor/ops/comparison_kernels.h"
 #include "tensor/ops/functions_kernels.h"
+#include "tensor/ops/observed.h"
 #include "tensor/ops/promotion.h"
 
 namespace tessera::kernels {
@@ -364,6 +365,9 @@ void check_fill_value(const Tensor& value) {
   TESSERA_CHECK(value.dim() == 0, "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
                 value.dim(), " dimension(s).");
 }
+bool is_known(const Tensor& value) {
+  return !value.requires_grad() && !any_dual(value) && value.is_cpu() && !values_unknown(value) && !is_observed();
+}
 Tensor fill_value_as(const Tensor& value, const Tensor& self) {
   TESSERA_CHECK(!value.is_complex() || self.is_complex(), "value cannot be converted to type ", name_of(self.dtype()),
                 " without overflow");
@@ -374,14 +378,12 @@ Tensor masked_fill_tensor_composite(const Tensor& self, const Tensor& mask, cons
   check_fill_value(value);
   TESSERA_CHECK(mask.dtype() == DType::kBool, "masked_fill_ only supports boolean masks, but got mask with dtype ",
                 name_of(mask.dtype()));
-  if (!value.requires_grad() && !any_dual(value) && value.is_cpu() && !values_unknown(value))
-    return contiguous(_masked_fill(self, mask, value.item_scalar()));
+  if (is_known(value)) return contiguous(_masked_fill(self, mask, value.item_scalar()));
   return contiguous(where(mask, fill_value_as(value, self), self));
 }
 const Tensor& masked_fill_tensor_inplace(const Tensor& self, const Tensor& mask, const Tensor& value) {
   check_fill_value(value);
-  if (!value.requires_grad() && !any_dual(value) && value.is_cpu() && !values_unknown(value))
-    return _masked_fill_(self, mask, value.item_scalar());
+  if (is_known(value)) return _masked_fill_(self, mask, value.item_scalar());
   const IntVector shape = infer_broadcast(self.sizes(), mask.sizes());
   TESSERA_CHECK(std::ranges::equal(shape, self.sizes()), "output with shape ", shape_string(self.sizes()),
                 " doesn't match the broadcast shape ", shape_string(shape));

@@ -28,6 +28,7 @@ __all__ = [
     "data_dependent",
     "getitem",
     "inner_call",
+    "indices_of_repeats",
     "interleaved",
     "restrided",
     "scattered",
@@ -569,17 +570,19 @@ def _masked_index(mode, env, func, args, kwargs):
     return func(x, indices)
 
 
-def interleaved(mode, func, args, kwargs):
+def indices_of_repeats(mode, repeats, *, output_size=None):
+    """The indices of repeat_interleave where their number is given or the repeats are known; else None."""
+    known = _C._fake_constant(repeats) if is_fake(repeats) else repeats
+    if output_size is None and known is None:
+        return None
+    count = constant(int(known.sum())) if output_size is None else as_expr(output_size)
+    return _made(mode, mode.shape_env or _no_symbols(), [count], repeats.dtype, repeats.device)
+
+
+def interleaved(args, kwargs):
     """repeat_interleave by a tensor: an index of unknown size, unless that is given or the repeats are known."""
     ops = tessera.ops.aten
     size = kwargs.get("output_size")
-    if func._overloadname == "Tensor":
-        (repeats,) = args
-        known = _C._fake_constant(repeats) if is_fake(repeats) else repeats
-        if size is None and known is None:
-            return mode._call_in_python(func, args, kwargs)
-        count = constant(int(known.sum())) if size is None else as_expr(size)
-        return _made(mode, mode.shape_env or _no_symbols(), [count], repeats.dtype, repeats.device)
     x, repeats, dim = (tuple(args) + (None,))[:3]
     dim = kwargs.get("dim") if dim is None else dim
     if repeats.dim() == 0 or repeats.numel() == 1:

@@ -466,6 +466,12 @@ class FakeTensorMode(_C._FakeModeBase, TorchDispatchMode):
     def _call_in_python(self, func, args, kwargs):
         """Operators whose result depends on values, and those whose Meta kernel is written in Python."""
         name = func._schema.name
+        if name == "aten::repeat_interleave":
+            from tessera._subclasses._symbolic_calls import indices_of_repeats
+
+            made = indices_of_repeats(self, *args, **kwargs)
+            if made is not None:
+                return made
         if _depends_on_values(func, args):
             sizes, env = name in _DYNAMIC_SHAPES, self.shape_env
             if env is None or not (env.allow_dynamic_output_shape_ops if sizes else env.allow_scalar_outputs):
@@ -504,10 +510,8 @@ class FakeTensorMode(_C._FakeModeBase, TorchDispatchMode):
     def _symbolic_composite(self, func, args, kwargs):
         from tessera._subclasses._symbolic_calls import composite, interleaved, split_at
 
-        if func._schema.name == "aten::bincount":
-            return self._call_in_python(func, args, kwargs)
-        if func._schema.name == "aten::repeat_interleave" and func._overloadname != "self_int":
-            return interleaved(self, func, args, kwargs)
+        if func.name() == "aten::repeat_interleave.self_Tensor":
+            return interleaved(args, kwargs)
         if func._schema.name == "aten::tensor_split":
             parts = split_at(func, args, kwargs)
             if parts is not None:

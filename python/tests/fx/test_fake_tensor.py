@@ -306,3 +306,38 @@ def test_make_fx_takes_real_tensors_where_that_is_allowed():
     graph = make_fx(lambda x: x * w, tracing_mode="fake", _allow_non_fake_inputs=True)(tessera.randn(3))
     x = tessera.randn(3)
     assert tessera.equal(graph(x), x * w)
+
+
+COUNTS = [
+    lambda x, n: tessera.bincount(n),
+    lambda x, n: tessera.bincount(n, minlength=7),
+    lambda x, n: tessera.repeat_interleave(x, n),
+    lambda x, n: tessera.repeat_interleave(x, n[:1]),
+    lambda x, n: x.masked_fill(n > 1, x[0]),
+    lambda x, n: x.index_fill(0, tessera.tensor([1]), x[0]),
+    lambda x, n: tessera.nn.functional.multi_margin_loss(x.expand(3, 3), n - 1),
+]
+
+
+@pytest.mark.parametrize("index", range(len(COUNTS)))
+def test_graphs_hold_no_numbers_of_the_run_that_was_recorded(index):
+    f = COUNTS[index]
+    graph = make_fx(f)(tessera.tensor([1.0, 2.0, 3.0]), tessera.tensor([1, 2, 3]))
+    other = tessera.tensor([5.0, 1.0, 2.0]), tessera.tensor([2, 3, 1])
+    tessera.testing.assert_close(graph(*other), f(*other))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: tessera.full((2,), x),
+        lambda x: tessera.arange(x),
+        lambda x: tessera.linspace(x, x, 3),
+        lambda x: tessera.add(x, x, alpha=x),
+        lambda x: tessera.nn.functional.ctc_loss(tessera.ones(4, 1, 3), tessera.ones(1, 2).long(), x[None], x[None]),
+    ],
+)
+def test_numbers_that_a_graph_would_hold_are_refused(f):
+    assert f(tessera.tensor(2)) is not None
+    with pytest.raises(RuntimeError, match="value out of a tracing tensor"):
+        make_fx(f)(tessera.tensor(2))

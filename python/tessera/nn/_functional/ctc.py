@@ -5,13 +5,14 @@ import tessera
 
 def _lengths(lengths, n, name, high):
     """Lengths as a list of n ints in [0, high]. RuntimeError otherwise."""
-    values = (
-        lengths.reshape(-1).tolist()
-        if isinstance(lengths, tessera.Tensor)
-        else [int(v) for v in (lengths if isinstance(lengths, (list, tuple)) else [lengths])]
-    )
-    if isinstance(lengths, tessera.Tensor) and lengths.is_floating_point():
-        raise RuntimeError(f"{name} must be integral")
+    if isinstance(lengths, tessera.Tensor):
+        if lengths.is_floating_point():
+            raise RuntimeError(f"{name} must be integral")
+        flat = lengths.reshape(-1)
+        # What records operators is asked for each number.
+        values = [n.item() for n in flat] if tessera._C._len_torch_dispatch_stack() else flat.tolist()
+    else:
+        values = [int(v) for v in (lengths if isinstance(lengths, (list, tuple)) else [lengths])]
     if len(values) != n:
         raise RuntimeError(f"{name} must be of size batch_size")
     for i, v in enumerate(values):
