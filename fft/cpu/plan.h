@@ -27,6 +27,7 @@ struct ColumnPasses {
   struct Pass {
     int radix;
     int64_t m, s;
+    int64_t step;      // of the last pass: rows between results
     int64_t twiddles;  // in ColumnPlan's numbers: w^(p j) for p < m, 0 < j < r; re, im
     int64_t roots;     // there, too: cos and sin of 2 pi t / r, t < r, for odd radices
   };
@@ -37,6 +38,8 @@ struct ColumnPasses {
 
   ColumnPasses() = default;
   ColumnPasses(int64_t n, std::vector<double>* numbers);
+  // From now on the last pass leaves results where they are: result k in row [k] of what is returned.
+  std::vector<int32_t> leave();
   // Whether all prime factors have a butterfly, and none is above `largest`.
   static bool serves(int64_t n, int largest = kMaxRadix);
 };
@@ -76,15 +79,17 @@ struct LinePlan {
   explicit LinePlan(int64_t n);
 };
 
-// A line of n = m kFftWidth numbers, m from 4 to 64 (of doubles 512): columns of m, then rows across the lanes of
-// vectors.
+// A line of n = m width numbers, m from 4 to some thousand: columns of m, then rows across the lanes of vectors.
 template <class T>
 struct ShortPlan {
   ColumnPlan<T> first;
-  std::vector<T> fine;    // as that of LinePlan
-  std::vector<T> across;  // exp(-2 pi i e k / kFftWidth), 0 < k < 4, planar; e: the place of a lane in its 16 bytes
+  std::vector<int32_t> where;  // the row of each result of a column
+  std::vector<T> fine;         // as that of LinePlan, in the order of rows and groups of `width`
+  // exp(-2 pi i e k / kFftWidth), 0 < k < 4, planar; e: the place of a lane in its 16 bytes. Of whole groups alone.
+  std::vector<T> across;
 
   explicit ShortPlan(int64_t n);
+  static int64_t width();  // lanes of the machine's vectors
   // Whether it is one, and the machine's vectors are long enough.
   static bool serves(int64_t n);
 };
