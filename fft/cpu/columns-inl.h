@@ -335,11 +335,13 @@ struct Interleaved {
     return {z.re, hn::Xor(z.im, sign)};
   }
   HWY_INLINE void store(int64_t i, const Complex<D>& z) const {
-    const auto re = hn::Mul(z.re, scale), im = hn::Mul(z.im, scale_im);
+    store_as_is(i, {hn::Mul(z.re, scale), hn::Mul(z.im, scale_im)});
+  }
+  HWY_INLINE void store_as_is(int64_t i, const Complex<D>& z) const {
     T* const to = at + i * stride;
-    // hn::InterleaveLower and Upper stay in their blocks, too.
-    hn::StoreU(hn::InterleaveLower(d, re, im), d, to);
-    hn::StoreU(hn::InterleaveUpper(d, re, im), d, to + hn::Lanes(d));
+    // These stay in their blocks, too.
+    hn::StoreU(hn::InterleaveLower(d, z.re, z.im), d, to);
+    hn::StoreU(hn::InterleaveUpper(d, z.re, z.im), d, to + hn::Lanes(d));
   }
 #endif
 };

@@ -257,15 +257,19 @@ class Cache {
 };
 
 template <class Plan>
-std::shared_ptr<const Plan> cached(int64_t n) {
+Held<Plan> cached(int64_t n) {
   static Cache* const cache = new Cache;  // never destroyed: threads may outlive static objects
-  return std::static_pointer_cast<const Plan>(cache->get(n, [](int64_t n) {
+  return cache->get(n, [](int64_t n) {
     const auto plan = std::make_shared<const Plan>(n);
     return Cache::Kept{n, bytes_of(*plan), plan};
-  }));
+  });
 }
 
 }  // namespace
+
+AnyHeld::AnyHeld(std::shared_ptr<const void> plan) : plan_(std::move(plan)) {}
+AnyHeld& AnyHeld::operator=(AnyHeld&& other) = default;
+AnyHeld::~AnyHeld() = default;
 
 std::complex<double> unit_root(int64_t k, int64_t n) {
   // An angle of at most an eighth of the circle, in exact integers; the rest is symmetry.
@@ -415,19 +419,19 @@ bool ShortPlan<T>::serves(int64_t n) {
 }
 
 template <class T>
-std::shared_ptr<const LinePlan<T>> line_plan(int64_t n) {
+Held<LinePlan<T>> line_plan(int64_t n) {
   return cached<LinePlan<T>>(n);
 }
 template <class T>
-std::shared_ptr<const ColumnPlan<T>> column_plan(int64_t n) {
+Held<ColumnPlan<T>> column_plan(int64_t n) {
   return cached<ColumnPlan<T>>(n);
 }
 template <class T>
-std::shared_ptr<const RealPlan<T>> real_plan(int64_t n) {
+Held<RealPlan<T>> real_plan(int64_t n) {
   return cached<RealPlan<T>>(n);
 }
 template <class T>
-std::shared_ptr<const ShortPlan<T>> short_plan(int64_t n) {
+Held<ShortPlan<T>> short_plan(int64_t n) {
   return cached<ShortPlan<T>>(n);
 }
 
@@ -439,13 +443,13 @@ template struct RealPlan<float>;
 template struct RealPlan<double>;
 template struct ShortPlan<float>;
 template struct ShortPlan<double>;
-template std::shared_ptr<const LinePlan<float>> line_plan(int64_t);
-template std::shared_ptr<const LinePlan<double>> line_plan(int64_t);
-template std::shared_ptr<const ColumnPlan<float>> column_plan(int64_t);
-template std::shared_ptr<const ColumnPlan<double>> column_plan(int64_t);
-template std::shared_ptr<const RealPlan<float>> real_plan(int64_t);
-template std::shared_ptr<const RealPlan<double>> real_plan(int64_t);
-template std::shared_ptr<const ShortPlan<float>> short_plan(int64_t);
-template std::shared_ptr<const ShortPlan<double>> short_plan(int64_t);
+template Held<LinePlan<float>> line_plan(int64_t);
+template Held<LinePlan<double>> line_plan(int64_t);
+template Held<ColumnPlan<float>> column_plan(int64_t);
+template Held<ColumnPlan<double>> column_plan(int64_t);
+template Held<RealPlan<float>> real_plan(int64_t);
+template Held<RealPlan<double>> real_plan(int64_t);
+template Held<ShortPlan<float>> short_plan(int64_t);
+template Held<ShortPlan<double>> short_plan(int64_t);
 
 }  // namespace tessera::cpu::internal

@@ -52,6 +52,27 @@ struct ColumnPlan : ColumnPasses {
   explicit ColumnPlan(int64_t n);
 };
 
+// A plan that is used, whatever becomes of it in the cache. What lets go of one is code that is there once.
+class AnyHeld {
+ public:
+  AnyHeld() = default;
+  AnyHeld(std::shared_ptr<const void> plan);
+  AnyHeld(AnyHeld&&) = default;
+  AnyHeld& operator=(AnyHeld&& other);
+  ~AnyHeld();
+  const void* get() const { return plan_.get(); }
+
+ private:
+  std::shared_ptr<const void> plan_;
+};
+template <class Plan>
+struct Held : AnyHeld {
+  using AnyHeld::AnyHeld;
+  const Plan* operator->() const { return static_cast<const Plan*>(get()); }
+  const Plan& operator*() const { return *operator->(); }
+  explicit operator bool() const { return get() != nullptr; }
+};
+
 template <class T>
 struct ShortPlan;
 
@@ -70,11 +91,11 @@ struct LinePlan {
   // Where n has a prime factor without butterfly, the transform is a convolution, by transforms of length m. Rader's
   // algorithm for primes n whose m = n - 1 has none: of the numbers 1 to n - 1 in the order of the powers of a root
   // that has them all. Bluestein's for all others: with a chirp.
-  std::shared_ptr<const LinePlan> inner;
-  std::shared_ptr<const ShortPlan<T>> brief;  // of m, too, if there is one
-  std::vector<int32_t> powers;                // Rader's: those of a root mod n
-  std::vector<T> chirp;                       // Bluestein's: exp(-pi i k^2 / n), re, im
-  std::vector<T> filter;  // transform of exp(-2 pi i / (n root^k)), or of the conjugate chirp, over m
+  Held<LinePlan> inner;
+  Held<ShortPlan<T>> brief;     // of m, too, if there is one
+  std::vector<int32_t> powers;  // Rader's: those of a root mod n
+  std::vector<T> chirp;         // Bluestein's: exp(-pi i k^2 / n), re, im
+  std::vector<T> filter;        // transform of exp(-2 pi i / (n root^k)), or of the conjugate chirp, over m
 
   explicit LinePlan(int64_t n);
 };
@@ -106,12 +127,12 @@ struct RealPlan {
 
 // From a cache of the plans that were used last; safe to call from any thread.
 template <class T>
-std::shared_ptr<const LinePlan<T>> line_plan(int64_t n);
+Held<LinePlan<T>> line_plan(int64_t n);
 template <class T>
-std::shared_ptr<const ColumnPlan<T>> column_plan(int64_t n);
+Held<ColumnPlan<T>> column_plan(int64_t n);
 template <class T>
-std::shared_ptr<const RealPlan<T>> real_plan(int64_t n);  // n even
+Held<RealPlan<T>> real_plan(int64_t n);  // n even
 template <class T>
-std::shared_ptr<const ShortPlan<T>> short_plan(int64_t n);
+Held<ShortPlan<T>> short_plan(int64_t n);
 
 }  // namespace tessera::cpu::internal

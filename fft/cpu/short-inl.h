@@ -99,7 +99,11 @@ class ShortLines {
     T* out = lines.out;
     for (int64_t i = 0; i < lines.count; ++i, from.at += lines.in_step, out += lines.out_step) {
       if (m == 16)
-        sixteen_rows(from, scratch);
+        two_passes<4>(from, scratch);
+      else if (m == 32)
+        two_passes<8>(from, scratch);
+      else if (kEight < 8 && m == 8)
+        two_passes<2>(from, scratch);
       else
         transform_columns(d, plan_.first, from, Twiddled<D>{d, scratch, plan_.fine.data(), kLanes, -1}, scratch);
       for (int64_t row = 0; row < m; row += Finish::kRows) {
@@ -109,28 +113,44 @@ class ShortLines {
     }
   }
 
-  // What transform_columns does with two passes of radix 4, without a pass's preparations.
-  HWY_INLINE void sixteen_rows(const Interleaved<D>& from, T* scratch) const {
+  // What transform_columns does with passes of radix R (8 may be 2 and 4) and 4, without a pass's preparations.
+  template <int R>
+  HWY_INLINE void two_passes(const Interleaved<D>& from, T* scratch) const {
     const D d;
     const Planar<D> rows{d, scratch};
     const T *w = plan_.first.numbers.data(), *fine = plan_.fine.data();
-    Complex<D> a[4];
-    for (int64_t p = 0; p < 4; ++p, w += 6) {
-      repeat<4>(
-          4, TESSERA_FFT_BODY(k) { a[k] = from.load(p + 4 * k); });
-      butterfly<4>(d, nullptr, a);
-      rows.store(p, a[0]);
-      repeat<3>(
-          3, TESSERA_FFT_BODY(j) {
-            rows.store(p + 4 * j + 4, mul(a[j + 1], Complex<D>{hn::Set(d, w[2 * j]), hn::Set(d, w[2 * j + 1])}));
+    const auto times = [&](const Complex<D>& z, const T* w) HWY_ATTR __attribute__((always_inline)) {
+      return mul(z, Complex<D>{hn::Set(d, w[0]), hn::Set(d, w[1])});
+    };
+    constexpr int kFirst = R == kEight || R < 8 ? R : 4;
+    const T* const halves = w;
+    if (kFirst < R) w += plan_.first.passes[1].twiddles;
+    for (int64_t p = 0; p < 4; ++p, w += 2 * (kFirst - 1)) {
+      Complex<D> a[kFirst], b[kFirst];
+      repeat<kFirst>(
+          kFirst, TESSERA_FFT_BODY(k) {
+            a[k] = from.load(p + 4 * k);
+            if (kFirst == R) return;
+            const auto other = from.load(p + 4 * k + 16);
+            b[k] = times(sub(a[k], other), halves + 2 * (p + 4 * k));
+            a[k] = add(a[k], other);
           });
+      const auto put = [&](Complex<D> * z, int64_t row) HWY_ATTR __attribute__((always_inline)) {
+        butterfly<kFirst>(d, nullptr, z);
+        rows.store(row, z[0]);
+        repeat<kFirst - 1>(
+            kFirst - 1, TESSERA_FFT_BODY(j) { rows.store(row + 4 * j + 4, times(z[j + 1], w + 2 * j)); });
+      };
+      put(a, p);
+      if (kFirst < R) put(b, p + 16);
     }
-    for (int64_t b = 0; b < 4; ++b) {
+    for (int64_t b = 0; b < 4 * R; b += 4) {
+      Complex<D> a[4];
       repeat<4>(
-          4, TESSERA_FFT_BODY(k) { a[k] = rows.load(4 * b + k); });
+          4, TESSERA_FFT_BODY(k) { a[k] = rows.load(b + k); });
       butterfly<4>(d, nullptr, a);
       repeat<4>(
-          4, TESSERA_FFT_BODY(j) { rows.store(4 * b + j, mul(a[j], factors(fine, 4 * b + j))); });
+          4, TESSERA_FFT_BODY(j) { rows.store(b + j, mul(a[j], factors(fine, b + j))); });
     }
   }
 
@@ -143,7 +163,7 @@ class ShortLines {
   class Finish {
    public:
     static constexpr int64_t kRows = kLanes;
-    Finish(const ShortPlan<T>&, Form<T> form) : form_(form) {}
+    Finish(const ShortPlan<T>&, Form<T> form) : form_(form), as_is_(form.scale == 1 && !form.conjugate) {}
     HWY_INLINE void rows(const T* from, const int32_t* where, T* out, int64_t m) const {
       const D d;
       Complex<D> a[kLanes];
@@ -167,12 +187,17 @@ class ShortLines {
           });
       butterfly<kLanes>(d, nullptr, a);
       const auto to = interleaved(d, out, 2 * m, form_);
-      repeat<kLanes>(
-          kLanes, TESSERA_FFT_BODY(k) { to.store(k, a[k]); });
+      if (as_is_)
+        repeat<kLanes>(
+            kLanes, TESSERA_FFT_BODY(k) { to.store_as_is(k, a[k]); });
+      else
+        repeat<kLanes>(
+            kLanes, TESSERA_FFT_BODY(k) { to.store(k, a[k]); });
     }
 
    private:
     Form<T> form_;
+    bool as_is_;
   };
 #else
 
