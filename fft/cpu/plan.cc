@@ -117,8 +117,8 @@ void push(std::vector<double>* to, std::complex<double> z) {
 
 // Tables are made of doubles, which are rounded at the end.
 template <class T>
-std::vector<T> rounded(const std::vector<double>& x) {
-  return std::vector<T>(x.begin(), x.end());
+Table<T> rounded(const std::vector<double>& x) {
+  return Table<T>(x.begin(), x.end());
 }
 
 // lane_order of columns-inl.h, for vectors of `lanes`.
@@ -367,7 +367,7 @@ LinePlan<T>::LinePlan(int64_t n) : n(n) {
   else
     make_kernel(n, powers, &numbers);
   chirp = rounded<T>(made);
-  const std::vector<T> kernel = rounded<T>(numbers);
+  const Table<T> kernel = rounded<T>(numbers);
   filter.resize(2 * m);
   const FftLines lines{sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64,
                        FftKind::kComplex,
@@ -381,7 +381,7 @@ LinePlan<T>::LinePlan(int64_t n) : n(n) {
 }
 
 template <class T>
-RealPlan<T>::RealPlan(int64_t n) : half(n / 2), stride(n / 4 + kFftWidth<T> + 1), roots(2 * stride) {
+RealPlan<T>::RealPlan(int64_t n) : half(n / 2), stride((n / 4 / kFftWidth<T> + 2) * kFftWidth<T>), roots(2 * stride) {
   for (int64_t k = 0; k < stride; ++k) {
     const auto w = unit_root(k % n, n) / 2.0;
     roots[k] = static_cast<T>(w.real());

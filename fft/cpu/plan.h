@@ -4,6 +4,7 @@
 #include <complex>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <vector>
 
 namespace tessera::cpu::internal {
@@ -15,6 +16,18 @@ inline constexpr int64_t kFftWidth = 64 / sizeof(T);
 // The largest prime factor that has a butterfly. Its work grows with the square of the prime, which vectors full of
 // columns bear longer than the few columns of one line.
 inline constexpr int kMaxRadix = 127, kMaxRadixOfLines = 31;
+
+// Vectors of a table are not parts of two lines of memory.
+template <class T>
+struct LineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kLine{64};
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kLine)); }
+  void deallocate(T* p, size_t) { ::operator delete(p, kLine); }
+  bool operator==(const LineAllocator&) const { return true; }
+};
+template <class T>
+using Table = std::vector<T, LineAllocator<T>>;
 
 // exp(-2 pi i k / n), each part rounded once or nearly so.
 std::complex<double> unit_root(int64_t k, int64_t n);
@@ -46,7 +59,7 @@ struct ColumnPasses {
 
 template <class T>
 struct ColumnPlan : ColumnPasses {
-  std::vector<T> numbers;
+  Table<T> numbers;
 
   ColumnPlan() = default;
   explicit ColumnPlan(int64_t n);
@@ -86,7 +99,7 @@ struct LinePlan {
   // keep those of k1 < kFftWidth, and in `coarse` those of k1 a multiple of kFftWidth, whose products the others are:
   // [k1 / kFftWidth][n2, up to whole groups][re, im].
   bool two_levels = false;
-  std::vector<T> fine, coarse;
+  Table<T> fine, coarse;
 
   // Where n has a prime factor without butterfly, the transform is a convolution, by transforms of length m. Rader's
   // algorithm for primes n whose m = n - 1 has none: of the numbers 1 to n - 1 in the order of the powers of a root
@@ -94,8 +107,8 @@ struct LinePlan {
   Held<LinePlan> inner;
   Held<ShortPlan<T>> brief;     // of m, too, if there is one
   std::vector<int32_t> powers;  // Rader's: those of a root mod n
-  std::vector<T> chirp;         // Bluestein's: exp(-pi i k^2 / n), re, im
-  std::vector<T> filter;        // transform of exp(-2 pi i / (n root^k)), or of the conjugate chirp, over m
+  Table<T> chirp;               // Bluestein's: exp(-pi i k^2 / n), re, im
+  Table<T> filter;              // transform of exp(-2 pi i / (n root^k)), or of the conjugate chirp, over m
 
   explicit LinePlan(int64_t n);
 };
@@ -105,9 +118,9 @@ template <class T>
 struct ShortPlan {
   ColumnPlan<T> first;
   std::vector<int32_t> where;  // the row of each result of a column
-  std::vector<T> fine;         // as that of LinePlan, in the order of rows and groups of `width`
+  Table<T> fine;               // as that of LinePlan, in the order of rows and groups of `width`
   // exp(-2 pi i e k / kFftWidth), 0 < k < 4, planar; e: the place of a lane in its 16 bytes. Of whole groups alone.
-  std::vector<T> across;
+  Table<T> across;
 
   explicit ShortPlan(int64_t n);
   static int64_t width();  // lanes of the machine's vectors
@@ -118,9 +131,9 @@ struct ShortPlan {
 // What joins the two halves of a transform of an even number n of real numbers, made by one of n / 2 complex ones.
 template <class T>
 struct RealPlan {
-  int64_t half;          // n / 2
-  int64_t stride;        // n / 4 and a vector's lanes more
-  std::vector<T> roots;  // exp(-2 pi i k / n) / 2, k < stride: real parts, then imaginary ones
+  int64_t half;    // n / 2
+  int64_t stride;  // n / 4 and a vector's lanes more, in whole lines
+  Table<T> roots;  // exp(-2 pi i k / n) / 2, k < stride: real parts, then imaginary ones
 
   explicit RealPlan(int64_t n);
 };
