@@ -20,7 +20,7 @@ namespace HWY_NAMESPACE {
 // Where line i begins in both memories, in elements.
 class Places {
  public:
-  explicit Places(const FftLines& lines) : dims_(lines.dims.begin(), lines.dims.end()) {
+  HWY_NOINLINE explicit Places(const FftLines& lines) : dims_(lines.dims.begin(), lines.dims.end()) {
     for (const FftDim& d : dims_) count_ *= d.size;
   }
   int64_t count() const { return count_; }
