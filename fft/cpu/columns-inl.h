@@ -177,19 +177,30 @@ class Ahead {
 
 // ---- Where a pass reads and writes: row i of a vector of columns. ----
 
-// Rows of kFftWidth real parts, then as many imaginary ones; `at` is the first lane that is worked on.
-template <class D, class T = hn::TFromD<D>>
+// Real parts in a row, which as many imaginary ones follow. Where a group of columns is two vectors, these stand one
+// behind the other, each with all its rows, so that the first cache holds those of longer columns.
+template <class D>
+inline constexpr int64_t kPlanarWidth = HWY_TARGET == HWY_AVX2 ? hn::MaxLanes(D()) : kFftWidth<hn::TFromD<D>>;
+// Where lane l of a group with `rows` rows begins.
+template <class T>
+constexpr int64_t lane_begin(int64_t l, int64_t rows) {
+  constexpr int64_t kWidth = kPlanarWidth<hn::ScalableTag<T>>;
+  return l / kWidth * kWidth * 2 * rows + l % kWidth;
+}
+// Rows of a vector's columns.
+template <class D>
 struct Planar {
-  static constexpr int64_t kRow = 2 * kFftWidth<T>;
+  using T = hn::TFromD<D>;
+  static constexpr int64_t kWidth = kPlanarWidth<D>, kRow = 2 * kWidth;
   D d;
   T* at;
   Ahead* ahead = nullptr;
   HWY_INLINE Complex<D> load(int64_t i) const {
-    return {hn::LoadU(d, at + i * kRow), hn::LoadU(d, at + i * kRow + kFftWidth<T>)};
+    return {hn::LoadU(d, at + i * kRow), hn::LoadU(d, at + i * kRow + kWidth)};
   }
   HWY_INLINE void store(int64_t i, const Complex<D>& z) const {
     hn::StoreU(z.re, d, at + i * kRow);
-    hn::StoreU(z.im, d, at + i * kRow + kFftWidth<T>);
+    hn::StoreU(z.im, d, at + i * kRow + kWidth);
   }
 };
 
@@ -273,6 +284,15 @@ struct Pairs<hn::Simd<T, 64 / sizeof(T), 0>, kMirrored> {
 };
 #endif
 
+// Which of neighbours is in lane i of what Interleaved reads and writes: where a vector is two blocks of 16 bytes,
+// instructions that never cross from one to the other turn numbers into parts, and back, in this order.
+template <class T>
+constexpr int lane_order(int i) {
+  constexpr int kHigh = 16 / sizeof(T), kLow = kHigh / 2;
+  if (HWY_TARGET != HWY_AVX2) return i;
+  return i - (i & (kHigh + kLow)) + (i & kHigh) / 2 + (i & kLow) * 2;
+}
+
 // Rows of them, `stride` parts apart. A transform with the other sign is this one between two exchanges of real and
 // imaginary parts, where those cost nothing; elsewhere between two conjugations: `sign` of imaginary parts that are
 // read is -0.0 then, and scale_im negative.
@@ -282,11 +302,11 @@ struct Interleaved {
   D d;
   T* at;
   int64_t stride;
-  Pairs<D> pairs;
   hn::Vec<D> scale;
 #if HWY_TARGET == HWY_AVX3
+  Pairs<D> pairs;
   Interleaved(D d, const T* at, int64_t stride, bool backwards, T scale)
-      : d(d), at(const_cast<T*>(at)), stride(stride), pairs(d, backwards), scale(hn::Set(d, scale)) {}
+      : d(d), at(const_cast<T*>(at)), stride(stride), scale(hn::Set(d, scale)), pairs(d, backwards) {}
   HWY_INLINE Complex<D> load(int64_t i) const { return pairs.load(at + i * stride); }
   HWY_INLINE void store(int64_t i, const Complex<D>& z) const {
     pairs.store({hn::Mul(z.re, scale), hn::Mul(z.im, scale)}, at + i * stride);
@@ -297,30 +317,49 @@ struct Interleaved {
       : d(d),
         at(const_cast<T*>(at)),
         stride(stride),
-        pairs{d},
         scale(hn::Set(d, scale)),
         sign(hn::Set(d, backwards ? -T{0} : T{0})),
         scale_im(hn::Xor(sign, this->scale)) {}
   HWY_INLINE Complex<D> load(int64_t i) const {
-    const Complex<D> z = pairs.load(at + i * stride);
+    const T* const from = at + i * stride;
+    Complex<D> z;
+#if HWY_TARGET == HWY_AVX2
+    const auto a = hn::LoadU(d, from), b = hn::LoadU(d, from + hn::Lanes(d));
+    if constexpr (sizeof(T) == 4)
+      z = {{_mm256_shuffle_ps(a.raw, b.raw, 0x88)}, {_mm256_shuffle_ps(a.raw, b.raw, 0xdd)}};
+    else
+      z = {hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)};
+#else
+    hn::LoadInterleaved2(d, from, z.re, z.im);
+#endif
     return {z.re, hn::Xor(z.im, sign)};
   }
   HWY_INLINE void store(int64_t i, const Complex<D>& z) const {
-    pairs.store({hn::Mul(z.re, scale), hn::Mul(z.im, scale_im)}, at + i * stride);
+    store_as_is(i, {hn::Mul(z.re, scale), hn::Mul(z.im, scale_im)});
+  }
+  HWY_INLINE void store_as_is(int64_t i, const Complex<D>& z) const {
+    T* const to = at + i * stride;
+    // These stay in their blocks, too.
+    hn::StoreU(hn::InterleaveLower(d, z.re, z.im), d, to);
+    hn::StoreU(hn::InterleaveUpper(d, z.re, z.im), d, to + hn::Lanes(d));
   }
 #endif
 };
 
-// Planar, times a twiddle factor of its own for each number, of a table of planar rows: see LinePlan.
+// Planar, times a twiddle factor of its own for each number, of a table of planar rows, too: see LinePlan.
 template <class D>
 struct Twiddled {
-  Planar<D> to;
+  D d;
+  hn::TFromD<D>* to;
   const hn::TFromD<D>* fine;
-  int64_t rows;  // of the table: row i has factor i & rows
-  HWY_INLINE void store(int64_t i, const Complex<D>& z) const {
-    constexpr int64_t kWidth = kFftWidth<hn::TFromD<D>>;
-    const auto* factor = fine + (i & rows) * 2 * kWidth;
-    to.store(i, mul(z, Complex<D>{hn::LoadU(to.d, factor), hn::LoadU(to.d, factor + kWidth)}));
+  int64_t width;  // of both
+  int64_t rows;   // of the table: row i has factor i & rows
+  HWY_INLINE void store(int64_t i, const Complex<D>& given) const {
+    const auto* factor = fine + (i & rows) * 2 * width;
+    const auto z = mul(given, Complex<D>{hn::LoadU(d, factor), hn::LoadU(d, factor + width)});
+    auto* const at = to + i * 2 * width;
+    hn::StoreU(z.re, d, at);
+    hn::StoreU(z.im, d, at + width);
   }
 };
 
@@ -340,7 +379,7 @@ HWY_NOINLINE void pass(D d, const ColumnPlan<T>& plan, const ColumnPasses::Pass&
   for (int64_t b = 0; b < s; ++b) {
     const T* w = twiddles;
     for (int64_t p = 0; p < m; ++p, w += 2 * (r - 1)) {
-      const int64_t row = b * r * m + p, out = kLast ? first[b] : row, step = kLast ? s : m;
+      const int64_t row = b * r * m + p, out = kLast ? first[b] : row, step = kLast ? pass.step : m;
       if constexpr (std::is_same_v<From, Planar<D>>)
         if (from.ahead) from.ahead->butterfly();
       const auto load = TESSERA_FFT_BODY(k) { return from.load(row + m * k); };
@@ -366,6 +405,7 @@ HWY_NOINLINE void pass(D d, const ColumnPlan<T>& plan, const ColumnPasses::Pass&
 // no such passes of the others, whose code is long and whose arithmetic outweighs the copy that they take instead.
 inline bool is_brief(int radix) { return radix <= 5 || radix == 8; }
 inline constexpr bool kForms = HWY_TARGET != HWY_SSE4;
+inline constexpr int kEight = HWY_TARGET == HWY_AVX2 ? 4 : 8;  // plans have no eights there
 
 template <bool kLast, class D, class From, class To, class T = hn::TFromD<D>>
 void brief_pass(D d, const ColumnPlan<T>& plan, const ColumnPasses::Pass& p, const From& from, const To& to) {
@@ -379,7 +419,7 @@ void brief_pass(D d, const ColumnPlan<T>& plan, const ColumnPasses::Pass& p, con
     case 5:
       return pass<5, kLast>(d, plan, p, from, to);
     default:
-      return pass<8, kLast>(d, plan, p, from, to);
+      return pass<kEight, kLast>(d, plan, p, from, to);
   }
 }
 template <class D, class T = hn::TFromD<D>>

@@ -153,7 +153,7 @@ class Line {
     }
     const T* fine = plan_.fine.data() + g * (plan_.two_levels ? kWidth : n1) * kRow;
     for (int64_t l = 0; l < lanes; l += static_cast<int64_t>(hn::Lanes(d))) {
-      const Twiddled<Lanes<T>> target{{d, to + l}, fine + l, plan_.two_levels ? kWidth - 1 : -1};
+      const Twiddled<Lanes<T>> target{d, to + l, fine + l, kWidth, plan_.two_levels ? kWidth - 1 : -1};
       transform_columns(d, plan_.first, interleaved(d, from + 2 * l, stride, form_), target, scratch);
     }
     // The rows that fill up the last group: anything will do, but numbers that cost time.
@@ -168,18 +168,20 @@ class Line {
     const T* coarse = plan_.two_levels ? plan_.coarse.data() + 2 * h * groups(n2) * kWidth : nullptr;
     for (int64_t g = 0; g * kWidth < n2; ++g)
       turn_rows(middle + g * group + h * kWidth * kRow, coarse ? coarse + 2 * g * kWidth : nullptr,
-                columns + g * kWidth * kRow);
+                columns + g * kWidth * 2 * kPlanarWidth<Lanes<T>>, groups(n2) * kWidth);
     const bool whole = lanes == kWidth;
     T* to = whole ? out + 2 * h * kWidth : rows;
     const int64_t stride = whole ? 2 * n1 : kRow;
-    for (int64_t l = 0; l < lanes; l += static_cast<int64_t>(hn::Lanes(d)))
-      transform_columns(d, plan_.second, Planar<Lanes<T>>{d, columns + l}, interleaved(d, to + 2 * l, stride, form_),
-                        columns + l);
+    for (int64_t l = 0; l < lanes; l += static_cast<int64_t>(hn::Lanes(d))) {
+      T* const from = columns + lane_begin<T>(l, groups(n2) * kWidth);
+      transform_columns(d, plan_.second, Planar<Lanes<T>>{d, from}, interleaved(d, to + 2 * l, stride, form_), from);
+    }
     if (!whole) copy_lanes(out + 2 * h * kWidth, 2 * n1, rows, kRow, n2, lanes);
   }
 
-  // Rows of complex numbers to columns, a square of kWidth; times `coarse`, a factor for each row that comes out.
-  HWY_NOINLINE static void turn_rows(const T* from, const T* coarse, T* to) {
+  // Rows of complex numbers to columns, a square of kWidth, whose vectors have `rows` rows; times `coarse`, a factor
+  // for each row that comes out.
+  HWY_NOINLINE static void turn_rows(const T* from, const T* coarse, T* to, int64_t rows) {
     const Lanes<T> d;
     constexpr int kStep = kBlock<T>;
     for (int64_t l = 0; l < kWidth; l += static_cast<int64_t>(hn::Lanes(d)))
@@ -189,7 +191,7 @@ class Line {
           load_turned(
               d,
               [&](int t, int q) HWY_ATTR
-              __attribute__((always_inline)) { return from + (l + t + q * kStep) * kRow + part + j; },
+              __attribute__((always_inline)) { return from + (l + lane_order<T>(t + q * kStep)) * kRow + part + j; },
               v);
         };
         turn(0, re);
@@ -197,9 +199,10 @@ class Line {
         repeat<kStep>(
             kStep, TESSERA_FFT_BODY(i) {
               Complex<Lanes<T>> z{re[i], im[i]};
-              const T* factor = coarse + 2 * (j + i);
+              const int64_t column = lane_order<T>(static_cast<int>(j) + i);
+              const T* factor = coarse + 2 * column;
               if (coarse) z = mul(z, {hn::Set(d, factor[0]), hn::Set(d, factor[1])});
-              Planar<Lanes<T>>{d, to + l}.store(j + i, z);
+              Planar<Lanes<T>>{d, to + lane_begin<T>(l, rows)}.store(column, z);
             });
       }
   }
@@ -207,14 +210,14 @@ class Line {
   // The transform of length m that a convolution takes, in place; the one with the other sign on its way back.
   HWY_NOINLINE void inner(T* x, bool back, T* scratch) const {
     const Form<T> form{back, T{1}};
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET != HWY_SSE4
     if (plan_.brief) return ShortLines<T>(*plan_.brief, form).run(x, x, scratch);
 #endif
     Line(*plan_.inner, form).run(x, x, scratch);
   }
   HWY_NOINLINE int64_t inner_scratch() const {
     const int64_t most = Line(*plan_.inner, {false, T{1}}).scratch();
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET != HWY_SSE4
     if (plan_.brief) return std::max(most, ShortLines<T>(*plan_.brief, {false, T{1}}).scratch());
 #endif
     return most;
@@ -325,7 +328,7 @@ void join_rows(const RealPlan<T>& plan, const int32_t* order, T* rows, bool conj
   const int64_t m = plan.half;
   const auto half = hn::Set(d, kBack ? scale : scale / 2), whole = hn::Set(d, scale);
   for (int64_t l = 0; l < kFftWidth<T>; l += static_cast<int64_t>(hn::Lanes(d))) {
-    const Planar<Lanes<T>> at{d, rows + l};
+    const Planar<Lanes<T>> at{d, rows + lane_begin<T>(l, m + 1)};
     const auto first = at.load(0);
     const auto other = kBack ? at.load(m).re : first.im;
     const auto sum = hn::Mul(hn::Add(first.re, other), whole), rest = hn::Mul(hn::Sub(first.re, other), whole);
@@ -351,7 +354,7 @@ void split_rows(int64_t n, const int32_t* order, T* rows, bool conjugate, T scal
   const auto whole = hn::Set(d, scale), half = hn::Set(d, kBack ? scale : scale / 2);
   const auto turned = hn::Set(d, (kBack ? scale : scale / 2) * static_cast<T>(conjugate ? -1 : 1));
   for (int64_t l = 0; l < kFftWidth<T>; l += static_cast<int64_t>(hn::Lanes(d))) {
-    const Planar<Lanes<T>> at{d, rows + l};
+    const Planar<Lanes<T>> at{d, rows + lane_begin<T>(l, n + 1)};
     const auto first = at.load(0);
     const auto other = kBack ? at.load(n).re : first.im;
     at.store(0, {hn::Mul(first.re, whole), kBack ? hn::Mul(other, whole) : hn::Zero(d)});

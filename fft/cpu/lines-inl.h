@@ -20,7 +20,7 @@ namespace HWY_NAMESPACE {
 // Where line i begins in both memories, in elements.
 class Places {
  public:
-  explicit Places(const FftLines& lines) : dims_(lines.dims.begin(), lines.dims.end()) {
+  HWY_NOINLINE explicit Places(const FftLines& lines) : dims_(lines.dims.begin(), lines.dims.end()) {
     for (const FftDim& d : dims_) count_ *= d.size;
   }
   int64_t count() const { return count_; }
@@ -76,9 +76,9 @@ class Transform {
       const bool many = places.count() >= kWidth / 2 && n_ <= kLong;  // each alone would cost twice as much
       return many && ColumnPasses::serves(n_) ? odd_real_together<kBack>(places) : odd_real_lines<kBack>(places);
     }
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET != HWY_SSE4
     // Halves of real signals that are many are joined faster together where their columns are odd and brief.
-    const int64_t rows = n_ / 2 / kWidth;
+    const int64_t rows = n_ / 2 / ShortPlan<T>::width();
     if (in_registers(n_ / 2) && (rows == 4 || rows == 8 || rows >= 16 || places.count() < kWidth / 2)) {
       const auto plan = short_plan<T>(n_ / 2);
       return even_real_short<kBack>(places, ShortLines<T>(*plan, half_form()));
@@ -104,7 +104,7 @@ class Transform {
 
   void complex_alone_or_together() const {
     const Places places(lines_);
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET != HWY_SSE4
     if (in_registers(n_)) {
       const auto plan = short_plan<T>(n_);
       return complex_short(places, ShortLines<T>(*plan, form_));
@@ -264,7 +264,7 @@ class Transform {
   static void transform_group(const ColumnPlan<T>& plan, T* rows, Ahead ahead = {}) {
     const Lanes<T> d;
     for (int64_t l = 0; l < kWidth; l += static_cast<int64_t>(hn::Lanes(d)))
-      transform_rows(d, plan, Planar<Lanes<T>>{d, rows + l, &ahead});
+      transform_rows(d, plan, Planar<Lanes<T>>{d, rows + lane_begin<T>(l, plan.n + 1), &ahead});
   }
   // Where lines lie one after the other: the group behind this one, and what this one's results are written to.
   Ahead behind(const Group& group, const ColumnPlan<T>& plan, int64_t numbers) const {
@@ -277,9 +277,13 @@ class Transform {
   }
   static void scale_group(T* rows, int64_t count, T scale) {
     const Lanes<T> d;
+    constexpr int64_t kAll = 2 * kPlanarWidth<Lanes<T>>;
     if (scale != T{1})
-      for (int64_t i = 0; i < count * kRow; i += static_cast<int64_t>(hn::Lanes(d)))
-        hn::StoreU(hn::Mul(hn::LoadU(d, rows + i), hn::Set(d, scale)), d, rows + i);
+      for (int64_t l = 0; l < kWidth; l += kAll / 2) {
+        T* const at = rows + lane_begin<T>(l, count + 1);
+        for (int64_t i = 0; i < count * kAll; i += static_cast<int64_t>(hn::Lanes(d)))
+          hn::StoreU(hn::Mul(hn::LoadU(d, at + i), hn::Set(d, scale)), d, at + i);
+      }
   }
 
   // Each line is a column of rows that are gathered.
@@ -287,10 +291,10 @@ class Transform {
     const auto plan = column_plan<T>(n_);
     const int32_t* const results = (form_.conjugate ? plan->backwards : plan->order).data();
     in_groups(places, kWidth, n_, [&](const Group& group, T* rows) HWY_ATTR {
-      gather(group.from, group.count, 2 * n_, {rows, plan->in_line.data(), true});
+      gather(group.from, group.count, 2 * n_, {rows, plan->in_line.data(), n_ + 1, true});
       transform_group(*plan, rows, behind(group, *plan, 2 * n_));
       scale_group(rows, n_, form_.scale);
-      scatter(group.to, group.count, 2 * n_, {rows, results, true});
+      scatter(group.to, group.count, 2 * n_, {rows, results, n_ + 1, true});
     });
   }
 
@@ -301,11 +305,12 @@ class Transform {
     const auto columns = column_plan<T>(n_ / 2);
     const int32_t *const order = columns->order.data(), *const in_line = columns->in_line.data();
     in_groups(places, kWidth, n_ / 2, [&](const Group& group, T* rows) HWY_ATTR {
-      gather(group.from, group.count, kBack ? 2 * half_ : n_, {rows, in_line, true});
+      gather(group.from, group.count, kBack ? 2 * half_ : n_, {rows, in_line, half_, true});
       if (kBack) join_rows<true>(*plan, order, rows, conjugate_, form_.scale);
       transform_group(*columns, rows, behind(group, *columns, kBack ? 2 * half_ : n_));
       if (!kBack) join_rows<false>(*plan, order, rows, conjugate_, form_.scale);
-      scatter(group.to, group.count, kBack ? n_ : 2 * half_, {rows, kBack ? columns->backwards.data() : order, true});
+      scatter(group.to, group.count, kBack ? n_ : 2 * half_,
+              {rows, kBack ? columns->backwards.data() : order, half_, true});
     });
   }
 
@@ -336,25 +341,28 @@ class Transform {
     const auto put = [&](bool half, int64_t count, const Rows<T>& row) {
       scatter(group.to + half * kWidth, group.count - half * kWidth, count, row);
     };
+    T* const imaginary = rows + kPlanarWidth<Lanes<T>>;
     if (!first || !second) std::memset(rows, 0, static_cast<size_t>((n_ + 1) * kRow) * sizeof(T));
     if (!kBack) {
-      if (first) take(false, n_, {rows, in_line, false});
-      if (second) take(true, n_, {rows + kWidth, in_line, false});
+      if (first) take(false, n_, {rows, in_line, n_ + 1, false});
+      if (second) take(true, n_, {imaginary, in_line, n_ + 1, false});
     } else {
-      if (first) take(false, 2 * half_, {rows, in_line, true});
-      if (second) take(true, 2 * half_, {rows, mirrored, true});
+      if (first) take(false, 2 * half_, {rows, in_line, n_ + 1, true});
+      if (second) take(true, 2 * half_, {rows, mirrored, n_ + 1, true});
       split_rows<true>(n_, order, rows, conjugate_, form_.scale);
     }
     transform_group(plan, rows);
     // Number 0 is the sum of all.
-    if (first && second && !std::all_of(rows, rows + kRow, [](T x) { return std::isfinite(x); })) return false;
+    for (int64_t l = 0; first && second && l < kWidth; ++l)
+      for (const T* part : {rows, imaginary})
+        if (!std::isfinite(part[lane_begin<T>(l, n_ + 1)])) return false;
     if (!kBack) {
       split_rows<false>(n_, order, rows, conjugate_, form_.scale);
-      if (first) put(false, 2 * half_, {rows, order, true});
-      if (second) put(true, 2 * half_, {rows, mirrored, true});
+      if (first) put(false, 2 * half_, {rows, order, n_ + 1, true});
+      if (second) put(true, 2 * half_, {rows, mirrored, n_ + 1, true});
     } else {
-      if (first) put(false, n_, {rows, plan.backwards.data(), false});
-      if (second) put(true, n_, {rows + kWidth, plan.backwards.data(), false});
+      if (first) put(false, n_, {rows, plan.backwards.data(), n_ + 1, false});
+      if (second) put(true, n_, {imaginary, plan.backwards.data(), n_ + 1, false});
     }
     return true;
   }
@@ -373,7 +381,7 @@ class Transform {
     });
   }
 
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET != HWY_SSE4
   // Short lines: `most` or fewer at a time, which lie at one distance. each(lines, scratch)
   template <class Each>
   void for_short_lines(const Places& places, int64_t most, int64_t scratch, const Each& each) const {

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <mutex>
 #include <numbers>
+#include <numeric>
+#include <utility>
 
 #include "fft/cpu/fft.h"
 #include "tensor/cpu/support/simd.h"
@@ -27,10 +29,16 @@ std::vector<int> radices(int64_t n) {
   int twos = 0;
   for (; n % 2 == 0; n /= 2) ++twos;
   // Eights, and fours for what does not fill an eight: a pass of radix 2 costs as much memory traffic as one of 8.
-  if (twos == 1) r.push_back(2);
-  if (twos % 3 == 1 && twos > 1) r.insert(r.end(), 2, 4);
-  if (twos % 3 == 2) r.push_back(4);
-  r.insert(r.begin(), twos % 3 == 1 ? (twos > 1 ? (twos - 4) / 3 : 0) : twos / 3, 8);
+  // Fours alone where vectors are few: registers do not hold eight numbers and what becomes of them.
+  if (simd_level() == SimdLevel::kAvx2) {
+    if (twos % 2) r.push_back(2);
+    r.insert(r.end(), twos / 2, 4);
+  } else {
+    if (twos == 1) r.push_back(2);
+    if (twos % 3 == 1 && twos > 1) r.insert(r.end(), 2, 4);
+    if (twos % 3 == 2) r.push_back(4);
+    r.insert(r.begin(), twos % 3 == 1 ? (twos > 1 ? (twos - 4) / 3 : 0) : twos / 3, 8);
+  }
   // Small primes at the end, larger ones in the middle: the first and the last pass read and write any memory only if
   // they are brief.
   for (int p = 3; p <= kMaxRadix && n > 1; p += 2)
@@ -109,21 +117,31 @@ void push(std::vector<double>* to, std::complex<double> z) {
 
 // Tables are made of doubles, which are rounded at the end.
 template <class T>
-std::vector<T> rounded(const std::vector<double>& x) {
-  return std::vector<T>(x.begin(), x.end());
+Table<T> rounded(const std::vector<double>& x) {
+  return Table<T>(x.begin(), x.end());
 }
 
-// w^(row * column) in groups of `width` columns, planar.
-std::vector<double> twiddle_table(int64_t n, int64_t rows, int64_t columns, int64_t width) {
-  std::vector<double> table(groups(columns, width) * rows * 2 * width);
+// lane_order of columns-inl.h, for vectors of `lanes`.
+int64_t lane_order(int64_t i, int64_t lanes) {
+  if (simd_level() != SimdLevel::kAvx2) return i;
+  const int64_t high = lanes / 2, low = lanes / 4;
+  return i - (i & (high + low)) + (i & high) / 2 + (i & low) * 2;
+}
+
+// w^(rows[i] * column) in groups of `width` columns, planar, in vectors of `lanes`.
+std::vector<double> twiddle_table(int64_t n, const std::vector<int64_t>& rows, int64_t columns, int64_t width,
+                                  int64_t lanes) {
+  std::vector<double> table(groups(columns, width) * static_cast<int64_t>(rows.size()) * 2 * width);
   double* at = table.data();
   for (int64_t g = 0; g < groups(columns, width); ++g)
-    for (int64_t r = 0; r < rows; ++r, at += 2 * width)
+    for (const int64_t r : rows) {
       for (int64_t l = 0; l < width; ++l) {
-        const auto w = unit_root(r * (g * width + l) % n, n);
+        const auto w = unit_root(r * (g * width + lane_order(l, lanes)) % n, n);
         at[l] = w.real();
         at[width + l] = w.imag();
       }
+      at += 2 * width;
+    }
   return table;
 }
 
@@ -184,7 +202,8 @@ int64_t bytes_of(const LinePlan<T>& p) {
 }
 template <class T>
 int64_t bytes_of(const ShortPlan<T>& p) {
-  return bytes_of(p.first) + static_cast<int64_t>((p.fine.size() + p.across.size()) * sizeof(T));
+  return bytes_of(p.first) +
+         static_cast<int64_t>((p.fine.size() + p.across.size()) * sizeof(T) + p.where.size() * sizeof(int32_t));
 }
 template <class T>
 int64_t bytes_of(const RealPlan<T>& p) {
@@ -238,15 +257,19 @@ class Cache {
 };
 
 template <class Plan>
-std::shared_ptr<const Plan> cached(int64_t n) {
+Held<Plan> cached(int64_t n) {
   static Cache* const cache = new Cache;  // never destroyed: threads may outlive static objects
-  return std::static_pointer_cast<const Plan>(cache->get(n, [](int64_t n) {
+  return cache->get(n, [](int64_t n) {
     const auto plan = std::make_shared<const Plan>(n);
     return Cache::Kept{n, bytes_of(*plan), plan};
-  }));
+  });
 }
 
 }  // namespace
+
+AnyHeld::AnyHeld(std::shared_ptr<const void> plan) : plan_(std::move(plan)) {}
+AnyHeld& AnyHeld::operator=(AnyHeld&& other) = default;
+AnyHeld::~AnyHeld() = default;
 
 std::complex<double> unit_root(int64_t k, int64_t n) {
   // An angle of at most an eighth of the circle, in exact integers; the rest is symmetry.
@@ -276,7 +299,7 @@ bool ColumnPasses::serves(int64_t n, int largest) {
 ColumnPasses::ColumnPasses(int64_t n, std::vector<double>* numbers) : n(n) {
   int64_t s = 1, left = n;
   for (const int r : radices(n)) {
-    Pass pass{r, left / r, s, static_cast<int64_t>(numbers->size()), 0};
+    Pass pass{r, left / r, s, s, static_cast<int64_t>(numbers->size()), 0};
     for (int64_t p = 0; p < pass.m; ++p)
       for (int j = 1; j < r; ++j) push(numbers, unit_root(p * j, left));
     pass.roots = static_cast<int64_t>(numbers->size());
@@ -306,6 +329,12 @@ ColumnPasses::ColumnPasses(int64_t n, std::vector<double>* numbers) : n(n) {
     if (order[k] % last == 0) first[order[k] / last] = static_cast<int32_t>(k);
 }
 
+std::vector<int32_t> ColumnPasses::leave() {
+  if (!passes.empty()) passes.back().step = 1;
+  for (size_t b = 0; b < first.size(); ++b) first[b] = static_cast<int32_t>(b) * passes.back().radix;
+  return std::exchange(order, in_line);
+}
+
 template <class T>
 ColumnPlan<T>::ColumnPlan(int64_t n) {
   std::vector<double> made;
@@ -322,7 +351,9 @@ LinePlan<T>::LinePlan(int64_t n) : n(n) {
     second = ColumnPlan<T>(n2);
     if (n2 == 1) return;
     two_levels = n > kOneTable;
-    fine = rounded<T>(twiddle_table(n, two_levels ? kWidth : n1, n2, kWidth));
+    std::vector<int64_t> rows(two_levels ? kWidth : n1);
+    std::iota(rows.begin(), rows.end(), int64_t{0});
+    fine = rounded<T>(twiddle_table(n, rows, n2, kWidth, ShortPlan<T>::width()));
     if (two_levels) coarse = rounded<T>(coarse_table(n, n1, n2, kWidth));
     return;
   }
@@ -336,7 +367,7 @@ LinePlan<T>::LinePlan(int64_t n) : n(n) {
   else
     make_kernel(n, powers, &numbers);
   chirp = rounded<T>(made);
-  const std::vector<T> kernel = rounded<T>(numbers);
+  const Table<T> kernel = rounded<T>(numbers);
   filter.resize(2 * m);
   const FftLines lines{sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64,
                        FftKind::kComplex,
@@ -350,7 +381,7 @@ LinePlan<T>::LinePlan(int64_t n) : n(n) {
 }
 
 template <class T>
-RealPlan<T>::RealPlan(int64_t n) : half(n / 2), stride(n / 4 + kFftWidth<T> + 1), roots(2 * stride) {
+RealPlan<T>::RealPlan(int64_t n) : half(n / 2), stride((n / 4 / kFftWidth<T> + 2) * kFftWidth<T>), roots(2 * stride) {
   for (int64_t k = 0; k < stride; ++k) {
     const auto w = unit_root(k % n, n) / 2.0;
     roots[k] = static_cast<T>(w.real());
@@ -359,8 +390,10 @@ RealPlan<T>::RealPlan(int64_t n) : half(n / 2), stride(n / 4 + kFftWidth<T> + 1)
 }
 
 template <class T>
-ShortPlan<T>::ShortPlan(int64_t n)
-    : first(n / kFftWidth<T>), fine(rounded<T>(twiddle_table(n, n / kFftWidth<T>, kFftWidth<T>, kFftWidth<T>))) {
+ShortPlan<T>::ShortPlan(int64_t n) : first(n / width()), where(first.leave()) {
+  std::vector<int64_t> result(first.n);
+  for (int64_t k = 0; k < first.n; ++k) result[where[k]] = k;
+  fine = rounded<T>(twiddle_table(n, result, width(), width(), width()));
   constexpr int64_t kWidth = kFftWidth<T>, kBlock = 16 / sizeof(T);
   for (int64_t k = 1; k < 4; ++k)
     for (const bool real : {true, false})
@@ -371,28 +404,34 @@ ShortPlan<T>::ShortPlan(int64_t n)
 }
 
 template <class T>
+int64_t ShortPlan<T>::width() {
+  return 16 / sizeof(T) << static_cast<int>(simd_level());
+}
+
+template <class T>
 bool ShortPlan<T>::serves(int64_t n) {
-  constexpr int64_t kWidth = kFftWidth<T>;
-  constexpr int64_t kMost = sizeof(T) == 8 ? 512 : 64;  // rows: more, and Line goes through its memory less often
-  const int64_t m = n / kWidth;
-  return simd_level() == SimdLevel::kAvx3 && n % kWidth == 0 && m >= 4 && m <= kMost &&
+  // Longer lines are worth several threads, or more groups of columns where a group is a small part of them.
+  const bool long_vectors = simd_level() == SimdLevel::kAvx3;
+  const int64_t most = long_vectors && sizeof(T) == 4 ? 4096 : 32768;
+  const int64_t m = n / width(), least = long_vectors ? 4 : 8;
+  return simd_level() != SimdLevel::kSse4 && n % width() == 0 && m >= least && n <= most &&
          ColumnPasses::serves(m, kMaxRadixOfLines);
 }
 
 template <class T>
-std::shared_ptr<const LinePlan<T>> line_plan(int64_t n) {
+Held<LinePlan<T>> line_plan(int64_t n) {
   return cached<LinePlan<T>>(n);
 }
 template <class T>
-std::shared_ptr<const ColumnPlan<T>> column_plan(int64_t n) {
+Held<ColumnPlan<T>> column_plan(int64_t n) {
   return cached<ColumnPlan<T>>(n);
 }
 template <class T>
-std::shared_ptr<const RealPlan<T>> real_plan(int64_t n) {
+Held<RealPlan<T>> real_plan(int64_t n) {
   return cached<RealPlan<T>>(n);
 }
 template <class T>
-std::shared_ptr<const ShortPlan<T>> short_plan(int64_t n) {
+Held<ShortPlan<T>> short_plan(int64_t n) {
   return cached<ShortPlan<T>>(n);
 }
 
@@ -404,13 +443,13 @@ template struct RealPlan<float>;
 template struct RealPlan<double>;
 template struct ShortPlan<float>;
 template struct ShortPlan<double>;
-template std::shared_ptr<const LinePlan<float>> line_plan(int64_t);
-template std::shared_ptr<const LinePlan<double>> line_plan(int64_t);
-template std::shared_ptr<const ColumnPlan<float>> column_plan(int64_t);
-template std::shared_ptr<const ColumnPlan<double>> column_plan(int64_t);
-template std::shared_ptr<const RealPlan<float>> real_plan(int64_t);
-template std::shared_ptr<const RealPlan<double>> real_plan(int64_t);
-template std::shared_ptr<const ShortPlan<float>> short_plan(int64_t);
-template std::shared_ptr<const ShortPlan<double>> short_plan(int64_t);
+template Held<LinePlan<float>> line_plan(int64_t);
+template Held<LinePlan<double>> line_plan(int64_t);
+template Held<ColumnPlan<float>> column_plan(int64_t);
+template Held<ColumnPlan<double>> column_plan(int64_t);
+template Held<RealPlan<float>> real_plan(int64_t);
+template Held<RealPlan<double>> real_plan(int64_t);
+template Held<ShortPlan<float>> short_plan(int64_t);
+template Held<ShortPlan<double>> short_plan(int64_t);
 
 }  // namespace tessera::cpu::internal

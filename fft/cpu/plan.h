@@ -4,6 +4,7 @@
 #include <complex>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <vector>
 
 namespace tessera::cpu::internal {
@@ -16,6 +17,18 @@ inline constexpr int64_t kFftWidth = 64 / sizeof(T);
 // columns bear longer than the few columns of one line.
 inline constexpr int kMaxRadix = 127, kMaxRadixOfLines = 31;
 
+// Vectors of a table are not parts of two lines of memory.
+template <class T>
+struct LineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kLine{64};
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kLine)); }
+  void deallocate(T* p, size_t) { ::operator delete(p, kLine); }
+  bool operator==(const LineAllocator&) const { return true; }
+};
+template <class T>
+using Table = std::vector<T, LineAllocator<T>>;
+
 // exp(-2 pi i k / n), each part rounded once or nearly so.
 std::complex<double> unit_root(int64_t k, int64_t n);
 
@@ -27,6 +40,7 @@ struct ColumnPasses {
   struct Pass {
     int radix;
     int64_t m, s;
+    int64_t step;      // of the last pass: rows between results
     int64_t twiddles;  // in ColumnPlan's numbers: w^(p j) for p < m, 0 < j < r; re, im
     int64_t roots;     // there, too: cos and sin of 2 pi t / r, t < r, for odd radices
   };
@@ -37,16 +51,39 @@ struct ColumnPasses {
 
   ColumnPasses() = default;
   ColumnPasses(int64_t n, std::vector<double>* numbers);
+  // From now on the last pass leaves results where they are: result k in row [k] of what is returned.
+  std::vector<int32_t> leave();
   // Whether all prime factors have a butterfly, and none is above `largest`.
   static bool serves(int64_t n, int largest = kMaxRadix);
 };
 
 template <class T>
 struct ColumnPlan : ColumnPasses {
-  std::vector<T> numbers;
+  Table<T> numbers;
 
   ColumnPlan() = default;
   explicit ColumnPlan(int64_t n);
+};
+
+// A plan that is used, whatever becomes of it in the cache. What lets go of one is code that is there once.
+class AnyHeld {
+ public:
+  AnyHeld() = default;
+  AnyHeld(std::shared_ptr<const void> plan);
+  AnyHeld(AnyHeld&&) = default;
+  AnyHeld& operator=(AnyHeld&& other);
+  ~AnyHeld();
+  const void* get() const { return plan_.get(); }
+
+ private:
+  std::shared_ptr<const void> plan_;
+};
+template <class Plan>
+struct Held : AnyHeld {
+  using AnyHeld::AnyHeld;
+  const Plan* operator->() const { return static_cast<const Plan*>(get()); }
+  const Plan& operator*() const { return *operator->(); }
+  explicit operator bool() const { return get() != nullptr; }
 };
 
 template <class T>
@@ -62,29 +99,31 @@ struct LinePlan {
   // keep those of k1 < kFftWidth, and in `coarse` those of k1 a multiple of kFftWidth, whose products the others are:
   // [k1 / kFftWidth][n2, up to whole groups][re, im].
   bool two_levels = false;
-  std::vector<T> fine, coarse;
+  Table<T> fine, coarse;
 
   // Where n has a prime factor without butterfly, the transform is a convolution, by transforms of length m. Rader's
   // algorithm for primes n whose m = n - 1 has none: of the numbers 1 to n - 1 in the order of the powers of a root
   // that has them all. Bluestein's for all others: with a chirp.
-  std::shared_ptr<const LinePlan> inner;
-  std::shared_ptr<const ShortPlan<T>> brief;  // of m, too, if there is one
-  std::vector<int32_t> powers;                // Rader's: those of a root mod n
-  std::vector<T> chirp;                       // Bluestein's: exp(-pi i k^2 / n), re, im
-  std::vector<T> filter;  // transform of exp(-2 pi i / (n root^k)), or of the conjugate chirp, over m
+  Held<LinePlan> inner;
+  Held<ShortPlan<T>> brief;     // of m, too, if there is one
+  std::vector<int32_t> powers;  // Rader's: those of a root mod n
+  Table<T> chirp;               // Bluestein's: exp(-pi i k^2 / n), re, im
+  Table<T> filter;              // transform of exp(-2 pi i / (n root^k)), or of the conjugate chirp, over m
 
   explicit LinePlan(int64_t n);
 };
 
-// A line of n = m kFftWidth numbers, m from 4 to 64 (of doubles 512): columns of m, then rows across the lanes of
-// vectors.
+// A line of n = m width numbers, m from 4 to some thousand: columns of m, then rows across the lanes of vectors.
 template <class T>
 struct ShortPlan {
   ColumnPlan<T> first;
-  std::vector<T> fine;    // as that of LinePlan
-  std::vector<T> across;  // exp(-2 pi i e k / kFftWidth), 0 < k < 4, planar; e: the place of a lane in its 16 bytes
+  std::vector<int32_t> where;  // the row of each result of a column
+  Table<T> fine;               // as that of LinePlan, in the order of rows and groups of `width`
+  // exp(-2 pi i e k / kFftWidth), 0 < k < 4, planar; e: the place of a lane in its 16 bytes. Of whole groups alone.
+  Table<T> across;
 
   explicit ShortPlan(int64_t n);
+  static int64_t width();  // lanes of the machine's vectors
   // Whether it is one, and the machine's vectors are long enough.
   static bool serves(int64_t n);
 };
@@ -92,21 +131,21 @@ struct ShortPlan {
 // What joins the two halves of a transform of an even number n of real numbers, made by one of n / 2 complex ones.
 template <class T>
 struct RealPlan {
-  int64_t half;          // n / 2
-  int64_t stride;        // n / 4 and a vector's lanes more
-  std::vector<T> roots;  // exp(-2 pi i k / n) / 2, k < stride: real parts, then imaginary ones
+  int64_t half;    // n / 2
+  int64_t stride;  // n / 4 and a vector's lanes more, in whole lines
+  Table<T> roots;  // exp(-2 pi i k / n) / 2, k < stride: real parts, then imaginary ones
 
   explicit RealPlan(int64_t n);
 };
 
 // From a cache of the plans that were used last; safe to call from any thread.
 template <class T>
-std::shared_ptr<const LinePlan<T>> line_plan(int64_t n);
+Held<LinePlan<T>> line_plan(int64_t n);
 template <class T>
-std::shared_ptr<const ColumnPlan<T>> column_plan(int64_t n);
+Held<ColumnPlan<T>> column_plan(int64_t n);
 template <class T>
-std::shared_ptr<const RealPlan<T>> real_plan(int64_t n);  // n even
+Held<RealPlan<T>> real_plan(int64_t n);  // n even
 template <class T>
-std::shared_ptr<const ShortPlan<T>> short_plan(int64_t n);
+Held<ShortPlan<T>> short_plan(int64_t n);
 
 }  // namespace tessera::cpu::internal

@@ -11,12 +11,13 @@
 #define TESSERA_FFT_SHORT_INL
 #endif
 
-// Vectors of four blocks of 16 bytes alone: see ShortPlan::serves.
-#if HWY_TARGET == HWY_AVX3
+// Vectors of more than one block of 16 bytes alone: see ShortPlan::serves.
+#if HWY_TARGET != HWY_SSE4
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::internal {
 namespace HWY_NAMESPACE {
 
+#if HWY_TARGET == HWY_AVX3
 // Block i of vector j becomes block j of vector i.
 template <class D>
 HWY_INLINE void turn_blocks(D d, hn::Vec<D>& v0, hn::Vec<D>& v1, hn::Vec<D>& v2, hn::Vec<D>& v3) {
@@ -34,14 +35,15 @@ HWY_INLINE void turn_blocks(D d, hn::Vec<D>& v0, hn::Vec<D>& v1, hn::Vec<D>& v2,
   v1 = back(_mm512_shuffle_f32x4(odd01, odd23, kEven));
   v3 = back(_mm512_shuffle_f32x4(odd01, odd23, kOdd));
 }
+#endif
 
-// Lines of n = m kFftWidth numbers, see ShortPlan.
+// Lines of n = m kLanes numbers, see ShortPlan.
 template <class T>
 class ShortLines {
  public:
   ShortLines(const ShortPlan<T>& plan, Form<T> form) : plan_(plan), form_(form) {}
   // Numbers that run() needs besides, 64-byte aligned.
-  int64_t scratch() const { return 2 * plan_.first.n * kRow; }
+  int64_t scratch() const { return plan_.first.n * kRow; }
 
   // `count` lines, `in_step` and `out_step` numbers apart. in and out may be the same.
   struct Some {
@@ -53,8 +55,10 @@ class ShortLines {
   };
   void run(const Some& lines, T* scratch) const {
     const int64_t m = plan_.first.n;
+#if HWY_TARGET == HWY_AVX3
     if (m == 4) return in_registers<4>(lines);
     if (m == 8) return in_registers<8>(lines);
+#endif
     by_columns(lines, scratch);
   }
   void run(const T* in, T* out, T* scratch) const { run({1, in, 0, out, 0}, scratch); }
@@ -62,9 +66,10 @@ class ShortLines {
  private:
   using D = Lanes<T>;
   using V = hn::Vec<D>;
-  static constexpr int64_t kWidth = kFftWidth<T>, kRow = 2 * kWidth;
+  static constexpr int64_t kLanes = hn::MaxLanes(D()), kRow = 2 * kLanes;
   static constexpr int kNumbers = kBlock<T>;
 
+#if HWY_TARGET == HWY_AVX3
   // R rows, which registers hold from the first number that is read to the last one that is written.
   template <int R>
   HWY_NOINLINE void in_registers(const Some& lines) const {
@@ -84,69 +89,138 @@ class ShortLines {
           R / 4, TESSERA_FFT_BODY(i) { finish.template run<R == 4>(rows + 4 * i, out + 8 * i, R); });
     }
   }
+#endif
   HWY_NOINLINE void by_columns(const Some& lines, T* scratch) const {
     const D d;
     const int64_t m = plan_.first.n;
     auto from = interleaved(d, lines.in, kRow, form_);
     const Finish finish(plan_, form_);
+    const int32_t* const where = plan_.where.data();
     T* out = lines.out;
     for (int64_t i = 0; i < lines.count; ++i, from.at += lines.in_step, out += lines.out_step) {
       if (m == 16)
-        sixteen_rows(from, scratch);
+        two_passes<4>(from, scratch);
+      else if (m == 32)
+        two_passes<8>(from, scratch);
+      else if (kEight < 8 && m == 8)
+        two_passes<2>(from, scratch);
       else
-        transform_columns(d, plan_.first, from, Twiddled<D>{{d, scratch}, plan_.fine.data(), -1}, scratch + m * kRow);
-      for (int64_t row = 0; row < m; row += 4) {
-        const int64_t first = std::min(row, m - 4);  // the last rows may be done twice
-        Complex<D> rows[4];
-        repeat<4>(
-            4, TESSERA_FFT_BODY(i) {
-              rows[i] = Planar<D>{d, scratch}.load(first + i);
-            });
-        finish.template run<false>(rows, out + 2 * first, m);
+        transform_columns(d, plan_.first, from, Twiddled<D>{d, scratch, plan_.fine.data(), kLanes, -1}, scratch);
+      for (int64_t row = 0; row < m; row += Finish::kRows) {
+        const int64_t first = std::min(row, m - Finish::kRows);  // the last rows may be done twice
+        finish.rows(scratch, where + first, out + 2 * first, m);
       }
     }
   }
 
-  // What transform_columns does with two passes of radix 4, without a pass's preparations.
-  HWY_INLINE void sixteen_rows(const Interleaved<D>& from, T* scratch) const {
+  // What transform_columns does with passes of radix R (8 may be 2 and 4) and 4, without a pass's preparations.
+  template <int R>
+  HWY_INLINE void two_passes(const Interleaved<D>& from, T* scratch) const {
     const D d;
-    const Planar<D> to{d, scratch}, middle{d, scratch + 16 * kRow};
+    const Planar<D> rows{d, scratch};
     const T *w = plan_.first.numbers.data(), *fine = plan_.fine.data();
-    Complex<D> a[4];
-    for (int64_t p = 0; p < 4; ++p, w += 6) {
-      repeat<4>(
-          4, TESSERA_FFT_BODY(k) { a[k] = from.load(p + 4 * k); });
-      butterfly<4>(d, nullptr, a);
-      middle.store(p, a[0]);
-      repeat<3>(
-          3, TESSERA_FFT_BODY(j) {
-            middle.store(p + 4 * j + 4, mul(a[j + 1], Complex<D>{hn::Set(d, w[2 * j]), hn::Set(d, w[2 * j + 1])}));
+    const auto times = [&](const Complex<D>& z, const T* w) HWY_ATTR __attribute__((always_inline)) {
+      return mul(z, Complex<D>{hn::Set(d, w[0]), hn::Set(d, w[1])});
+    };
+    constexpr int kFirst = R == kEight || R < 8 ? R : 4;
+    const T* const halves = w;
+    if (kFirst < R) w += plan_.first.passes[1].twiddles;
+    for (int64_t p = 0; p < 4; ++p, w += 2 * (kFirst - 1)) {
+      Complex<D> a[kFirst], b[kFirst];
+      repeat<kFirst>(
+          kFirst, TESSERA_FFT_BODY(k) {
+            a[k] = from.load(p + 4 * k);
+            if (kFirst == R) return;
+            const auto other = from.load(p + 4 * k + 16);
+            b[k] = times(sub(a[k], other), halves + 2 * (p + 4 * k));
+            a[k] = add(a[k], other);
           });
+      const auto put = [&](Complex<D> * z, int64_t row) HWY_ATTR __attribute__((always_inline)) {
+        butterfly<kFirst>(d, nullptr, z);
+        rows.store(row, z[0]);
+        repeat<kFirst - 1>(
+            kFirst - 1, TESSERA_FFT_BODY(j) { rows.store(row + 4 * j + 4, times(z[j + 1], w + 2 * j)); });
+      };
+      put(a, p);
+      if (kFirst < R) put(b, p + 16);
     }
-    for (int64_t b = 0; b < 4; ++b) {
+    for (int64_t b = 0; b < 4 * R; b += 4) {
+      Complex<D> a[4];
       repeat<4>(
-          4, TESSERA_FFT_BODY(k) { a[k] = middle.load(4 * b + k); });
+          4, TESSERA_FFT_BODY(k) { a[k] = rows.load(b + k); });
       butterfly<4>(d, nullptr, a);
       repeat<4>(
-          4, TESSERA_FFT_BODY(j) { to.store(b + 4 * j, mul(a[j], factors(fine, b + 4 * j))); });
+          4, TESSERA_FFT_BODY(j) { rows.store(b + j, mul(a[j], factors(fine, b + j))); });
     }
   }
 
   static HWY_INLINE Complex<D> factors(const T* table, int64_t row) {
-    return {hn::LoadU(D(), table + row * kRow), hn::LoadU(D(), table + row * kRow + kWidth)};
+    return {hn::LoadU(D(), table + row * kRow), hn::LoadU(D(), table + row * kRow + kLanes)};
   }
+
+#if HWY_TARGET == HWY_AVX2
+  // Transforms of kLanes rows across their lanes: they are turned as they are read.
+  class Finish {
+   public:
+    static constexpr int64_t kRows = kLanes;
+    Finish(const ShortPlan<T>&, Form<T> form) : form_(form), as_is_(form.scale == 1 && !form.conjugate) {}
+    HWY_INLINE void rows(const T* from, const int32_t* where, T* out, int64_t m) const {
+      const D d;
+      Complex<D> a[kLanes];
+      repeat<kLanes / kNumbers>(
+          kLanes / kNumbers, TESSERA_FFT_BODY(b) {
+            V re[kNumbers], im[kNumbers];
+            const auto turn = [&](int64_t part, V * v) HWY_ATTR __attribute__((always_inline)) {
+              load_turned(
+                  d,
+                  [&](int t, int q) HWY_ATTR __attribute__((always_inline)) {
+                    return from + where[lane_order<T>(t + q * kNumbers)] * kRow + part + b * kNumbers;
+                  },
+                  v);
+            };
+            turn(0, re);
+            turn(kLanes, im);
+            repeat<kNumbers>(
+                kNumbers, TESSERA_FFT_BODY(i) {
+                  a[lane_order<T>(b * kNumbers + i)] = {re[i], im[i]};
+                });
+          });
+      butterfly<kLanes>(d, nullptr, a);
+      const auto to = interleaved(d, out, 2 * m, form_);
+      if (as_is_)
+        repeat<kLanes>(
+            kLanes, TESSERA_FFT_BODY(k) { to.store_as_is(k, a[k]); });
+      else
+        repeat<kLanes>(
+            kLanes, TESSERA_FFT_BODY(k) { to.store(k, a[k]); });
+    }
+
+   private:
+    Form<T> form_;
+    bool as_is_;
+  };
+#else
 
   // Transforms of four rows across their lanes. Number e of block b stands for e + kNumbers b: radix 4 over blocks,
   // then the numbers of a block; row r is block r in between, and its result k2 + 4 k3 goes to k1 + m (k2 + 4 k3).
   class Finish {
    public:
+    static constexpr int64_t kRows = 4;
     Finish(const ShortPlan<T>& plan, Form<T> form)
         : across_(plan.across.data()), scaled_(form.scale != 1), scale_(hn::Set(D(), form.scale)) {
       for (int half = 0; half < 2; ++half)
         lanes_[half] = hn::Xor(hn::Load(I(), kTurn.lanes[half]),
-                               hn::Set(I(), static_cast<hn::TFromD<I>>(form.conjugate ? kWidth : 0)));
+                               hn::Set(I(), static_cast<hn::TFromD<I>>(form.conjugate ? kLanes : 0)));
     }
 
+    HWY_INLINE void rows(const T* from, const int32_t* where, T* out, int64_t m) const {
+      Complex<D> some[kRows];
+      repeat<kRows>(
+          kRows, TESSERA_FFT_BODY(i) {
+            some[i] = Planar<D>{D(), const_cast<T*>(from)}.load(where[i]);
+          });
+      run<false>(some, out, m);
+    }
     // kFour: m is 4.
     template <bool kFour>
     HWY_INLINE void run(Complex<D>* rows, T* out, int64_t m) const {
@@ -214,13 +288,13 @@ class ShortLines {
           });
     }
     struct Turn {
-      alignas(64) hn::TFromD<I> lanes[2][kWidth];
+      alignas(64) hn::TFromD<I> lanes[2][kLanes];
     };
     static constexpr Turn make_turn() {
       Turn t{};
       for (int half = 0; half < 2; ++half)
-        for (int lane = 0; lane < kWidth; ++lane)
-          t.lanes[half][lane] = lane % 2 * kWidth + lane % 8 / 2 * kNumbers + half * kNumbers / 2 + lane / 8;
+        for (int lane = 0; lane < kLanes; ++lane)
+          t.lanes[half][lane] = lane % 2 * kLanes + lane % 8 / 2 * kNumbers + half * kNumbers / 2 + lane / 8;
       return t;
     }
     static constexpr Turn kTurn = make_turn();
@@ -230,6 +304,7 @@ class ShortLines {
     V scale_;
     Choice<D> lanes_[2];
   };
+#endif
 
   const ShortPlan<T>& plan_;
   Form<T> form_;

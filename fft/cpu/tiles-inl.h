@@ -33,15 +33,18 @@ HWY_INLINE void load_turned(D d, const At& at, hn::Vec<D>* v) {
       [&](int i, auto x) HWY_ATTR __attribute__((always_inline)) { v[i] = x; });
 }
 
-// Where number j of all lines is: in a row of planar ones, or half of it, as index[] says.
+// Where number j of all lines is: in one of `rows` planar rows, or half of it, as index[] says.
 template <class T>
 struct Rows {
+  static constexpr int64_t kWidth = kPlanarWidth<hn::ScalableTag<T>>;
   T* at;
   const int32_t* index;
+  int64_t rows;
   bool complex;  // the lines' numbers are real and imaginary parts in turn
-  HWY_INLINE T* row(int64_t i) const { return at + index[i] * (2 * kFftWidth<T>); }
-  HWY_INLINE T* operator()(int64_t j) const { return complex ? row(j / 2) + j % 2 * kFftWidth<T> : row(j); }
-  Rows from(int64_t j) const { return {at, index + (complex ? j / 2 : j), complex}; }
+  HWY_INLINE T* row(int64_t i) const { return at + index[i] * (2 * kWidth); }
+  HWY_INLINE T* operator()(int64_t j) const { return complex ? row(j / 2) + j % 2 * kWidth : row(j); }
+  Rows from(int64_t j) const { return {at, index + (complex ? j / 2 : j), rows, complex}; }
+  Rows lane(int64_t l) const { return {at + lane_begin<T>(l, rows), index, rows, complex}; }
   // The places of N numbers from j on; if they are parts, j and N are even.
   template <int N>
   HWY_INLINE void places(int64_t j, T** p) const {
@@ -49,7 +52,7 @@ struct Rows {
       repeat<N / 2>(
           N / 2, TESSERA_FFT_BODY(i) {
             p[2 * i] = row((j >> 1) + i);
-            p[2 * i + 1] = p[2 * i] + kFftWidth<T>;
+            p[2 * i + 1] = p[2 * i] + kWidth;
           });
     } else {
       repeat<N>(
@@ -67,11 +70,12 @@ HWY_NOINLINE void lines_to_rows(const T* from, int64_t stride, int64_t count, co
   constexpr int64_t kWidth = kFftWidth<T>, kStep = kBlock<T>, kLine = 64 / sizeof(T);
   if (count < kStep) {
     for (int64_t j = 0; j < count; ++j)
-      for (int64_t l = 0; l < kWidth; ++l) row(j)[l] = from[l * stride + j];
+      for (int64_t l = 0; l < kWidth; ++l) *row.lane(l)(j) = from[l * stride + j];
     return;
   }
   const int64_t stride3 = 3 * stride;
   for (int64_t l = 0; l < kWidth; l += static_cast<int64_t>(hn::Lanes(d))) {
+    const Rows<T> here = row.lane(l);
     const T* x[kBlocks<D>];
     const auto line = [&](int t, int q) HWY_ATTR __attribute__((always_inline)) {
       return t == 0 ? x[q] : t == 1 ? x[q] + stride : t == 2 ? x[q] + 2 * stride : x[q] + stride3;
@@ -84,9 +88,9 @@ HWY_NOINLINE void lines_to_rows(const T* from, int64_t stride, int64_t count, co
       hn::Vec<D> v[kStep];
       load_turned(d, line, v);
       T* p[kStep];
-      row.template places<kStep>(j, p);
+      here.template places<kStep>(j, p);
       repeat<kStep>(
-          kStep, TESSERA_FFT_BODY(i) { hn::StoreU(v[i], d, p[i] + l); });
+          kStep, TESSERA_FFT_BODY(i) { hn::StoreU(v[i], d, p[i]); });
     };
     begin(0);
     int64_t j = 0;
@@ -115,7 +119,7 @@ HWY_NOINLINE void rows_to_lines(T* to, int64_t stride, int64_t count, const Rows
   constexpr int64_t kWidth = kFftWidth<T>, kStep = kBlock<T>, kLanes = hn::MaxLanes(d);
   if (count < kLanes) {
     for (int64_t j = 0; j < count; ++j)
-      for (int64_t l = 0; l < kWidth; ++l) to[l * stride + j] = row(j)[l];
+      for (int64_t l = 0; l < kWidth; ++l) to[l * stride + j] = *row.lane(l)(j);
     return;
   }
   for (int64_t j = 0; j < count; j += kLanes) {
@@ -124,11 +128,12 @@ HWY_NOINLINE void rows_to_lines(T* to, int64_t stride, int64_t count, const Rows
     row.template places<kLanes>(at, p);
     T* y = to + at;
     for (int64_t l = 0; l < kWidth; l += kStep, y += kStep * stride) {
+      const int64_t lane = lane_begin<T>(l, row.rows);
       repeat<kStep>(
           kStep, TESSERA_FFT_BODY(i) { request_ahead(y + i * stride, 128); });
       hn::Vec<D> v[kStep];
       load_turned(
-          d, [&](int t, int q) HWY_ATTR __attribute__((always_inline)) { return p[t + q * kStep] + l; }, v);
+          d, [&](int t, int q) HWY_ATTR __attribute__((always_inline)) { return p[t + q * kStep] + lane; }, v);
       repeat<kStep>(
           kStep, TESSERA_FFT_BODY(i) { hn::StoreU(v[i], d, y + i * stride); });
     }
