@@ -21,8 +21,6 @@ constexpr SmallSystems<T> kSmallSystems = {small_system<T>};
 template <class T>
 constexpr SmallInverse<T> kSmallInverse = {small_inverse<T>};
 template <class T>
-constexpr SmallProductInverse<T> kSmallProductInverse = {small_product_inverse<T>};
-template <class T>
 constexpr SmallTriangles<T> kSmallTriangles = {small_solve<T>};
 template <class T>
 constexpr int64_t kGroupSize = Lanes<T>::kCount;
@@ -45,7 +43,6 @@ namespace tessera::cpu::factor {
   TESSERA_TABLE(SmallKernels, __VA_ARGS__)                \
   TESSERA_TABLE(SmallSystems, __VA_ARGS__)                \
   TESSERA_TABLE(SmallInverse, __VA_ARGS__)                \
-  TESSERA_TABLE(SmallProductInverse, __VA_ARGS__)         \
   TESSERA_TABLE(SmallTriangles, __VA_ARGS__)              \
   template <>                                             \
   int64_t group_size<__VA_ARGS__>() {                     \
