@@ -23,8 +23,6 @@ Tensor cholesky_solve(const Tensor& B, const Tensor& L, bool upper) {
                : linalg_solve_triangular(other, linalg_solve_triangular(L, B, false), true);
 }
 
-namespace {
-
 // (L L^H)^-1 by halves: with K = L21 L11^-1 and X = (L22 L22^H)^-1 it is [(L11 L11^H)^-1 + K^H X K, -K^H X; -X K, X].
 Tensor inverse_of_product(const Tensor& L) {
   constexpr int64_t kSmall = 64;
@@ -37,13 +35,6 @@ Tensor inverse_of_product(const Tensor& L) {
   const Tensor above[] = {sub(inverse_of_product(first), matmul(mH(K), below)), mH(below)}, under[] = {below, X};
   const Tensor halves[] = {cat(above, -1), cat(under, -1)};
   return cat(halves, -2);
-}
-
-}  // namespace
-
-Tensor cholesky_inverse(const Tensor& L, bool upper) {
-  check_square("cholesky_inverse", L);
-  return inverse_of_product(upper ? mH(L) : L);
 }
 
 Tensors2 lu_factor(const Tensor& A, bool pivot) {

@@ -12,7 +12,8 @@ using Tensors2 = std::tuple<Tensor, Tensor>;
 using Tensors3 = std::tuple<Tensor, Tensor, Tensor>;
 
 Tensor cholesky_solve(const Tensor& B, const Tensor& L, bool upper);
-Tensor cholesky_inverse(const Tensor& L, bool upper);
+// (L L^H)^-1, by products and equations.
+Tensor inverse_of_product(const Tensor& L);
 Tensors2 lu_factor(const Tensor& A, bool pivot);
 Tensors3 lu(const Tensor& A, bool pivot);
 Tensors2 solve_ex(const Tensor& A, const Tensor& B, bool left, bool check_errors);

@@ -139,6 +139,20 @@ void linalg_cholesky_ex_kernel(const Tensor& self, bool upper, bool check_errors
   if (check_errors) linalg::check_errors(info, "linalg.cholesky", self.dim() == 2);
 }
 
+OutputSpec cholesky_inverse_meta(const Tensor& self, bool) {
+  linalg::check_square("cholesky_inverse", self);
+  return like(self, self.sizes());
+}
+void cholesky_inverse_kernel(const Tensor& self, bool upper, const Tensor& out) {
+  if (!self.is_cpu()) {
+    copy__kernel(out, linalg::inverse_of_product(upper ? mH(self) : self), false);
+    return;
+  }
+  const ResultMemory x = linalg::dense_result(out);
+  cpu::run_cholesky_inverse(self.dtype(), taken(self, x.tensor(), true), upper);
+  x.finish();
+}
+
 // --- LU
 
 std::array<OutputSpec, 3> linalg_lu_factor_ex_meta(const Tensor& A, bool pivot, bool) {

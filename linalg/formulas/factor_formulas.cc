@@ -85,6 +85,12 @@ Tensor cholesky_inverse_backward(const Tensor& grad, const Tensor& factor, const
   return to_cholesky_factor(inverse_backward(grad, inverse), factor, upper);
 }
 
+// Of X = (L L^H)^-1: -X (dL L^H + L dL^H) X, where L^H X = L^-1.
+Tensor cholesky_inverse_tangent(const Tensor& factor_t, const Tensor& factor, const Tensor& inverse, bool upper) {
+  const Tensor L = upper ? mH(factor) : factor, L_t = tril(upper ? mH(factor_t) : factor_t);
+  return -with_adjoint(solve_right(L, matmul(inverse, L_t), false));
+}
+
 // ---- LU ----
 
 // A tall matrix is a square one above rows that U alone determines (L2 = A2 U^-1), a wide one a square one beside

@@ -15,6 +15,7 @@ Tensor cholesky_tangent(const Tensor& A_t, const Tensor& factor, bool upper);
 std::tuple<Tensor, Tensor> cholesky_solve_backward(const Tensor& grad, const Tensor& factor, const Tensor& X,
                                                    bool upper, std::array<bool, 2> wanted);
 Tensor cholesky_inverse_backward(const Tensor& grad, const Tensor& factor, const Tensor& inverse, bool upper);
+Tensor cholesky_inverse_tangent(const Tensor& factor_t, const Tensor& factor, const Tensor& inverse, bool upper);
 
 Tensor lu_factor_backward(const Tensor& grad, const Tensor& LU, const Tensor& pivots);
 Tensor lu_factor_tangent(const Tensor& A_t, const Tensor& LU, const Tensor& pivots);

@@ -68,6 +68,11 @@ struct SmallInverse {
   void (*inverse)(int64_t count, int64_t n, Group<const T> from, Group<T> a, int32_t* info);
 };
 template <class T>
+struct SmallProductInverse {
+  // a = (L L^H)^-1 of the lower triangle of `from`.
+  void (*inverse)(int64_t count, int64_t n, Group<const T> from, Group<T> a);
+};
+template <class T>
 struct SmallTriangles {
   void (*solve)(int64_t count, int64_t n, int64_t width, Group<const T> a, TriangularForm form, Group<const T> from,
                 Group<T> b);

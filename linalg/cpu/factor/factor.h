@@ -46,6 +46,9 @@ void run_inverse(DType dtype, const MatrixBatch& a, int32_t* info);
 // definite; then the rest of a is anything.
 void run_cholesky(DType dtype, const MatrixBatch& a, bool upper, int32_t* info);
 
+// a, of whose lower (upper) triangle that factor is read, becomes (L L^H)^-1, or (U^H U)^-1: both halves of it.
+void run_cholesky_inverse(DType dtype, const MatrixBatch& a, bool upper);
+
 struct TriangularForm {
   bool upper;
   bool unit;  // the diagonal is not read, but taken as ones

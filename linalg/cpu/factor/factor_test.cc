@@ -264,6 +264,45 @@ TYPED_TEST(Factor, CholeskySaysWhichMinorIsNotPositive) {
   }
 }
 
+TYPED_TEST(Factor, CholeskyInverse) {
+  using T = TypeParam;
+  for (const Size s : kSizes) {
+    if (s.m != s.n) continue;
+    const int64_t n = s.n;
+    for (int form = 0; form < 4; ++form) {
+      const bool upper = form & 1, by_columns = form & 2;
+      SCOPED_TRACE(testing::Message() << s.count << " of " << n << ", form " << form);
+      Matrices<T> factor = noise<T>(s.count, n, n), memory(s.count, n, n), eye = memory, x = memory;
+      for (int64_t b = 0; b < s.count; ++b)
+        for (int64_t i = 0; i < n; ++i)
+          for (int64_t j = 0; j < n; ++j) {
+            if (i == j) factor.at(b, i, i) += T(static_cast<Real<T>>(2 * std::sqrt(n)));
+            const bool is_read = upper ? i <= j : i >= j;
+            (by_columns ? memory.at(b, j, i) : memory.at(b, i, j)) = is_read ? factor.at(b, i, j) : T(NAN);
+            if (!is_read) factor.at(b, i, j) = T(0);
+            eye.at(b, i, j) = T(i == j ? 1 : 0);
+          }
+      if (upper) {
+        const Matrices<T> u = factor;
+        for (int64_t b = 0; b < s.count; ++b)
+          for (int64_t i = 0; i < n; ++i)
+            for (int64_t j = 0; j < n; ++j) factor.at(b, i, j) = conjugate(u.at(b, j, i));
+      }
+      MatrixBatch batch = memory.batch();
+      if (by_columns) std::swap(batch.row_stride, batch.col_stride);
+      run_cholesky_inverse(kDType<T>, batch, upper);
+      for (int64_t b = 0; b < s.count; ++b)
+        for (int64_t i = 0; i < n; ++i)
+          for (int64_t j = 0; j < n; ++j) x.at(b, i, j) = by_columns ? memory.at(b, j, i) : memory.at(b, i, j);
+      const Matrices<T> a = product(factor, factor, true);
+      EXPECT_LT(ratio(eye, product(x, a), norm(a) * norm(x)), 30);
+      for (int64_t b = 0; b < s.count; ++b)
+        for (int64_t i = 0; i < n; ++i)
+          for (int64_t j = 0; j < n; ++j) EXPECT_EQ(x.at(b, i, j), conjugate(x.at(b, j, i)));
+    }
+  }
+}
+
 TYPED_TEST(Factor, TriangularSystems) {
   using T = TypeParam;
   for (const Size s : kSizes) {
@@ -362,7 +401,10 @@ TEST(FactorThreads, SameBits) {
       for (int64_t b = 0; b < count; ++b)
         for (int64_t i = 0; i < n; ++i) spd.at(b, i, i) += 1;
       run_cholesky(DType::kFloat32, spd.batch(), false, info.data());
-      for (const auto* m : {&lu, &x, &inverse, &spd}) bits.insert(bits.end(), m->data.begin(), m->data.end());
+      Matrices<float> product_inverse = spd;
+      run_cholesky_inverse(DType::kFloat32, product_inverse.batch(), false);
+      for (const auto* m : {&lu, &x, &inverse, &spd, &product_inverse})
+        bits.insert(bits.end(), m->data.begin(), m->data.end());
     }
     return bits;
   };

@@ -1,4 +1,4 @@
-// What stands on LU factorizations (lu_blocks.cc): solutions, inverses, determinants.
+// What stands on LU factorizations (lu_blocks.cc): solutions, determinants.
 #include <cmath>
 
 #include "linalg/cpu/factor/blocks.h"
@@ -6,59 +6,6 @@
 namespace tessera::cpu {
 namespace factor {
 namespace {
-
-// Calls f(i) for each of the rows of `cols` elements.
-template <class F>
-void for_rows(int64_t rows, int64_t cols, F&& f) {
-  parallel_for(rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(cols, 1)), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) f(i);
-  });
-}
-
-// L becomes L^-1, unit lower, the rest is left alone.
-template <class T>
-void invert_unit_lower(int64_t n, Matrix<T> l) {
-  if (n <= kBlock) {
-    T inverse[kBlock * kBlock] = {};
-    for (int64_t i = 0; i < n; ++i) inverse[i * n + i] = T(1);
-    solve_triangle<T>(n, n, l.reading(), kUnitLower, {inverse, n, 1});
-    for (int64_t i = 0; i < n; ++i)
-      for (int64_t j = 0; j < i; ++j) l(i, j) = inverse[i * n + j];
-    return;
-  }
-  const int64_t top = (n / 2 + kBlock - 1) / kBlock * kBlock, rest = n - top;
-  const Matrix<T> below = l.at(top, 0), last = l.at(top, top);
-  solve_triangle<T>(rest, top, last.reading(), kUnitLower, below);
-  solve_triangle<T>(top, rest, l.transposed().reading(), {true, true, false}, below.transposed());
-  for_rows(rest, top, [&](int64_t i) {
-    for (int64_t j = 0; j < top; ++j) below(i, j) = -below(i, j);
-  });
-  // Small ones have less to share out than there are threads.
-  parallel_for(2, n <= 512 ? 1 : 2, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) i == 0 ? invert_unit_lower(top, l) : invert_unit_lower(rest, last);
-  });
-}
-
-template <class T>
-int32_t invert(int64_t n, Matrix<T> a) {
-  const ScratchArray<int32_t> pivots(n);
-  const int32_t info = factor_lu(n, n, a, pivots.get());
-  if (info) return info;
-  const ScratchArray<T> memory(n * n);
-  const Matrix<T> w{memory.get(), n, 1};
-  for_rows(n, n, [&](int64_t i) {
-    for (int64_t j = 0; j < n; ++j) w(i, j) = j < i ? a(i, j) : T(j == i ? 1 : 0);
-  });
-  invert_unit_lower(n, w);
-  solve_triangle<T>(n, n, a.reading(), {true, false, false}, w);
-  const ScratchArray<int64_t> order(n);
-  for (int64_t i = 0; i < n; ++i) order[i] = i;
-  for (int64_t i = 0; i < n; ++i) std::swap(order[i], order[pivots[i]]);
-  for_rows(n, n, [&](int64_t i) {
-    for (int64_t j = 0; j < n; ++j) a(i, order[j]) = w(i, j);
-  });
-  return 0;
-}
 
 // Rows of each b as LAPACK's pivots (counted from 1) say.
 template <class T>
@@ -184,22 +131,6 @@ void run_unpack_pivots(const int32_t* pivots, int64_t count, int64_t size, int64
     int64_t* const order = to + b * rows;
     for (int64_t i = 0; i < rows; ++i) order[i] = i;
     for (int64_t i = 0; i < size; ++i) std::swap(order[i], order[pivots[b * size + i] - 1]);
-  });
-}
-
-void run_inverse(DType dtype, const MatrixBatch& a, int32_t* info) {
-  const int64_t n = a.rows;
-  std::fill(info, info + a.count, 0);
-  if (n == 0) return;
-  visit_number(dtype, [&]<class T>(T) {
-    if (is_lockstep<T>(a.count, n, n)) {
-      for_groups<T>(a.count, n, 2 * n, [&](int64_t first, int64_t count) {
-        kernels<SmallInverse<T>>().inverse(count, n, source_of<T>(a, first), group_of<T>(a, first), info + first);
-      });
-      return;
-    }
-    bring<T>(a);
-    for_matrices(a.count, n * n * n, [&](int64_t b) { info[b] = invert(n, matrix_of<T>(a, b)); });
   });
 }
 

@@ -551,6 +551,54 @@ void small_system(int64_t count, int64_t n, int64_t width, Group<const T> from, 
   x.store(count, n, b);
 }
 
+// A tile of x = W^H W, n x n, and what mirrors it, from row i and column j <= i on.
+template <class T>
+HWY_INLINE void square_tile(LaneMatrix<T> w, int64_t n, LaneMatrix<T> x, int64_t i, int64_t j) {
+  using L = Lanes<T>;
+  constexpr int kRows = tile_rows<T>(), kCols = tile_cols<T>();
+  L acc[kRows][kCols];  // of -x
+  TESSERA_UNROLL for (int r = 0; r < kRows; ++r) TESSERA_UNROLL for (int c = 0; c < kCols; ++c) acc[r][c] = L::set(0);
+  for (int64_t p = i; p < n; ++p) {
+    L s[kCols];
+    TESSERA_UNROLL for (int c = 0; c < kCols; ++c) s[c] = w.get(p, j + c);
+    TESSERA_UNROLL for (int r = 0; r < kRows; ++r) {
+      const L f = w.get(p, i + r).conj();
+      TESSERA_UNROLL for (int c = 0; c < kCols; ++c) acc[r][c] = acc[r][c].minus_product(f, s[c]);
+    }
+  }
+  const int64_t rows = std::min<int64_t>(kRows, n - i);
+  L sums[kRows][kCols];
+  TESSERA_UNROLL for (int r = 0; r < kRows; ++r) TESSERA_UNROLL for (int c = 0; c < kCols; ++c) sums[r][c] =
+      acc[r][c].each([](typename L::V part) HWY_ATTR { return hn::Neg(part); });
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < kCols && j + c <= i + r; ++c) {
+      x.put(j + c, i + r, sums[r][c].conj());
+      x.put(i + r, j + c, i + r == j + c ? L::real(sums[r][c].real_part()) : sums[r][c]);
+    }
+}
+
+// One form of tiles: columns of zeros make W as wide as they need it.
+template <class T>
+void small_product_inverse(int64_t count, int64_t n, Group<const T> from, Group<T> a) {
+  using L = Lanes<T>;
+  constexpr int kRows = tile_rows<T>(), kCols = tile_cols<T>();
+  const int64_t width = (n + 3) / 4 * 4;
+  static_assert(4 % kRows == 0 && 4 % kCols == 0);
+  const Scratch memory(LaneMatrix<T>::bytes(n, n) + LaneMatrix<T>::bytes(n, width));
+  const LaneMatrix<T> x{memory.as<Real<T>>(), n};
+  const LaneMatrix<T> w{x.at(n, 0), width};
+  x.load(count, n, from, Part::kLower);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < width; ++j) w.put(i, j, L::set(i == j ? 1 : 0));
+  const Diagonal<T> diagonal(x, n);
+  // Above the rows that columns begin with they are zero.
+  for (int64_t j = 0; j < n; j += kCols)
+    solve_columns<T, false, kCols>({x.at(j, j), n}, n - j, {w.at(j, j), width}, 0, kCols, diagonal.get() + j);
+  for (int64_t i = 0; i < n; i += kRows)
+    for (int64_t j = 0; j < i + kRows; j += kCols) square_tile(w, n, x, i, j);
+  x.store(count, n, a);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace tessera::cpu::factor
 HWY_AFTER_NAMESPACE();

@@ -79,12 +79,35 @@ def test_cholesky(batch, n, dtype):
 
 
 @pytest.mark.parametrize("upper", [False, True])
-@pytest.mark.parametrize("batch,n", [((), 65), ((2,), 130), ((), 200)])
-def test_cholesky_inverse_by_halves(batch, n, upper):
+@pytest.mark.parametrize("batch,n", [((), 3), ((20,), 5), ((), 65), ((2,), 130), ((), 200)])
+def test_cholesky_inverse_reads_one_triangle(batch, n, upper):
     a = positive(*batch, n, n, dtype=torch.complex128)
     factor = L.cholesky(a, upper=upper)
-    found = torch.cholesky_inverse(factor + (torch.ones(n, n).tril(-1) if upper else torch.ones(n, n).triu(1)), upper)
-    close(a @ found, torch.eye(n, dtype=a.dtype).expand(a.shape), 100)
+    factor = factor + (torch.ones(n, n).tril(-1) if upper else torch.ones(n, n).triu(1))
+    eye = torch.eye(n, dtype=a.dtype).expand(a.shape)
+    spread = torch.zeros(*batch, n, 2 * n, dtype=a.dtype)[..., ::2].copy_(factor)
+    by_columns = factor.mT.contiguous().mT
+    for given in (factor, spread, by_columns, factor.mH.resolve_conj().mH):
+        found = torch.cholesky_inverse(given, upper)
+        close(a @ found, eye, 100)
+        assert torch.equal(found, found.mH)
+    out = torch.empty_like(by_columns)
+    assert torch.cholesky_inverse(by_columns, upper, out=out) is out
+    close(a @ out, eye, 100)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_derivatives_of_cholesky_inverse(dtype, upper):
+    factor = L.cholesky(positive(2, 4, 4, dtype=dtype), upper=upper).requires_grad_()
+
+    def inverse(t):
+        return torch.cholesky_inverse(t.triu() if upper else t.tril(), upper)
+
+    assert torch.autograd.gradcheck(inverse, factor, check_forward_ad=True, check_batched_grad=True)
+    assert torch.autograd.gradgradcheck(inverse, factor, check_fwd_over_rev=True)
+    together = torch.vmap(lambda t: torch.cholesky_inverse(t, upper))(factor)
+    close(together, torch.cholesky_inverse(factor, upper))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

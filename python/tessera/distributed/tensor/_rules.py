@@ -49,8 +49,8 @@ _ALONG = frozenset(
 )
 # So many last dimensions have to be whole.
 _BATCHED = dict.fromkeys(
-    "tril triu inverse linalg_inv_ex linalg_cholesky_ex linalg_qr _linalg_svd _linalg_eigh _linalg_det "
-    "_linalg_slogdet linalg_matrix_exp".split(),
+    "tril triu inverse linalg_inv_ex linalg_cholesky_ex cholesky_inverse linalg_qr _linalg_svd _linalg_eigh "
+    "_linalg_det _linalg_slogdet linalg_matrix_exp".split(),
     2,
 )
 _BATCHED |= {"_fft_r2c": 0, "linalg_cross": 1}
