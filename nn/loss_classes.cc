@@ -8,7 +8,6 @@
 #include "tensor/ops/api.h"
 #include "tensor/ops/plain.h"
 #include "tensor/ops/result_memory.h"
-#include "tensor/ops/observed.h"
 
 namespace tessera::kernels {
 namespace {

@@ -16,7 +16,7 @@
 #include "tensor/ops/index_kernels.h"
 #include "tensor/ops/promotion.h"
 #include "tensor/ops/strided.h"
-#include "tensor/ops/observed.h"
+#include "tensor/ops/plain.h"
 
 namespace tessera::kernels {
 

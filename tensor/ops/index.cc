@@ -11,7 +11,7 @@
 #include "tensor/ops/create_kernels.h"
 #include "tensor/ops/index_extra.h"
 #include "tensor/ops/index_kernels.h"
-#include "tensor/ops/observed.h"
+#include "tensor/ops/plain.h"
 #include "tensor/ops/options.h"
 #include "tensor/ops/promotion.h"
 #include "tensor/ops/strided.h"

@@ -1,4 +1,4 @@
-// When a composite may take an operator of one device instead of what it is composed of.
+// When a composite may take an operator of one device instead of what it is composed of, or look at numbers.
 #pragma once
 
 #include <initializer_list>
@@ -13,6 +13,12 @@ namespace tessera {
 inline bool is_plain(const Tensor& t) {
   constexpr DispatchKeySet kSeen = kBackendKeys | kAutogradKeys | DispatchKeySet(DispatchKey::kADInplaceOrView);
   return t.defined() && (t.keys() - kSeen).empty();
+}
+
+// Whether modes of Python see operators. What such a mode records must not depend on the values of this one run:
+// composites that look at numbers to be faster, or to check them, leave that to the operators they are made of.
+inline bool is_observed() {
+  return DispatchKeySet::from_bits(thread_state.included & ~thread_state.excluded).has(DispatchKey::kPython);
 }
 
 // Whether all defined tensors are plain memory of one device that is not the CPU, and no mode of the thread looks at

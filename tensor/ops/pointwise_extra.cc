@@ -11,7 +11,7 @@
 #include "tensor/ops/arithmetic_kernels.h"
 #include "tensor/ops/comparison_kernels.h"
 #include "tensor/ops/functions_kernels.h"
-#include "tensor/ops/observed.h"
+#include "tensor/ops/plain.h"
 #include "tensor/ops/promotion.h"
 
 namespace tessera::kernels {

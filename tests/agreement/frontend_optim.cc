@@ -80,7 +80,7 @@ int main() {
   run<Muon>("Muon.1", MuonOptions(0.02).nesterov(false).adjust_lr_fn("match_rms_adamw"), true);
   run<Adafactor>("Adafactor.0", AdafactorOptions(0.05).weight_decay(0.1));
   run<LBFGS>("LBFGS.0", LBFGSOptions(0.1).max_iter(4).history_size(3));
-  run<LBFGS>("LBFGS.1", LBFGSOptions(1).max_iter(5).line_search_fn("strong_wolfe"));
+  run<LBFGS>("LBFGS.1", LBFGSOptions(1).max_iter(5).max_eval(100).line_search_fn("strong_wolfe"));
 
   RATES(MultiStepLR, std::vector<int64_t>{2, 5, 5}, 0.5);
   RATES(ConstantLR, 0.5, 4);

@@ -35,7 +35,7 @@ OPTIMIZERS = {
     "Adafactor": [dict(lr=0.05, weight_decay=0.1)],
     "LBFGS": [
         dict(lr=0.1, max_iter=4, history_size=3),
-        dict(lr=1, max_iter=5, line_search_fn="strong_wolfe"),
+        dict(lr=1, max_iter=5, max_eval=100, line_search_fn="strong_wolfe"),  # C++ does not end a search for max_eval
     ],
 }
 SCHEDULES = {

@@ -159,7 +159,7 @@ class QuantizedTensor(tessera.Tensor):
         if name in _MOVING:
             return _moved(func, args, kwargs)
         if name in _BY_NUMBERS:
-            return _by_numbers(func, args, kwargs)
+            return _by_numbers(_WHOLE_OPERATORS.get(name, func), args, kwargs)
         if name in _OF_NUMBERS:
             return func(*_mapped(args, _dequantized), **_mapped(kwargs, _dequantized))
         if name in _SERVED:
@@ -280,6 +280,11 @@ _BY_NUMBERS |= frozenset(
     "_clamp_scalar _adaptive_avg_pool2d _adaptive_avg_pool3d constant_pad_nd reflection_pad1d reflection_pad2d "
     "reflection_pad3d replication_pad1d replication_pad2d replication_pad3d".split()
 )
+# What programs call of composites that choose by size how they round.
+_WHOLE_OPERATORS = {
+    "_adaptive_avg_pool2d": _C._nn.adaptive_avg_pool2d,
+    "_adaptive_avg_pool3d": _C._nn.adaptive_avg_pool3d,
+}
 _OF_NUMBERS = frozenset(
     "eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ __gt__ __ge__ item tolist allclose isclose argmax argmin isnan "
     "isinf isfinite assert_close".split()
