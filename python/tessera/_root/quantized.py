@@ -193,13 +193,13 @@ class QuantizedTensor(tessera.Tensor):
     def int_repr(self):
         """A copy of the integers: uint8, int8 or int32."""
         if _recording():
-            return tessera.ops.aten.int_repr(self)
+            return _operator("int_repr")(self)
         return self._ints().clone()
 
     def dequantize(self):
         """The numbers, as a float32 tensor."""
         if _is_tracing() and _recording():
-            return tessera.ops.aten.dequantize.self(self)
+            return _operator("dequantize").self(self)
         return self._quantizer.numbers(self._ints())
 
     def qscheme(self):
@@ -300,6 +300,11 @@ def _recording():
         return False
     tessera.ao.nn._quantized_scripts.start()
     return True
+
+
+def _operator(name):
+    """An operator of quantized tensors, which there are once _recording() asked for them."""
+    return getattr(tessera.ops.aten, name)
 
 
 def _plainly(func, args, kwargs):
