@@ -503,7 +503,7 @@ def _overridable(function):
     @functools.wraps(function)
     def call(input, *args, **kwargs):
         if _is_tracing() and _recording():
-            return getattr(tessera.ops.aten, function.__name__)(input, *args, **kwargs)
+            return _operator(function.__name__)(input, *args, **kwargs)
         given = [x for x in (input, *args, *kwargs.values()) if not isinstance(x, QuantizedTensor)]
         if tessera.overrides.has_torch_function(given):
             return tessera.overrides.handle_torch_function(call, given, input, *args, **kwargs)
