@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 // How many vectors of columns a kernel keeps in registers beside each other.
 template <class T>
 constexpr int columns_in_registers() {
-  return HWY_TARGET <= HWY_AVX3 && !kIsComplex<T> ? 4 : 2;
+  return (HWY_TARGET <= HWY_AVX3 ? 4 : 2) / kParts<T>;
 }
 
 // ---- Triangles of equations ----
@@ -36,27 +36,26 @@ HWY_NOINLINE void solve_rows(int64_t i, const T* l, int64_t ldl, const T* invers
     else
       return W::load(p);
   };
-  V acc[kRows][kColumns];
+  typename W::Sums acc[kRows][kColumns];
   TESSERA_UNROLL for (int r = 0; r < kRows; ++r) TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) acc[r][c] =
-      load(x + (i + r) * ldx + c * kStep);
+      W::sums(load(x + (i + r) * ldx + c * kStep));
   for (int64_t p = 0; p < i; ++p) {
-    typename W::Source s[kColumns];
-    TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) s[c] = W::source(load(x + p * ldx + c * kStep));
+    V s[kColumns];
+    TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) s[c] = load(x + p * ldx + c * kStep);
     TESSERA_UNROLL for (int r = 0; r < kRows; ++r) {
       const auto f = W::factor(l[(i + r) * ldl + p]);
-      TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) acc[r][c] = W::sub_product(acc[r][c], s[c], f);
+      TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) W::subtract(acc[r][c], s[c], f);
     }
   }
   TESSERA_UNROLL for (int r = 0; r < kRows; ++r) {
     TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) {
-      if (inverse_diagonal) acc[r][c] = W::product(W::source(acc[r][c]), W::factor(inverse_diagonal[i + r]));
+      V s = W::value(acc[r][c]);
+      if (inverse_diagonal) s = W::product(s, W::factor(inverse_diagonal[i + r]));
       if constexpr (kPart)
-        W::store_n(acc[r][c], x + (i + r) * ldx + c * kStep, n);
+        W::store_n(s, x + (i + r) * ldx + c * kStep, n);
       else
-        W::store(acc[r][c], x + (i + r) * ldx + c * kStep);
-      const auto s = W::source(acc[r][c]);
-      TESSERA_UNROLL for (int q = r + 1; q < kRows; ++q) acc[q][c] =
-          W::sub_product(acc[q][c], s, W::factor(l[(i + q) * ldl + i + r]));
+        W::store(s, x + (i + r) * ldx + c * kStep);
+      TESSERA_UNROLL for (int q = r + 1; q < kRows; ++q) W::subtract(acc[q][c], s, W::factor(l[(i + q) * ldl + i + r]));
     }
   }
 }
@@ -97,23 +96,23 @@ HWY_INLINE void update_tile(int64_t k, const T* a, int64_t lda, const T* b, int6
     else
       return W::load(p);
   };
-  typename W::V acc[kColumns][kVectors];
+  typename W::Sums acc[kColumns][kVectors];
   TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) acc[j][v] =
-      load(c + j * ldc + v * kStep);
+      W::sums(load(c + j * ldc + v * kStep));
   for (int64_t p = 0; p < k; ++p) {
-    typename W::Source s[kVectors];
-    TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) s[v] = W::source(load(a + p * lda + v * kStep));
+    typename W::V s[kVectors];
+    TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) s[v] = load(a + p * lda + v * kStep);
     TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) {
       const auto f = W::factor(b[p + j * ldb]);
-      TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) acc[j][v] = W::sub_product(acc[j][v], s[v], f);
+      TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) W::subtract(acc[j][v], s[v], f);
     }
   }
   TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) {
     TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) {
       if constexpr (kPart)
-        W::store_n(acc[j][v], c + j * ldc + v * kStep, part);
+        W::store_n(W::value(acc[j][v]), c + j * ldc + v * kStep, part);
       else
-        W::store(acc[j][v], c + j * ldc + v * kStep);
+        W::store(W::value(acc[j][v]), c + j * ldc + v * kStep);
     }
   }
 }
@@ -137,30 +136,29 @@ void update(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b
 }
 
 template <class T>
-HWY_NOINLINE T sum_of(typename Wide<T>::V v) {
-  return Wide<T>::sum(v);
+HWY_NOINLINE T total_of(typename Wide<T>::Sums s) {
+  return Wide<T>::total(s);
 }
 // Of rows: c(i, j) -= sum over p of a(i, p) b(p, j), where a lies in rows and b and c in columns; kColumns of them.
 template <class T, int kRows, int kColumns>
 HWY_INLINE void subtract_dots_tile(int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc) {
   using W = Wide<T>;
-  using V = typename W::V;
-  V acc[kRows][kColumns];
+  typename W::Sums acc[kRows][kColumns];
   TESSERA_UNROLL for (int r = 0; r < kRows; ++r) TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) acc[r][j] =
-      hn::Zero(typename W::D());
+      W::sums(hn::Zero(typename W::D()));
   const auto step = [&](int64_t p, auto load) HWY_ATTR {
     typename W::Factor f[kColumns];
     TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) f[j] = W::factors(load(b + j * ldb + p));
     TESSERA_UNROLL for (int r = 0; r < kRows; ++r) {
-      const auto s = W::source(load(a + r * lda + p));
-      TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) acc[r][j] = W::sub_product(acc[r][j], s, f[j]);
+      const auto s = load(a + r * lda + p);
+      TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) W::subtract(acc[r][j], s, f[j]);
     }
   };
   int64_t p = 0;
   for (; p + W::kCount <= k; p += W::kCount) step(p, [](const T* x) HWY_ATTR { return W::load(x); });
   if (p < k) step(p, [&](const T* x) HWY_ATTR { return W::load_n(x, k - p); });
   for (int r = 0; r < kRows; ++r)
-    for (int j = 0; j < kColumns; ++j) c[r + j * ldc] += sum_of<T>(acc[r][j]);
+    for (int j = 0; j < kColumns; ++j) c[r + j * ldc] += total_of<T>(acc[r][j]);
 }
 
 template <class T, int kColumns>
@@ -218,15 +216,15 @@ void swap_rows(T* a, int64_t ld, int64_t columns, int64_t count, const int32_t* 
 template <class T>
 void divide(int64_t n, T* x, T divisor) {
   using W = Wide<T>;
-  const T inverse = T(1) / divisor;
+  const T inverse = reciprocal(divisor);
   if (!std::isnormal(size_of(inverse))) {
     for (int64_t i = 0; i < n; ++i) x[i] /= divisor;
     return;
   }
   const auto f = W::factor(inverse);
   int64_t i = 0;
-  for (; i + W::kCount <= n; i += W::kCount) W::store(W::product(W::source(W::load(x + i)), f), x + i);
-  if (i < n) W::store_n(W::product(W::source(W::load_n(x + i, n - i)), f), x + i, n - i);
+  for (; i + W::kCount <= n; i += W::kCount) W::store(W::product(W::load(x + i), f), x + i);
+  if (i < n) W::store_n(W::product(W::load_n(x + i, n - i), f), x + i, n - i);
 }
 
 // A few columns, each as those before it, its pivot, and what is below that. row: of a in the whole panel.
@@ -297,19 +295,19 @@ int64_t cholesky_rows(int64_t i, int64_t n, T* a, int64_t ld, T* inverse) {
   constexpr int kColumns = columns_in_registers<T>();
   constexpr int64_t kRows = 4, kStep = W::kCount, kVectors = (kRows + kStep - 1) / kStep;
   T* const corner = a + i * ld + i;
-  typename W::V acc[kRows][kVectors];
+  typename W::Sums acc[kRows][kVectors];
   TESSERA_UNROLL for (int r = 0; r < kRows; ++r) TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) acc[r][v] =
-      W::load_n(corner + r * ld + v * kStep, std::min(kStep, kRows - v * kStep));
+      W::sums(W::load_n(corner + r * ld + v * kStep, std::min(kStep, kRows - v * kStep)));
   for (int64_t p = 0; p < i; ++p) {
-    typename W::Source s[kVectors];
-    TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) s[v] = W::source(W::load(a + p * ld + i + v * kStep));
+    typename W::V s[kVectors];
+    TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) s[v] = W::load(a + p * ld + i + v * kStep);
     TESSERA_UNROLL for (int r = 0; r < kRows; ++r) {
       const auto f = W::factor(a[(i + r) * ld + p]);
-      TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) acc[r][v] = W::sub_product(acc[r][v], s[v], f);
+      TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) W::subtract(acc[r][v], s[v], f);
     }
   }
   TESSERA_UNROLL for (int r = 0; r < kRows; ++r) TESSERA_UNROLL for (int v = 0; v < kVectors; ++v)
-      W::store_n(acc[r][v], corner + r * ld + v * kStep, std::min(kStep, kRows - v * kStep));
+      W::store_n(W::value(acc[r][v]), corner + r * ld + v * kStep, std::min(kStep, kRows - v * kStep));
   const int64_t info = cholesky_corner(kRows, corner, ld, inverse + i);
   if (info) return i + info;
   for (int64_t r = 0; r < kRows; ++r)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "linalg/cpu/batches.h"
 #include "linalg/cpu/factor/factor.h"
@@ -19,9 +20,19 @@ using namespace numbers;
 // c -= a b; a: m x k, b: k x n.
 template <class T>
 void subtract_product(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T> b, Matrix<T> c,
-                      bool conj_a = false, bool conj_b = false) {
+                      bool conj_a = false, bool conj_b = false, GemmPart part = GemmPart::kAll) {
   if (m == 0 || n == 0 || k == 0) return;
-  gemm_wide(kDType<T>, m, n, k, number(T(-1)), a.ref(), b.ref(), number(T(1)), c.ref(), conj_a, conj_b);
+  gemm_wide(kDType<T>, m, n, k, number(T(-1)), a.ref(), b.ref(), number(T(1)), c.ref(), conj_a, conj_b, part);
+}
+
+// 1 / x; the library's division takes care of every infinity, which most numbers do not need.
+template <class T>
+T reciprocal(T x) {
+  if constexpr (kIsComplex<T>) {
+    const Real<T> square = x.real() * x.real() + x.imag() * x.imag();
+    if (std::isnormal(square) && std::isnormal(1 / square)) return T(x.real() / square, -x.imag() / square);
+  }
+  return T(1) / x;
 }
 
 // The size of blocks that kernels work on at once; larger problems are cut, and products put them together.
@@ -111,22 +122,16 @@ inline void check_pivots(const char* name, const int32_t* pivots, int64_t count,
   }
 }
 
-// to(j, i) = from(i, j): rows of `cols` elements at distance from_step become columns; both at least so far apart.
+// to(j, i) = from(i, j): rows of `cols` elements at distance from_step become columns; both at least so far apart. By
+// tiles of a line of the cache.
 template <class T>
 void transpose(int64_t rows, int64_t cols, const T* from, int64_t from_step, T* to, int64_t to_step) {
-  constexpr int64_t kTile = sizeof(T) == 4 ? 16 : sizeof(T) == 8 ? 8 : 1;
-  int64_t done_rows = 0, done_cols = 0;
-  if constexpr (kTile > 1) {
-    const int64_t tiles = rows / kTile;
-    done_rows = tiles * kTile;
-    done_cols = done_rows ? cols / kTile * kTile : 0;
-    for (int64_t j = 0; j < done_cols; j += kTile) {
-      char* const dst = reinterpret_cast<char*>(to + j * to_step);
-      const char* const src = reinterpret_cast<const char*>(from + j);
-      constexpr int64_t kSize = static_cast<int64_t>(sizeof(T));
-      (kSize == 4 ? transpose_tiles4 : transpose_tiles8)(dst, to_step * kSize, src, from_step * kSize, tiles);
-    }
-  }
+  constexpr int64_t kSize = static_cast<int64_t>(sizeof(T)), kTile = 64 / kSize;
+  constexpr auto kTiles = kSize == 4 ? transpose_tiles4 : kSize == 8 ? transpose_tiles8 : transpose_tiles16;
+  const int64_t tiles = rows / kTile, done_rows = tiles * kTile, done_cols = done_rows ? cols / kTile * kTile : 0;
+  for (int64_t j = 0; j < done_cols; j += kTile)
+    kTiles(reinterpret_cast<char*>(to + j * to_step), to_step * kSize, reinterpret_cast<const char*>(from + j),
+           from_step * kSize, tiles);
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = i < done_rows ? done_cols : 0; j < cols; ++j) to[j * to_step + i] = from[i * from_step + j];
 }

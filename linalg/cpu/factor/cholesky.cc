@@ -26,18 +26,7 @@ int64_t factor_block(int64_t n, Matrix<T> a) {
 
 int64_t half_of(int64_t n) { return (n / 2 + kBlock - 1) / kBlock * kBlock; }
 
-// The lower triangle of c minus that of a a^H; what is above may change near the diagonal. a: n x k.
-template <class T>
-void subtract_square(int64_t n, int64_t k, Matrix<const T> a, Matrix<T> c) {
-  if (n <= 2 * kBlock) return subtract_product<T>(n, n, k, a, {a.data, a.col_stride, a.row_stride}, c, false, true);
-  const int64_t top = half_of(n);
-  const Matrix<const T> below = a.at(top, 0);
-  subtract_square(top, k, a, c);
-  subtract_product<T>(n - top, top, k, below, {a.data, a.col_stride, a.row_stride}, c.at(top, 0), false, true);
-  subtract_square(n - top, k, below, c.at(top, top));
-}
-
-// The lower triangle's. What is above and not zero already is near the diagonal, see subtract_square.
+// The lower triangle's. Above it are zeros, but where tiles of products reached across the diagonal, less than a block.
 template <class T>
 int64_t factor_lower(int64_t n, Matrix<T> a) {
   if (n <= kBlock) return factor_block(n, a);
@@ -47,11 +36,11 @@ int64_t factor_lower(int64_t n, Matrix<T> a) {
   const Matrix<T> below = a.at(top, 0), last = a.at(top, top);
   // L21 L11^H = A21.
   solve_triangle<T>(top, rest, a.reading(), {false, false, true}, below.transposed());
-  subtract_square<T>(rest, top, below.reading(), last);
+  subtract_product<T>(rest, rest, top, below.reading(), below.transposed().reading(), last, false, true,
+                      GemmPart::kLower);
   const int64_t later = factor_lower(rest, last);
-  if (n <= 2 * kBlock)
-    for (int64_t i = 0; i < top; ++i)
-      for (int64_t j = top; j < n; ++j) a(i, j) = T{};
+  for (int64_t i = top - kBlock; i < top; ++i)
+    for (int64_t j = top; j < std::min(n, top + kBlock); ++j) a(i, j) = T{};
   return later ? later + top : 0;
 }
 

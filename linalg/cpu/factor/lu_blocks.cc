@@ -33,7 +33,7 @@ class BlockedLu {
         blocks_((n + kBlock - 1) / kBlock),
         a_(a),
         pivots_(pivots),
-        distance_((m + 15) / 16 * 16 + 16),  // no power of two: columns would share lines of the cache
+        distance_(static_cast<int64_t>((m * sizeof(T) / 64 + 1) | 1) * 64 / sizeof(T)),  // odd: columns share no lines
         memory_(std::min<int64_t>(blocks_, 2) * (distance_ + kBlock) * std::min(n, kBlock)),
         rows_(2 * m),
         order_(blocks_) {}
@@ -128,7 +128,10 @@ class BlockedLu {
     });
     kernels<BlockKernels<T>>().solve_block(rows, by.triangle, rows, nullptr, top.data, cols, cols);
     copy_matrix(rows, cols, top, block);
-    subtract_product<T>(below, cols, rows, {by.columns + rows, 1, distance_}, top.reading(), block.at(rows, 0));
+    // Rows of complex numbers are read where they lie, columns would have to be packed.
+    const Matrix<const T> left =
+        kIsComplex<T> && a_.col_stride == 1 ? at(k + 1, k).reading() : Matrix<const T>{by.columns + rows, 1, distance_};
+    subtract_product<T>(below, cols, rows, left, top.reading(), block.at(rows, 0));
   }
 
   int64_t m_, n_, blocks_;

@@ -7,8 +7,9 @@ namespace tessera::cpu {
 namespace factor {
 namespace {
 
-constexpr int64_t kStrip = 64;      // columns of b that a thread takes at once
-constexpr int64_t kNarrow = 8;      // so few columns of b are solved for by rows of a
+constexpr int64_t kStrip = 64;  // columns of b that a thread takes at once
+constexpr int64_t kNarrow = 8;  // so few columns of b are solved for by few rows of a at once
+constexpr int64_t kFewRows = 8;
 constexpr int64_t kTriangle = 128;  // rows and columns of blocks on the diagonal
 
 // A triangle on the diagonal, brought to lower form by rows: an upper one from the last row to the first.
@@ -23,7 +24,7 @@ class DiagonalBlock {
       for (int64_t j = 0; j < i; ++j) row[j] = conj_if(a(from, form.upper ? n - 1 - j : j), form.conj);
       if (form.unit) continue;
       diagonal_[i] = conj_if(a(from, from), form.conj);
-      inverse_[i] = T(1) / diagonal_[i];
+      inverse_[i] = reciprocal(diagonal_[i]);
       exact_ = exact_ || !std::isnormal(size_of(diagonal_[i])) || !std::isnormal(size_of(inverse_[i]));
     }
   }
@@ -70,27 +71,39 @@ template <class T>
   copy_matrix(n, width, rows, b);
 }
 
-// For few columns, which are brought next to each other: block after block minus what those before it give.
+// A small triangle on the diagonal, where it lies, and columns of x.
+template <class T>
+void solve_corner(int64_t n, int64_t width, Matrix<const T> a, TriangularForm form, T* x, int64_t ldx) {
+  const auto row = [&](int64_t step) { return form.upper ? n - 1 - step : step; };
+  T inverse[kFewRows];
+  for (int64_t i = 0; i < n && !form.unit; ++i) inverse[i] = reciprocal(a(i, i));
+  for (int64_t j = 0; j < width; ++j, x += ldx)
+    for (int64_t s = 0; s < n; ++s) {
+      const int64_t i = row(s);
+      // Where reciprocals are not as good as divisions, these.
+      if (!form.unit) x[i] = std::isnormal(size_of(inverse[i])) ? times(x[i], inverse[i]) : x[i] / a(i, i);
+      for (int64_t t = s + 1; t < n; ++t) x[row(t)] -= times(a(row(t), i), x[i]);
+    }
+}
+
+// For few columns, which are brought next to each other. a is read once, in the order in which it lies: rows minus what
+// those before them give, or columns into all rows behind them.
 template <class T>
 [[gnu::noinline]] void solve_narrow(int64_t n, int64_t width, Matrix<const T> a, TriangularForm form, Matrix<T> b) {
-  const ScratchArray<T> columns(n * width), block_rows(kBlock * width);
+  const BlockKernels<T>& kernel = kernels<BlockKernels<T>>();
+  const ScratchArray<T> columns(n * width);
+  const bool by_rows = a.col_stride == 1;
   T* const x = columns.get();
   for (int64_t j = 0; j < width; ++j)
     for (int64_t i = 0; i < n; ++i) x[i + j * n] = b(i, j);
-  for (int64_t done = 0; done < n; done += kBlock) {
-    const int64_t size = std::min(kBlock, n - done), first = form.upper ? n - done - size : done;
-    const int64_t solved = form.upper ? first + size : 0;
-    const Matrix<const T> beside = a.at(first, solved);
-    if (done && a.col_stride == 1)
-      kernels<BlockKernels<T>>().subtract_dots(size, width, done, beside.data, a.row_stride, x + solved, n, x + first,
-                                               n);
-    else if (done)
-      kernels<BlockKernels<T>>().subtract_columns(size, width, done, beside.data, a.col_stride, x + solved, n,
-                                                  x + first, n);
-    T* const rows = block_rows.get();
-    transpose<T>(width, size, x + first, n, rows, width);
-    DiagonalBlock<T>(size, a.at(first, first), form).solve(rows, width, width);
-    transpose<T>(size, width, rows, width, x + first, n);
+  for (int64_t done = 0; done < n; done += kFewRows) {
+    const int64_t size = std::min(kFewRows, n - done), rest = n - done - size, first = form.upper ? rest : done;
+    const int64_t solved = form.upper ? first + size : 0, behind = form.upper ? 0 : first + size;
+    if (by_rows && done)
+      kernel.subtract_dots(size, width, done, &a(first, solved), a.row_stride, x + solved, n, x + first, n);
+    solve_corner<T>(size, width, a.at(first, first), form, x + first, n);
+    if (!by_rows && rest)
+      kernel.subtract_columns(rest, width, size, &a(behind, first), a.col_stride, x + first, n, x + behind, n);
   }
   for (int64_t j = 0; j < width; ++j)
     for (int64_t i = 0; i < n; ++i) b(i, j) = x[i + j * n];
@@ -102,7 +115,7 @@ template <class T>
 [[gnu::noinline]] void solve_triangle(int64_t n, int64_t width, Matrix<const T> a, TriangularForm form, Matrix<T> b) {
   if (n == 0 || width == 0) return;
   const bool is_dense = a.col_stride == 1 || a.row_stride == 1;
-  if (width <= kNarrow && n > kBlock && is_dense && !form.conj) return solve_narrow(n, width, a, form, b);
+  if (width <= kNarrow && n > kFewRows * width && is_dense && !form.conj) return solve_narrow(n, width, a, form, b);
   if (n <= kTriangle) {
     const DiagonalBlock<T> block(n, a, form);
     parallel_for(width, kStrip, [&](int64_t begin, int64_t end) {

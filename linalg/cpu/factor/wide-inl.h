@@ -39,11 +39,14 @@ HWY_INLINE void store_lanes(hn::Vec<hn::ScalableTag<R>> v, R* p, int64_t n) {
 #endif
 }
 
+// Sums of products are kept as Sums, which make a vector of numbers at the end: of complex numbers these are two, of
+// what the real parts of factors give, and of what the imaginary ones give at the place of the other part. Factors are
+// then numbers as they lie in memory, and nothing changes its place within a vector on the way.
 template <class T>
 struct Wide {
   using D = hn::ScalableTag<T>;
   using V = hn::Vec<D>;
-  using Source = V;  // a vector that is multiplied by several factors
+  using Sums = V;
   using Factor = V;  // a number for all lanes
   static constexpr int64_t kCount = HWY_MAX_BYTES / sizeof(T);
 
@@ -51,26 +54,34 @@ struct Wide {
   static HWY_INLINE void store(V v, T* p) { hn::StoreU(v, D(), p); }
   static HWY_INLINE V load_n(const T* p, int64_t n) { return load_lanes<T>(p, n); }
   static HWY_INLINE void store_n(V v, T* p, int64_t n) { store_lanes<T>(v, p, n); }
-  static HWY_INLINE Source source(V v) { return v; }
   static HWY_INLINE Factor factor(T x) { return hn::Set(D(), x); }
-  // Another factor in each lane.
+  // Another factor in each lane, for sums over all of them.
   static HWY_INLINE Factor factors(V x) { return x; }
-  static HWY_INLINE T sum(V v) { return hn::GetLane(hn::SumOfLanes(D(), v)); }
-  static HWY_INLINE V sub_product(V acc, Source a, Factor f) { return hn::NegMulAdd(a, f, acc); }
-  static HWY_INLINE V product(Source a, Factor f) { return hn::Mul(a, f); }
+  static HWY_INLINE Sums sums(V v) { return v; }
+  static HWY_INLINE void subtract(Sums& s, V a, Factor f) { s = hn::NegMulAdd(a, f, s); }
+  static HWY_INLINE V value(Sums s) { return s; }
+  // Of all lanes, where factors differ.
+  static HWY_INLINE T total(Sums s) { return hn::GetLane(hn::SumOfLanes(D(), s)); }
+  static HWY_INLINE V product(V a, Factor f) { return hn::Mul(a, f); }
   static HWY_INLINE V sizes(V v) { return hn::Abs(v); }
 };
+
+// a - b in even lanes, a + b in odd ones.
+template <class V>
+HWY_INLINE V alternate(V a, V b) {
+  return hn::Add(a, hn::OddEven(b, hn::Neg(b)));
+}
 
 template <class R>
 struct Wide<std::complex<R>> {
   using T = std::complex<R>;
   using D = hn::ScalableTag<R>;
   using V = hn::Vec<D>;
-  struct Source {
-    V pairs, swapped;
+  struct Sums {
+    V straight, crossed;
   };
   struct Factor {
-    V re, im;  // im: with the sign that it gets in each lane
+    V straight, crossed;
   };
   static constexpr int64_t kCount = HWY_MAX_BYTES / sizeof(T);
 
@@ -78,25 +89,21 @@ struct Wide<std::complex<R>> {
   static HWY_INLINE void store(V v, T* p) { hn::StoreU(v, D(), reinterpret_cast<R*>(p)); }
   static HWY_INLINE V load_n(const T* p, int64_t n) { return load_lanes<R>(reinterpret_cast<const R*>(p), 2 * n); }
   static HWY_INLINE void store_n(V v, T* p, int64_t n) { store_lanes<R>(v, reinterpret_cast<R*>(p), 2 * n); }
-  static HWY_INLINE Source source(V v) { return {v, hn::Reverse2(D(), v)}; }
-  static HWY_INLINE Factor factor(T x) {
-    const V im = hn::Set(D(), x.imag());
-    return {hn::Set(D(), x.real()), hn::OddEven(im, hn::Neg(im))};
+  static HWY_INLINE Factor factor(T x) { return {hn::Set(D(), x.real()), hn::Set(D(), x.imag())}; }
+  static HWY_INLINE Factor factors(V x) { return {x, hn::Reverse2(D(), x)}; }
+  static HWY_INLINE Sums sums(V v) { return {v, hn::Zero(D())}; }
+  static HWY_INLINE void subtract(Sums& s, V a, const Factor& f) {
+    s.straight = hn::NegMulAdd(a, f.straight, s.straight);
+    s.crossed = hn::NegMulAdd(a, f.crossed, s.crossed);
   }
-  static HWY_INLINE Factor factors(V x) {
-    const V im = hn::DupOdd(x);
-    return {hn::DupEven(x), hn::OddEven(im, hn::Neg(im))};
-  }
-  static HWY_INLINE T sum(V v) {
+  static HWY_INLINE V value(const Sums& s) { return alternate(s.straight, hn::Reverse2(D(), s.crossed)); }
+  static HWY_INLINE T total(const Sums& s) {
     const D d;
-    const V re = hn::OddEven(hn::Zero(d), v), im = hn::OddEven(v, hn::Zero(d));
-    return T(hn::GetLane(hn::SumOfLanes(d, re)), hn::GetLane(hn::SumOfLanes(d, im)));
+    const V signs = hn::OddEven(hn::Neg(s.straight), s.straight);
+    return T(hn::GetLane(hn::SumOfLanes(d, signs)), hn::GetLane(hn::SumOfLanes(d, s.crossed)));
   }
-  static HWY_INLINE V sub_product(V acc, const Source& a, const Factor& f) {
-    return hn::NegMulAdd(a.swapped, f.im, hn::NegMulAdd(a.pairs, f.re, acc));
-  }
-  static HWY_INLINE V product(const Source& a, const Factor& f) {
-    return hn::MulAdd(a.swapped, f.im, hn::Mul(a.pairs, f.re));
+  static HWY_INLINE V product(V a, const Factor& f) {
+    return alternate(hn::Mul(a, f.straight), hn::Mul(hn::Reverse2(D(), a), f.crossed));
   }
   // In both lanes of a number.
   static HWY_INLINE V sizes(V v) {

@@ -49,6 +49,7 @@ struct Product {
   KernelParam alpha, beta;
   MatrixRef a, b, c;
   bool conj_a, conj_b;
+  GemmPart part = GemmPart::kAll;
 };
 
 // C^T = B^T A^T.
@@ -56,6 +57,7 @@ void transpose(Product& p) {
   const auto flip = [](MatrixRef x) { return MatrixRef{x.data, x.col_stride, x.row_stride}; };
   std::swap(p.m, p.n);
   std::swap(p.conj_a, p.conj_b);
+  if (p.part != GemmPart::kAll) p.part = p.part == GemmPart::kLower ? GemmPart::kUpper : GemmPart::kLower;
   const MatrixRef a = p.a;
   p.a = flip(p.b);
   p.b = flip(a);
@@ -115,7 +117,10 @@ GemmProblem<T> real_problem(const Product& p) {
           source(p.b),
           static_cast<T*>(p.c.data),
           p.c.row_stride,
-          p.c.col_stride};
+          p.c.col_stride,
+          0,
+          0,
+          p.part};
 }
 
 template <class T>
@@ -183,18 +188,22 @@ void gemm_complex(Product p) {
       beta(static_cast<R>(p.beta.c[0]), static_cast<R>(p.beta.c[1]));
   if (p.k == 0 || alpha == T{}) return scale<T, T>(p, beta);
   if (better_transposed(p)) transpose(p);
-  const GemmSource a = source(p.a, SourceKind::kComplexPairs);
+  // A's rows of pairs are real rows, where they are dense.
+  const GemmSource a =
+      p.a.col_stride == 1 ? source({p.a.data, 2 * p.a.row_stride, 1}) : source(p.a, SourceKind::kComplexPairs);
   GemmSource b = source(p.b, SourceKind::kComplexExpand);
   b.odd_sign = p.conj_a ? -1 : 1;
   b.imag_sign = p.conj_b ? -1 : 1;
   GemmProblem<R> g{
-      p.m, 2 * p.n, 2 * p.k, alpha.real(), beta.real(), a, b, static_cast<R*>(p.c.data), 2 * p.c.row_stride, 1};
+      p.m, 2 * p.n, 2 * p.k, alpha.real(), beta.real(), a, b, static_cast<R*>(p.c.data), 2 * p.c.row_stride,
+      1,   0,       0,       p.part};
   if (p.c.col_stride == 1 && alpha.imag() == 0 && beta.imag() == 0) return internal::gemm_real(g);
   ScratchArray<T> sum(p.m * p.n);
   g.alpha = 1;
   g.beta = 0;
   g.c = reinterpret_cast<R*>(sum.get());
   g.c_row = 2 * p.n;
+  g.part = GemmPart::kAll;
   internal::gemm_real(g);
   finish<T, T>(p, alpha, beta, sum.get());
 }
@@ -376,9 +385,9 @@ void gemm(DType dtype, int64_t m, int64_t n, int64_t k, KernelParam alpha, Matri
 }
 
 void gemm_wide(DType dtype, int64_t m, int64_t n, int64_t k, KernelParam alpha, MatrixRef a, MatrixRef b,
-               KernelParam beta, MatrixRef c, bool conj_a, bool conj_b) {
+               KernelParam beta, MatrixRef c, bool conj_a, bool conj_b, GemmPart part) {
   check_sizes(1, m, n, k);
-  run_wide(dtype, Product{m, n, k, alpha, beta, a, b, c, conj_a, conj_b});
+  run_wide(dtype, Product{m, n, k, alpha, beta, a, b, c, conj_a, conj_b, part});
 }
 
 void gemm_batched(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, KernelParam alpha, MatrixRef a,

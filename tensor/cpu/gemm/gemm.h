@@ -23,9 +23,13 @@ struct MatrixRef {
 void gemm(DType dtype, int64_t m, int64_t n, int64_t k, KernelParam alpha, MatrixRef a, MatrixRef b, KernelParam beta,
           MatrixRef c, bool conj_a = false, bool conj_b = false);
 
+// What is wanted of c: all, or what is on its diagonal and below (above) it. The rest is then anything between what it
+// was and what it would be.
+enum class GemmPart : uint8_t { kAll, kLower, kUpper };
+
 // The same for float32, float64, complex64 and complex128 alone: who has no others does not link their kernels.
 void gemm_wide(DType dtype, int64_t m, int64_t n, int64_t k, KernelParam alpha, MatrixRef a, MatrixRef b,
-               KernelParam beta, MatrixRef c, bool conj_a = false, bool conj_b = false);
+               KernelParam beta, MatrixRef c, bool conj_a = false, bool conj_b = false, GemmPart part = GemmPart::kAll);
 
 // `batch` independent products; batch strides in elements (0 broadcasts).
 void gemm_batched(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, KernelParam alpha, MatrixRef a,

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "tensor/cpu/gemm/gemm.h"
+
 namespace tessera::cpu::internal {
 
 // How the real elements of an operand are stored. All products of floating and complex dtypes are real products of
@@ -39,6 +41,8 @@ struct GemmProblem {
   // The columns of C in blocks of this many (0: one block), c_block_stride elements apart: the images of a batch.
   // kVirtual sources only.
   int64_t c_block = 0, c_block_stride = 0;
+  // Tiles of C that have nothing of it are left as they are.
+  GemmPart part = GemmPart::kAll;
 };
 
 void gemm_real(const GemmProblem<float>& g);

@@ -240,6 +240,32 @@ HWY_NOINLINE void pack_complex_pairs(const GemmSource& s, int64_t first, int64_t
   }
 }
 
+constexpr int64_t kBlockNumbers = kBlock / 2;  // complex numbers of a block
+// A block of each of `count` columns, at distance `stride`, whose numbers come side by side in as many rows; zeros
+// after them.
+HWY_INLINE void gather_numbers(const T* HWY_RESTRICT src, int64_t stride, int64_t count, T* HWY_RESTRICT dst) {
+  const auto column = [&](int64_t i) HWY_ATTR { return src + (i < count ? i : 0) * stride; };
+  const M valid = first_lanes(2 * count);
+  V x[kBlockNumbers];
+#pragma GCC unroll 2
+  for (int i = 0; i < kBlockNumbers; ++i) {
+    x[i] = insert_block<0>(hn::Zero(d), column(i));
+    if constexpr (kRowBlocks > 1) x[i] = insert_block<1>(x[i], column(kBlockNumbers + i));
+    if constexpr (kRowBlocks > 2) {
+      x[i] = insert_block<2>(x[i], column(2 * kBlockNumbers + i));
+      x[i] = insert_block<3>(x[i], column(3 * kBlockNumbers + i));
+    }
+  }
+  if constexpr (kBlockNumbers == 2) {
+    const hn::Repartition<double, D> dd;
+    const auto a = hn::BitCast(dd, x[0]), b = hn::BitCast(dd, x[1]);
+    x[0] = hn::BitCast(d, hn::InterleaveLower(dd, a, b));
+    x[1] = hn::BitCast(d, hn::InterleaveUpper(dd, a, b));
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < kBlockNumbers; ++i) hn::Store(hn::IfThenElseZero(valid, x[i]), d, dst + i * kPanel);
+}
+
 // `cols` real columns of B, k real rows from p0 on, both even: of every complex row (re, im) and (-im, re) with the
 // signs of the conjugates.
 HWY_NOINLINE void pack_complex_expand(const GemmSource& s, int64_t first, int64_t cols, int64_t p0, int64_t k,
@@ -248,12 +274,17 @@ HWY_NOINLINE void pack_complex_expand(const GemmSource& s, int64_t first, int64_
   const T imag = static_cast<T>(s.imag_sign), odd = static_cast<T>(s.odd_sign);
   const V straight = hn::OddEven(hn::Set(d, imag), hn::Set(d, T{1})),
           crossed = hn::OddEven(hn::Set(d, odd), hn::Set(d, -odd * imag));
-  HWY_ALIGN T line[kPanel];
+  HWY_ALIGN T lines[kBlockNumbers * kPanel];
   for (int64_t p = 0; p < k; p += 2, dst += 2 * width) {
     const T* from = src + p * s.row_stride;
-    if (s.col_stride != 1) {
-      for (int64_t j = 0; j < cols; ++j) line[j] = from[(j >> 1) * 2 * s.col_stride + (j & 1)];
-      from = line;
+    const int64_t turn = p / 2 % kBlockNumbers;
+    if (s.row_stride == 1 && (turn > 0 || p + 2 * kBlockNumbers <= k)) {
+      for (int64_t r = 0; r < cols && turn == 0; r += kLanes)
+        gather_numbers(from + r * s.col_stride, 2 * s.col_stride, (cols - r) / 2, lines + r);
+      from = lines + turn * kPanel;
+    } else if (s.col_stride != 1) {
+      for (int64_t j = 0; j < cols; ++j) lines[j] = from[(j >> 1) * 2 * s.col_stride + (j & 1)];
+      from = lines;
     }
     for (int64_t r = 0; r < width; r += kLanes) {
       const V v = load_first(from + r, cols - r);

@@ -120,6 +120,13 @@ HWY_NOINLINE void round_tile(const Problem& g, int64_t row, int64_t column, int6
 inline void round_tile(const Problem&, int64_t, int64_t, int64_t, int64_t, const T*, const T*, int64_t) {}
 #endif
 
+// Whether a tile of C lies where C may be left as it is; columns are real ones.
+HWY_INLINE bool is_left_out(const GemmProblem<T>& g, int64_t row, int64_t rows, int64_t column, int64_t cols) {
+  if (g.part == GemmPart::kAll) return false;
+  const int64_t parts = g.b.kind == SourceKind::kComplexExpand ? 2 : 1;
+  return g.part == GemmPart::kLower ? column >= parts * (row + rows) : column + cols <= parts * row;
+}
+
 // Rows [row, row + rows) of A, values of k [p0, p0 + depth), packed: one part of kc values of k after the other.
 struct PackedBlock {
   const GemmProblem<T>& g;
@@ -160,6 +167,7 @@ struct PackedBlock {
     T* const to = g.c + place(column);
     for (int64_t i = i0; i < i1; ++i) {
       const int64_t first = panels.first(i), height = panels.height(i);
+      if (is_left_out(g, row + first, height, column, args.cols)) continue;
       next.take(args, i - i0);
       args.a = a + p * rows + first * args.k;
       args.a_col = height;
@@ -223,7 +231,9 @@ struct Pieces {
 int64_t own_rows(const GemmProblem<T>& g) {
   constexpr int64_t kLeast = 8 * kMaxRows, kMost = 512, kWidest = 4;
   const int64_t threads = in_parallel_region() ? 1 : num_threads(), rows = ceil_div(g.m, threads);
-  if (threads == 1 || rows < kLeast || g.n > kWidest * rows || g.b.kind == SourceKind::kVirtual) return g.m;
+  if (threads == 1 || rows < kLeast || g.n > kWidest * rows || g.b.kind == SourceKind::kVirtual ||
+      g.part != GemmPart::kAll)
+    return g.m;
   return ceil_div(g.m, threads * max64(1, rows / kMost));
 }
 Problem rows_of(Problem g, int64_t begin, int64_t end) {
@@ -305,7 +315,8 @@ RowPanels direct_panels(const GemmProblem<T>& g) {
 // B as it lies where it is read once or twice, or its rows are near; a copy does not have rows that all meet in the
 // same few cache sets.
 bool takes_in_place(const GemmProblem<T>& g, const RowPanels& panels) {
-  return g.b.col_stride == 1 && (panels.count <= 2 || g.b.row_stride * static_cast<int64_t>(sizeof(T)) <= kNearRows);
+  return g.b.kind == SourceKind::kPlain && g.b.col_stride == 1 &&
+         (panels.count <= 2 || g.b.row_stride * static_cast<int64_t>(sizeof(T)) <= kNearRows);
 }
 
 constexpr int64_t kDirectRoom = kPanel * kDirectK;  // elements for what is packed of B
@@ -340,6 +351,7 @@ void DirectColumns(const GemmProblem<T>& g, const RowPanels& panels, int64_t j0,
       const bool plain = is_plain(args, g.c_col);
       for (int64_t i = 0; i < rows.count; ++i) {
         const int64_t row = rows.first(i), height = rows.height(i);
+        if (is_left_out(g, row, height, j, args.cols)) continue;
         args.a = static_cast<const T*>(g.a.data) + row * g.a.row_stride + p * g.a.col_stride;
         args.c = g.c + row * g.c_row + j * g.c_col;
         RunTile(micro[height - 1], args, height, g.c_col, plain && (args.cols == kPanel || narrow));
@@ -391,6 +403,7 @@ void DirectRows(const GemmProblem<T>& g, const RowPanels& panels, int64_t i0, in
         args.b_row = kPanel;
       }
       request_rows(g.a, row + height + q * share, share, g.k);
+      if (is_left_out(g, row, height, j, args.cols)) continue;
       args.c = g.c + row * g.c_row + j * g.c_col;
       RunTile(kMicro.direct[height - 1], args, height, g.c_col, plain && args.cols == kPanel);
     }
@@ -573,7 +586,8 @@ void FewNumbers(const GemmProblem<T>& g) {
 
 void GemmEntry(const GemmProblem<T>& g) {
   const bool plain = g.a.kind == SourceKind::kPlain && g.b.kind == SourceKind::kPlain;
-  if (!plain) return GemmPacked(g);
+  if (!plain || g.part != GemmPart::kAll)
+    return is_small(g) && g.a.kind == SourceKind::kPlain ? GemmDirect(g) : GemmPacked(g);
   if (g.m == 1 && (g.b.col_stride == 1 || g.n == 1)) {
     if (g.n > 1 || (g.a.col_stride != 1 || g.b.row_stride != 1)) return GemvRows(g);
   }

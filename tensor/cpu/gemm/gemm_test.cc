@@ -294,10 +294,47 @@ TEST(Gemm, EdgesOfBlocks) {
       check<double>({571, 50, 385, a, b, Order::kRows, 1, 1});
       check<double>({29, 31, 512, a, b});
       check<std::complex<float>>({150, 70, 230, a, b});
+      check<std::complex<double>>({150, 71, 97, a, b, Order::kRows, 1, 1, 0, 0, true, false});
+      check<std::complex<float>>({300, 330, 101, a, b, Order::kRows, 1, 1, 0, 0, false, true});
       check<Half>({150, 300, 230, a, b});
     }
   check<float>({1200, 33, 64});
   check<float>({1500, 1030, 65});
+}
+
+// The wanted part has the bits that it has in the whole product, and little of the rest is touched.
+template <class T>
+void check_part(int64_t n, int64_t k, Order order, GemmPart part, double beta) {
+  constexpr DType kType = DTypeOf<T>::value;
+  std::mt19937 rng(n + k);
+  Matrix<T> a(n, k, Order::kRows, rng), b(k, n, Order::kCols, rng), c(n, n, order, rng);
+  const Matrix<T> before = c;
+  Matrix<T> whole = c;
+  const auto multiply = [&](Matrix<T>& to, GemmPart what) {
+    gemm_wide(kType, n, n, k, param(kType, -1), a.ref(), b.ref(), param(kType, beta), to.ref(), false,
+              Traits<T>::kComplex, what);
+  };
+  multiply(whole, GemmPart::kAll);
+  multiply(c, part);
+  int64_t kept = 0;
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      const bool wanted = part == GemmPart::kLower ? j <= i : j >= i;
+      if (!wanted && std::abs(i - j) <= 64) continue;
+      kept += wanted ? 0 : 1;
+      ASSERT_EQ(c.at(i, j), (wanted ? whole : before).at(i, j)) << n << " at " << i << "," << j;
+    }
+  ASSERT_EQ(kept > 0, n > 65);
+}
+TEST(Gemm, PartsOfC) {
+  for (GemmPart part : {GemmPart::kLower, GemmPart::kUpper})
+    for (Order order : {Order::kRows, Order::kPaddedCols})
+      for (int64_t n : {5, 90, 700}) {
+        check_part<float>(n, 70, order, part, 1);
+        check_part<double>(n, 33, order, part, 0);
+        check_part<std::complex<float>>(n, 30, order, part, 1);
+        check_part<std::complex<double>>(n, 9, order, part, 0.5);
+      }
 }
 
 TEST(Gemm, OneRow) {

@@ -163,6 +163,22 @@ void transpose_tiles4(char* dst, int64_t dst_stride, const char* src, int64_t sr
 void transpose_tiles8(char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t tiles) {
   TESSERA_SIMD(TransposeTiles8)(dst, dst_stride, src, src_stride, tiles);
 }
+// Elements as wide as the vectors of every machine.
+void transpose_tiles16(char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t tiles) {
+  using Element [[gnu::vector_size(16)]] = double;
+  for (; tiles > 0; --tiles, dst += 64, src += 4 * src_stride) {
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < 4; ++j) {
+      char* const to = dst + j * dst_stride;
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < 4; ++i) {
+        Element x;
+        std::memcpy(&x, src + i * src_stride + j * 16, 16);
+        std::memcpy(to + i * 16, &x, 16);
+      }
+    }
+  }
+}
 
 }  // namespace tessera::cpu
 #endif

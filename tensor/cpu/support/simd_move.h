@@ -20,9 +20,10 @@ void stream_copy(void* dst, const void* src, int64_t bytes);
 void stream_fill(void* dst, const void* value, int64_t n, int64_t size);
 void stream_fence();
 
-// Transposes `tiles` neighbouring tiles of 16 x 16 elements of 4 bytes, or 8 x 8 of 8 bytes: column j of the source
-// rows becomes row j of dst. The tiles follow each other along dst's rows (down the source's rows).
+// Transposes `tiles` neighbouring tiles of 16 x 16 elements of 4 bytes, 8 x 8 of 8 bytes or 4 x 4 of 16 bytes: column j
+// of the source rows becomes row j of dst. The tiles follow each other along dst's rows (down the source's rows).
 void transpose_tiles4(char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t tiles);
 void transpose_tiles8(char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t tiles);
+void transpose_tiles16(char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t tiles);
 
 }  // namespace tessera::cpu
