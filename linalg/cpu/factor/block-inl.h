@@ -163,8 +163,9 @@ HWY_INLINE void subtract_dots_tile(int64_t k, const T* a, int64_t lda, const T* 
 
 template <class T, int kColumns>
 void subtract_dots_columns(int64_t m, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc) {
+  constexpr int kRows = kColumns == 1 && HWY_TARGET <= HWY_AVX3 ? 8 : 4;
   int64_t i = 0;
-  for (; i + 4 <= m; i += 4) subtract_dots_tile<T, 4, kColumns>(k, a + i * lda, lda, b, ldb, c + i, ldc);
+  for (; i + kRows <= m; i += kRows) subtract_dots_tile<T, kRows, kColumns>(k, a + i * lda, lda, b, ldb, c + i, ldc);
   for (; i < m; ++i) subtract_dots_tile<T, 1, kColumns>(k, a + i * lda, lda, b, ldb, c + i, ldc);
 }
 

@@ -1,5 +1,6 @@
 // Triangular systems: blocks on the diagonal by their kernel, what is beside them by products.
 #include <cmath>
+#include <optional>
 
 #include "linalg/cpu/factor/blocks.h"
 
@@ -7,10 +8,13 @@ namespace tessera::cpu {
 namespace factor {
 namespace {
 
-constexpr int64_t kStrip = 64;  // columns of b that a thread takes at once
 constexpr int64_t kNarrow = 8;  // so few columns of b are solved for by few rows of a at once
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kTriangle = 128;  // rows and columns of blocks on the diagonal
+// Columns of b that a thread takes at once: as many as kernels have in registers, or twice as many, since few threads
+// would else be done long before others.
+template <class T>
+constexpr int64_t kStrip = 256 / sizeof(T);
 
 // A triangle on the diagonal, brought to lower form by rows: an upper one from the last row to the first.
 template <class T>
@@ -57,19 +61,48 @@ class DiagonalBlock {
   T *diagonal_, *inverse_;
 };
 
-// b has dense rows, or dense columns. Rows that lie powers of two apart share lines of the cache: they are brought
-// together.
+// A triangle by blocks on its diagonal, and what is solved for by one thread, some columns from the first row to the
+// last: no thread waits for another one.
 template <class T>
-[[gnu::noinline]] void solve_columns(int64_t n, const DiagonalBlock<T>& block, Matrix<T> b, int64_t width) {
-  if (width == 1) b.col_stride = 1;
-  const bool is_apart = n > 16 && b.row_stride * static_cast<int64_t>(sizeof(T)) % 1024 == 0;
-  if (b.col_stride == 1 && !is_apart) return block.solve(b.data, b.row_stride, width);
-  const ScratchArray<T> memory(n * kStrip);
-  const Matrix<T> rows = in_rows(memory.get(), kStrip);
-  copy_matrix(n, width, b, rows);
-  block.solve(rows.data, kStrip, width);
-  copy_matrix(n, width, rows, b);
-}
+class BlockTriangle {
+ public:
+  static constexpr int64_t kMost = 2 * kTriangle;  // beyond, products of all columns are better
+
+  BlockTriangle(int64_t n, Matrix<const T> a, TriangularForm form) : n_(n), a_(a), form_(form) {
+    for (int64_t q = 0; q * kTriangle < n; ++q) blocks_[q].emplace(size(q), a.at(first(q), first(q)), form);
+  }
+
+  // b has dense rows, or dense columns. Rows that lie powers of two apart share lines of the cache: they are brought
+  // together.
+  void solve(Matrix<T> b, int64_t width) const {
+    if (width == 1) b.col_stride = 1;
+    const bool is_apart = n_ > 16 && b.row_stride * static_cast<int64_t>(sizeof(T)) % 1024 == 0;
+    if (b.col_stride == 1 && !is_apart) return solve_rows(b, width);
+    const ScratchArray<T> memory(n_ * kStrip<T>);
+    const Matrix<T> rows = in_rows(memory.get(), kStrip<T>);
+    copy_matrix(n_, width, b, rows);
+    solve_rows(rows, width);
+    copy_matrix(n_, width, rows, b);
+  }
+
+ private:
+  int64_t size(int64_t block) const { return std::min(kTriangle, n_ - block * kTriangle); }
+  // Row of the block that comes so late.
+  int64_t first(int64_t block) const { return form_.upper ? n_ - block * kTriangle - size(block) : block * kTriangle; }
+  void solve_rows(Matrix<T> x, int64_t width) const {
+    for (int64_t q = 0; q * kTriangle < n_; ++q) {
+      const int64_t begin = first(q), solved = form_.upper ? begin + size(q) : 0;
+      subtract_product<T>(size(q), width, q * kTriangle, a_.at(begin, solved), x.at(solved, 0).reading(),
+                          x.at(begin, 0), form_.conj);
+      blocks_[q]->solve(&x(begin, 0), x.row_stride, width);
+    }
+  }
+
+  int64_t n_;
+  Matrix<const T> a_;
+  TriangularForm form_;
+  std::optional<DiagonalBlock<T>> blocks_[kMost / kTriangle];
+};
 
 // A small triangle on the diagonal, where it lies, and columns of x.
 template <class T>
@@ -116,10 +149,10 @@ template <class T>
   if (n == 0 || width == 0) return;
   const bool is_dense = a.col_stride == 1 || a.row_stride == 1;
   if (width <= kNarrow && n > kFewRows * width && is_dense && !form.conj) return solve_narrow(n, width, a, form, b);
-  if (n <= kTriangle) {
-    const DiagonalBlock<T> block(n, a, form);
-    parallel_for(width, kStrip, [&](int64_t begin, int64_t end) {
-      for (int64_t j = begin; j < end; j += kStrip) solve_columns(n, block, b.at(0, j), std::min(kStrip, end - j));
+  if (n <= BlockTriangle<T>::kMost) {
+    const BlockTriangle<T> triangle(n, a, form);
+    parallel_for(width, kStrip<T>, [&](int64_t begin, int64_t end) {
+      for (int64_t j = begin; j < end; j += kStrip<T>) triangle.solve(b.at(0, j), std::min(kStrip<T>, end - j));
     });
     return;
   }
