@@ -60,11 +60,20 @@ HWY_NOINLINE void solve_rows(int64_t i, const T* l, int64_t ldl, const T* invers
   }
 }
 
+// Four rows: of complex numbers two by two, where registers for the sums of all would be all there are.
+template <class T, int kColumns, bool kPart>
+HWY_INLINE void solve_four_rows(int64_t i, const T* l, int64_t ldl, const T* inverse_diagonal, T* x, int64_t ldx,
+                                int64_t n) {
+  constexpr int kRows = kColumns * kParts<T> == 4 && HWY_TARGET > HWY_AVX3 ? 2 : 4;
+  for (int64_t r = 0; r < 4; r += kRows)
+    solve_rows<T, kRows, kColumns, kPart>(i + r, l, ldl, inverse_diagonal, x, ldx, n);
+}
+
 template <class T, int kColumns, bool kPart>
 void solve_strip(int64_t n, const T* l, int64_t ldl, const T* inverse_diagonal, T* x, int64_t ldx, int64_t part) {
   constexpr int64_t kStep = Wide<T>::kCount;
   int64_t i = 0;
-  for (; i + 4 <= n; i += 4) solve_rows<T, 4, kColumns, kPart>(i, l, ldl, inverse_diagonal, x, ldx, part);
+  for (; i + 4 <= n; i += 4) solve_four_rows<T, kColumns, kPart>(i, l, ldl, inverse_diagonal, x, ldx, part);
   for (; i < n; ++i)  // up to three, for which other forms would be more code than they are worth
     for (int64_t c = 0; c < kColumns; ++c)
       solve_rows<T, 1, 1, true>(i, l, ldl, inverse_diagonal, x + c * kStep, ldx, kPart ? part : kStep);
@@ -72,7 +81,7 @@ void solve_strip(int64_t n, const T* l, int64_t ldl, const T* inverse_diagonal, 
 
 template <class T>
 void solve_block(int64_t n, const T* l, int64_t ldl, const T* inverse_diagonal, T* x, int64_t ldx, int64_t width) {
-  constexpr int kColumns = columns_in_registers<T>();
+  constexpr int kColumns = std::max(2, columns_in_registers<T>());
   constexpr int64_t kStep = Wide<T>::kCount;
   int64_t j = 0;
   for (; j + kColumns * kStep <= width; j += kColumns * kStep)
@@ -293,7 +302,7 @@ int64_t cholesky_corner(int64_t n, T* a, int64_t ld, T* inverse) {
 template <class T>
 int64_t cholesky_rows(int64_t i, int64_t n, T* a, int64_t ld, T* inverse) {
   using W = Wide<T>;
-  constexpr int kColumns = columns_in_registers<T>();
+  constexpr int kColumns = std::max(2, columns_in_registers<T>());
   constexpr int64_t kRows = 4, kStep = W::kCount, kVectors = (kRows + kStep - 1) / kStep;
   T* const corner = a + i * ld + i;
   typename W::Sums acc[kRows][kVectors];
@@ -316,8 +325,8 @@ int64_t cholesky_rows(int64_t i, int64_t n, T* a, int64_t ld, T* inverse) {
   const int64_t first = i + kRows;
   int64_t j = first;
   for (; j + kColumns * kStep <= n; j += kColumns * kStep)
-    solve_rows<T, kRows, kColumns, false>(i, a, ld, inverse, a + j, ld, 0);
-  for (; j < n; j += kStep) solve_rows<T, kRows, 1, true>(i, a, ld, inverse, a + j, ld, std::min(kStep, n - j));
+    solve_four_rows<T, kColumns, false>(i, a, ld, inverse, a + j, ld, 0);
+  for (; j < n; j += kStep) solve_four_rows<T, 1, true>(i, a, ld, inverse, a + j, ld, std::min(kStep, n - j));
   for (j = first; j < n; ++j)
     for (int64_t r = 0; r < kRows; ++r) a[j * ld + i + r] = conj_if(a[(i + r) * ld + j], true);
   return 0;
