@@ -20,29 +20,50 @@ class RowProducts {
   using R = Real<T>;
   explicit RowProducts(int64_t longest) : longest_(longest), room_(kIsComplex<T> ? 8 * longest : 0) {}
 
-  // out_i = sum_j conj(row_i[j]) x[j].
-  void dot(const T* rows, int64_t stride, int64_t count, int64_t n, const T* x, T* out) const {
+  // out_i = sum_j conj(row_i[j]) x[j]. An x that meets many rows is prepared once.
+  struct Factor {
+    const R* sides[2];
+  };
+  Factor prepare(const T* x, int64_t n) const {
+    if constexpr (!kIsComplex<T>)
+      return {{x, nullptr}};
+    else
+      return {{reals(x), turned(x, n)}};
+  }
+  void dot(const T* rows, int64_t stride, int64_t count, int64_t n, const Factor& x, T* out) const {
     if constexpr (!kIsComplex<T>) {
-      rows_dot({rows, stride, count, n, 1}, &x, &out);
+      rows_dot({rows, stride, count, n, 1}, x.sides, &out);
     } else {
-      const R* side[2] = {reals(x), turned(x, n)};
       R* sums[2] = {part(1), part(1) + longest_};
-      rows_dot({reals(rows), 2 * stride, count, 2 * n, 2}, side, sums);
+      rows_dot({reals(rows), 2 * stride, count, 2 * n, 2}, x.sides, sums);
       for (int64_t i = 0; i < count; ++i) out[i] = {sums[0][i], sums[1][i]};
     }
   }
-  // y[j] += sum_i c_i row_i[j].
-  void axpy(const T* rows, int64_t stride, int64_t count, int64_t n, const T* c, T* y) const {
+  void dot(const T* rows, int64_t stride, int64_t count, int64_t n, const T* x, T* out) const {
+    dot(rows, stride, count, n, prepare(x, n), out);
+  }
+  // y[j] += sum_i c_i row_i[j]: between begin_sum and end_sum as often as there are rows.
+  void begin_sum(int64_t n) const {
+    if constexpr (kIsComplex<T>) std::fill_n(part(2), 2 * n, R{0});
+  }
+  void add(const T* rows, int64_t stride, int64_t count, int64_t n, const T* c, T* y) const {
     if constexpr (!kIsComplex<T>) {
       rows_axpy({rows, stride, count, n, 1}, &c, &y);
     } else {
       const R* factors[2];
       split(c, count, factors);
       R* into[2] = {reals(y), part(2)};
-      std::fill_n(into[1], 2 * n, R{0});
       rows_axpy({reals(rows), 2 * stride, count, 2 * n, 2}, factors, into);
-      add_turned(into[1], n, y);
     }
+  }
+  void end_sum(int64_t n, T* y) const {
+    if constexpr (kIsComplex<T>) add_turned(part(2), n, y);
+  }
+  void axpy(const T* rows, int64_t stride, int64_t count, int64_t n, const T* c, T* y) const {
+    if (count == 0) return;
+    begin_sum(n);
+    add(rows, stride, count, n, c, y);
+    end_sum(n, y);
   }
   // y = A x, where A is Hermitian and row_i[j] is its element (j, i) for j >= i, and for all of a block of kLine on its
   // diagonal; others are not read.
