@@ -43,7 +43,7 @@ template <class R>
 class Conquest {
  protected:
   using Block = Halves::Block;
-  static constexpr int64_t kLeaf = 32, kNarrowLeaf = 12;
+  static constexpr int64_t kLeaf = 16, kNarrowLeaf = 12;
   static constexpr int64_t kRoots = 32;  // a piece of work
 
   // d (n), e (n - 1): the diagonals. gap: as that of Halves.
