@@ -155,6 +155,15 @@ void make_triangle(int64_t rows, int64_t n, const T* v, int64_t ld, const T* tau
 // A block's vectors from below the diagonal of a: rows x count, to v.
 template <class T>
 void load_vectors(int64_t rows, int64_t count, Matrix<T> a, T* v, int64_t ld) {
+  if (a.row_stride == 1) {
+    for (int64_t j = 0; j < count; ++j) {
+      T* const to = v + j * ld;
+      std::fill_n(to, j, T(0));
+      to[j] = T(1);
+      std::copy_n(&a(j, j) + 1, rows - j - 1, to + j + 1);
+    }
+    return;
+  }
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < count; ++j) v[i + j * ld] = i > j ? a(i, j) : i == j ? T(1) : T(0);
 }

@@ -45,30 +45,58 @@ Real<T> largest_part(T x) {
     return std::abs(x);
 }
 
-// The largest part of an element that is read, nan or infinity if one is. upper: of column j those from row 0 to j.
+// The largest of many parts, nan or infinity if one is, in sums that do not wait for each other.
+template <class T>
+class LargestPart {
+ public:
+  using R = Real<T>;
+
+  // `count` numbers, `stride` apart.
+  void take(const T* x, int64_t count, int64_t stride) {
+    int64_t i = 0;
+    for (; i + kWays <= count; i += kWays)
+      for (int64_t way = 0; way < kWays; ++way) add(way, largest_part(x[(i + way) * stride]));
+    for (; i < count; ++i) add(0, largest_part(x[i * stride]));
+  }
+  void add(int64_t way, R v) {
+    most_[way] = std::max(most_[way], v);
+    wrong_[way] += v - v;  // 0 for finite numbers alone
+  }
+  R result() const {
+    R most = 0;
+    for (int64_t way = 0; way < kWays; ++way) most = std::max(most, most_[way]);
+    for (int64_t way = 0; way < kWays; ++way) most += wrong_[way];
+    return most;
+  }
+
+ private:
+  static constexpr int64_t kWays = 8;
+  R most_[kWays] = {}, wrong_[kWays] = {};
+};
+
+// The largest part of an element that is read.
 template <class T>
 Real<T> largest_part(const Matrix<T>& a, int64_t rows, int64_t cols) {
-  using R = Real<T>;
-  R largest = 0, wrong = 0;
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < cols; ++j) {
-      const R v = largest_part(a(i, j));
-      largest = std::max(largest, v);
-      wrong += v - v;  // 0 for finite numbers alone
-    }
-  return largest + wrong;
+  LargestPart<T> all;
+  if (a.row_stride == 1)
+    for (int64_t j = 0; j < cols; ++j) all.take(&a(0, j), rows, 1);
+  else
+    for (int64_t i = 0; i < rows; ++i) all.take(&a(i, 0), cols, a.col_stride);
+  return all.result();
 }
 template <class T>
-Real<T> largest_part_of_triangle(const Matrix<T>& a, int64_t n, bool lower) {
-  using R = Real<T>;
-  R largest = 0, wrong = 0;
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t j = lower ? 0 : i; j < (lower ? i + 1 : n); ++j) {
-      const R v = i == j ? std::abs(real_part(a(i, j))) : largest_part(a(i, j));
-      largest = std::max(largest, v);
-      wrong += v - v;
-    }
-  return largest + wrong;
+Real<T> largest_part_of_triangle(const Matrix<T>& given, int64_t n, bool lower) {
+  const bool by_columns = given.row_stride == 1;
+  const Matrix<T> a = by_columns ? given.transposed() : given;
+  LargestPart<T> all;
+  for (int64_t i = 0; i < n; ++i) {
+    all.add(0, std::abs(real_part(a(i, i))));
+    if (lower != by_columns)
+      all.take(&a(i, 0), i, a.col_stride);
+    else
+      all.take(&a(i, i) + a.col_stride, n - i - 1, a.col_stride);
+  }
+  return all.result();
 }
 
 // A power of two that brings numbers of up to `largest` near 1, where their squares neither vanish nor overflow.
