@@ -115,73 +115,145 @@ struct LaneMatrix {
   static int64_t bytes(int64_t rows, int64_t cols) {
     return rows * pitch(cols) * kStep * static_cast<int64_t>(sizeof(R));
   }
-  // Lanes without a matrix get that of the last one.
-  void load(int64_t count, int64_t rows, Group<const T> from, Part part = Part::kAll) const {
-    if (count == L::kCount && move_runs<true>(rows, from.data, from, part)) return;
+  // Lanes without a matrix get that of the last one. order: which row of each matrix, order[i * kCount + lane], comes
+  // to row i; null: row i.
+  HWY_NOINLINE void load(int64_t count, int64_t rows, Group<const T> from, Part part = Part::kAll,
+                         const int32_t* order = nullptr) const {
+    if (count == L::kCount && move_runs<true>(rows, from.data, from, part, order)) return;
     for (int64_t lane = 0; lane < L::kCount; ++lane) {
       const T* const m = from.data + std::min(lane, count - 1) * from.step;
-      for (int64_t i = 0; i < rows; ++i)
-        for (int64_t j = 0; j < cols; ++j) write(i, j, lane, m[i * from.row + j * from.col]);
+      for (int64_t i = 0; i < rows; ++i) {
+        const T* const row = m + (order ? order[i * L::kCount + lane] : i) * from.row;
+        for (int64_t j = 0; j < cols; ++j) write(i, j, lane, row[j * from.col]);
+      }
     }
   }
-  void store(int64_t count, int64_t rows, Group<T> to) const {
-    if (count == L::kCount && move_runs<false>(rows, to.data, to)) return;
+  // order: to which row of each matrix row i goes.
+  HWY_NOINLINE void store(int64_t count, int64_t rows, Group<T> to, const int32_t* order = nullptr) const {
+    if (count == L::kCount && move_runs<false>(rows, to.data, to, Part::kAll, order)) return;
     for (int64_t lane = 0; lane < count; ++lane) {
       T* const m = to.data + lane * to.step;
-      for (int64_t i = 0; i < rows; ++i)
-        for (int64_t j = 0; j < cols; ++j) m[i * to.row + j * to.col] = read(i, j, lane);
+      for (int64_t i = 0; i < rows; ++i) {
+        T* const row = m + (order ? order[i * L::kCount + lane] : i) * to.row;
+        for (int64_t j = 0; j < cols; ++j) row[j * to.col] = read(i, j, lane);
+      }
     }
+  }
+  static constexpr int64_t kTile = L::kCount / L::kParts;  // columns
+  // Whether rows of a group move by some tiles each, so that rows or columns may come and go a few at a time.
+  template <class G>
+  bool has_tiles(int64_t count, const G& g, int64_t some) const {
+    return count == L::kCount && g.col == 1 && cols >= some * kTile;
+  }
+  // Calls f(first, end) for columns kTile by kTile; the first ones are fewer.
+  template <class F>
+  HWY_INLINE void for_columns_of_tiles(const F& f) const {
+    const int64_t rest = cols % kTile;
+    if (rest) f(int64_t{0}, rest);
+    for (int64_t j = rest; j < cols; j += kTile) f(j, j + kTile);
+  }
+  // Those columns of all rows, in that order, and what others are in their tile.
+  void load_columns(int64_t rows, const Group<const T>& g, int64_t end, const int32_t* order) const {
+    const int64_t tile = std::max<int64_t>(end - kTile, 0);
+    for (int64_t i = 0; i < rows; ++i) move_line<true>(g.data + tile, g, i, order, at(i, tile), L::kCount, L::kCount);
+  }
+  // Row i of a triangle, and what is in its tiles beside it.
+  void load_lower(const Group<const T>& g, int64_t i) const {
+    move_line<true>(g.data, g, i, nullptr, at(i, 0), end_of_row(i), L::kCount);
+  }
+  // Row i is read next: caches that fetch ahead learn of it.
+  static HWY_INLINE void expect_row(const Group<const T>& g, int64_t i) {
+    const T* const row = g.data + i * g.row;
+    for (int64_t lane = 0; lane < L::kCount; ++lane) {
+      const char* const line = reinterpret_cast<const char*>(row + lane * g.step);
+      __builtin_prefetch(line);
+      __builtin_prefetch(line + 64);
+    }
+  }
+  // With zeros beside it.
+  void store_lower(const Group<T>& g, int64_t i) const {
+    const int64_t end = end_of_row(i), numbers = cols * L::kParts;
+    const auto zero = hn::Zero(typename L::D());
+    for (int64_t e = (i + 1) * L::kParts; e < end; ++e) hn::StoreU(zero, typename L::D(), at(i, 0) + e * L::kCount);
+    move_line<false>(g.data, g, i, nullptr, at(i, 0), end, L::kCount);
+    R* const line = reinterpret_cast<R*>(g.data + i * g.row);
+    const int64_t apart = g.step * L::kParts, whole = end + (numbers - end) / L::kCount * L::kCount;
+    for (int64_t e = end; e < whole; e += L::kCount)
+      for (int64_t lane = 0; lane < L::kCount; ++lane) hn::StoreU(zero, typename L::D(), line + lane * apart + e);
+    for (int64_t e = whole; e < numbers; ++e)
+      for (int64_t lane = 0; lane < L::kCount; ++lane) line[lane * apart + e] = 0;
+  }
+  // In numbers.
+  int64_t end_of_row(int64_t i) const {
+    return std::min((i * L::kParts / L::kCount + 1) * L::kCount, cols * L::kParts);
   }
   // By transposing tiles of as many elements as there are lanes, where so many follow each other; else false.
   template <bool kLoad, class P, class G>
-  bool move_runs(int64_t rows, P* data, const G& g, Part part = Part::kAll) const {
+  bool move_runs(int64_t rows, P* data, const G& g, Part part, const int32_t* order) const {
     // Of the numbers of a line that are wanted, from `diagonal` on or up to it, whole tiles.
-    const auto run = [&](P* from, R* lanes, int64_t numbers, int64_t distance, Part wanted, int64_t diagonal) {
-      const int64_t tile = diagonal / L::kCount * L::kCount;
-      const int64_t begin = wanted == Part::kUpper ? std::min(tile, numbers - L::kCount) : 0;
-      const int64_t end = wanted == Part::kLower ? std::min(tile + L::kCount, numbers) : numbers;
-      auto* const reals = reinterpret_cast<std::conditional_t<kLoad, const R, R>*>(from) + begin;
-      move_run<kLoad>(reals, end - begin, g.step, lanes + begin * distance, distance);
+    const auto begin_of = [](int64_t numbers, Part wanted, int64_t diagonal) {
+      return wanted == Part::kUpper ? std::min(diagonal / L::kCount * L::kCount, numbers - L::kCount) : 0;
+    };
+    const auto end_of = [](int64_t numbers, Part wanted, int64_t diagonal) {
+      return wanted == Part::kLower ? std::min((diagonal / L::kCount + 1) * L::kCount, numbers) : numbers;
     };
     const int64_t numbers = cols * L::kParts;
-    if (g.col == 1 && g.row == cols && pitch(cols) == cols && rows * numbers >= L::kCount &&
+    if (!order && g.col == 1 && g.row == cols && pitch(cols) == cols && rows * numbers >= L::kCount &&
         (part == Part::kAll || numbers <= L::kCount)) {
-      run(data, this->data, rows * numbers, L::kCount, Part::kAll, 0);
+      move_run<kLoad>(data, rows * numbers, g.step, this->data, L::kCount);
     } else if (g.col == 1 && numbers >= L::kCount) {
-      for (int64_t i = 0; i < rows; ++i)
-        run(data + i * g.row, at(i, 0), numbers, L::kCount, part, std::min(i, cols - 1) * L::kParts);
-    } else if (g.row == 1 && L::kParts == 1 && rows >= L::kCount) {
+      for (int64_t i = 0; i < rows; ++i) {
+        const int64_t diagonal = std::min(i, cols - 1) * L::kParts, begin = begin_of(numbers, part, diagonal);
+        move_line<kLoad>(data + begin / L::kParts, g, i, order, at(i, 0) + begin * L::kCount,
+                         end_of(numbers, part, diagonal) - begin, L::kCount);
+      }
+    } else if (!order && g.row == 1 && L::kParts == 1 && rows >= L::kCount) {
       const Part of_columns = part == Part::kAll ? part : part == Part::kLower ? Part::kUpper : Part::kLower;
-      for (int64_t j = 0; j < cols; ++j)
-        run(data + j * g.col, at(0, j), rows, pitch(cols) * L::kCount, of_columns, std::min(j, rows - 1));
+      for (int64_t j = 0; j < cols; ++j) {
+        const int64_t diagonal = std::min(j, rows - 1), begin = begin_of(rows, of_columns, diagonal);
+        move_run<kLoad>(data + j * g.col + begin, end_of(rows, of_columns, diagonal) - begin, g.step, at(begin, j),
+                        pitch(cols) * L::kCount);
+      }
     } else {
       return false;
     }
     return true;
   }
-  // So many numbers from `memory` on, of matrices `step` elements apart; in lanes they are `distance` numbers apart.
-  // One copy for all that call it.
-  template <bool kLoad, class P>
-  static HWY_NOINLINE void move_run(P* memory, int64_t numbers, int64_t step, R* lanes, int64_t distance) {
-    for (int64_t e = 0; e < numbers; e += L::kCount)
-      move_tile<kLoad>(memory, std::min(e, numbers - L::kCount), step, lanes, distance);
+  // Of row i, or of the rows that `order` has there.
+  template <bool kLoad, class P, class G>
+  static HWY_INLINE void move_line(P* data, const G& g, int64_t i, const int32_t* order, R* lanes, int64_t numbers,
+                                   int64_t distance) {
+    if (order)
+      move_run<kLoad>(data, numbers, g.step, lanes, distance, order + i * L::kCount, g.row);
+    else
+      move_run<kLoad>(data + i * g.row, numbers, g.step, lanes, distance);
   }
+  static constexpr int32_t kNoRows[L::kCount] = {};
+  // So many numbers from `memory` on, of matrices `step` elements apart, and from rows[lane] times `row` elements
+  // behind that; in lanes they are `distance` numbers apart. One copy for all that call it.
   template <bool kLoad, class P>
-  static HWY_INLINE void move_tile(P* memory, int64_t e, int64_t step, R* lanes, int64_t distance) {
+  static HWY_NOINLINE void move_run(P* memory, int64_t numbers, int64_t step, R* lanes, int64_t distance,
+                                    const int32_t* rows = kNoRows, int64_t row = 0) {
     using U = std::conditional_t<sizeof(R) == 4, uint32_t, uint64_t>;
     const hn::ScalableTag<U> d;
     constexpr int64_t kSize = static_cast<int64_t>(sizeof(R));
-    auto* const outside = reinterpret_cast<std::conditional_t<kLoad, const char, char>*>(memory) + e * kSize;
-    char* const inside = reinterpret_cast<char*>(lanes + e * distance);
-    const int64_t apart = step * static_cast<int64_t>(sizeof(T));
-    if constexpr (kLoad)
-      cpu::HWY_NAMESPACE::transpose_tile(d, outside, apart, [&](int i, auto v) HWY_ATTR {
-        hn::StoreU(v, d, reinterpret_cast<U*>(inside + i * distance * kSize));
-      });
-    else
-      cpu::HWY_NAMESPACE::transpose_tile(d, inside, distance * kSize, [&](int lane, auto v) HWY_ATTR {
-        hn::StoreU(v, d, reinterpret_cast<U*>(outside + lane * apart));
-      });
+    P* of_lanes[L::kCount];
+    for (int64_t lane = 0; lane < L::kCount; ++lane) of_lanes[lane] = memory + lane * step + rows[lane] * row;
+    for (int64_t at = 0; at < numbers; at += L::kCount) {
+      const int64_t e = std::min(at, numbers - L::kCount);
+      char* const inside = reinterpret_cast<char*>(lanes + e * distance);
+      const auto outside = [&](int lane) HWY_ATTR {
+        return reinterpret_cast<std::conditional_t<kLoad, const char, char>*>(of_lanes[lane]) + e * kSize;
+      };
+      if constexpr (kLoad)
+        cpu::HWY_NAMESPACE::transpose_rows(d, outside, [&](int i, auto v) HWY_ATTR {
+          hn::StoreU(v, d, reinterpret_cast<U*>(inside + i * distance * kSize));
+        });
+      else
+        cpu::HWY_NAMESPACE::transpose_tile(d, inside, distance * kSize, [&](int lane, auto v) HWY_ATTR {
+          hn::StoreU(v, d, reinterpret_cast<U*>(outside(lane)));
+        });
+    }
   }
   HWY_INLINE void write(int64_t i, int64_t j, int64_t lane, T x) const {
     R* const p = at(i, j) + lane;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "hwy/highway.h"
+#include "linalg/cpu/inverse_root-inl.h"
 
 #if defined(TESSERA_LINALG_LOCKSTEP_BASE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_LINALG_LOCKSTEP_BASE_INL
@@ -83,10 +84,25 @@ class Lockstep {
     V c, s, r;
   };
   static HWY_INLINE Turn Rotation(V x, V z, M which) {
-    const V square = hn::MulAdd(x, x, hn::Mul(z, z)), inverse = InverseRoot(square);
-    const M turns = hn::And(which, hn::Gt(square, Set(kFloor * kFloor)));
-    return {hn::IfThenElse(turns, hn::Mul(x, inverse), Set(1)), hn::IfThenElseZero(turns, hn::Mul(z, inverse)),
-            hn::IfThenElse(turns, hn::Mul(square, inverse), x)};
+    const V square = hn::MulAdd(x, x, hn::Mul(z, z));
+    return TurnBy(x, z, square, numbers::HWY_NAMESPACE::InverseRoot(D(), square), Turns(square, which));
+  }
+  // That of a row (f, g), and what turns (f a + g off, g b) of its lanes then: the second waits for no more than a
+  // guess of the first, which changes both of its numbers alike. (a, 0) where there is no first.
+  struct Turns2 {
+    Turn right, left;
+  };
+  static HWY_INLINE Turns2 RotationsOf(V f, V g, V a, V off, V b, M which) {
+    using namespace numbers::HWY_NAMESPACE;
+    const D d;
+    const V square = hn::MulAdd(f, f, hn::Mul(g, g)), guess = GuessInverseRoot(d, square),
+            correction = InverseRootCorrection(d, square, guess);
+    const M turns = Turns(square, which);
+    const V x = hn::IfThenElse(turns, hn::Mul(guess, hn::MulAdd(f, a, hn::Mul(g, off))), a),
+            z = hn::IfThenElseZero(turns, hn::Mul(guess, hn::Mul(g, b)));
+    Turns2 two = {TurnBy(f, g, square, hn::MulAdd(guess, correction, guess), turns), Rotation(x, z, which)};
+    two.left.r = hn::IfThenElse(turns, hn::MulAdd(two.left.r, correction, two.left.r), two.left.r);
+    return two;
   }
 
   // Sweeps of rotations of rows k and k + 1, k = begin ... end - 1, which wait until there are some: each strip of
@@ -156,26 +172,11 @@ class Lockstep {
   }
 
  private:
-  // 1 / sqrt(x), of numbers that have one. Rotations wait for it: a first guess and what corrects its error's first
-  // powers take half of the time of a root and a division.
-  static HWY_INLINE V InverseRoot(V x) {
-#if HWY_TARGET <= HWY_AVX3
-    V y;
-    if constexpr (sizeof(R) == 8)
-      y = V{_mm512_rsqrt14_pd(x.raw)};
-    else
-      y = V{_mm512_rsqrt14_ps(x.raw)};
-    const V e = hn::NegMulAdd(hn::Mul(x, y), y, Set(1));
-    // y / sqrt(1 - e)
-    V series = hn::MulAdd(e, Set(R(0.375)), Set(R(0.5)));
-    if constexpr (sizeof(R) == 8)
-      series = hn::MulAdd(hn::Mul(e, e), hn::MulAdd(e, Set(R(0.2734375)), Set(R(0.3125))), series);
-    return hn::MulAdd(hn::Mul(y, e), series, y);
-#else
-    return hn::Div(Set(1), hn::Sqrt(x));
-#endif
+  static HWY_INLINE M Turns(V square, M which) { return hn::And(which, hn::Gt(square, Set(kFloor * kFloor))); }
+  static HWY_INLINE Turn TurnBy(V x, V z, V square, V inverse, M turns) {
+    return {hn::IfThenElse(turns, hn::Mul(x, inverse), Set(1)), hn::IfThenElseZero(turns, hn::Mul(z, inverse)),
+            hn::IfThenElse(turns, hn::Mul(square, inverse), x)};
   }
-
   static void ReflectFour(const R* v, int64_t n, V tau, R* rows, int64_t stride) {
     V sum[4];
 #pragma GCC unroll 4

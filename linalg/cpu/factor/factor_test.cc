@@ -98,7 +98,8 @@ struct Size {
 };
 constexpr Size kSizes[] = {{1, 1, 1},    {1, 2, 2},     {3, 3, 3},    {40, 4, 4},   {33, 8, 8},    {17, 31, 31},
                            {20, 5, 9},   {20, 9, 5},    {1, 63, 63},  {1, 64, 64},  {1, 65, 65},   {2, 70, 130},
-                           {2, 130, 70}, {1, 200, 200}, {1, 33, 300}, {1, 300, 33}, {1, 257, 257}, {40, 33, 33}};
+                           {2, 130, 70}, {1, 200, 200}, {1, 33, 300}, {1, 300, 33}, {1, 257, 257}, {40, 33, 33},
+                           {17, 24, 24}, {20, 52, 52},  {20, 40, 60}, {20, 60, 27}, {17, 64, 64}};
 
 template <class T>
 Matrices<T> rebuilt(const Matrices<T>& lu, const std::vector<int32_t>& pivots) {
@@ -261,6 +262,30 @@ TYPED_TEST(Factor, CholeskySaysWhichMinorIsNotPositive) {
         for (int32_t i : info) EXPECT_EQ(i, bad + 1);
       }
     }
+  }
+}
+
+// Of numbers whose roots, or reciprocals of them, need care.
+TYPED_TEST(Factor, CholeskyOfExtremeNumbers) {
+  using T = TypeParam;
+  using Limits = std::numeric_limits<Real<T>>;
+  const Real<T> numbers[] = {Limits::denorm_min(), Limits::min(), 1, Limits::max(), Limits::infinity()};
+  Matrices<T> a(20, 5, 5);
+  for (int64_t b = 0; b < a.count; ++b)
+    for (int64_t i = 0; i < 5; ++i) a.at(b, i, i) = numbers[(i + b) % 5];
+  Matrices<T> l = a;
+  std::vector<int32_t> info(a.count, -1);
+  run_cholesky(kDType<T>, l.batch(), false, info.data());
+  for (int64_t b = 0; b < a.count; ++b) {
+    EXPECT_EQ(info[b], 0);
+    for (int64_t i = 0; i < 5; ++i)
+      for (int64_t j = 0; j < 5; ++j) {
+        const Real<T> found = real_part(l.at(b, i, j)), root = i == j ? std::sqrt(numbers[(i + b) % 5]) : 0;
+        if (root > 0 && std::isfinite(root))
+          EXPECT_NEAR(found / root, 1, 2 * Limits::epsilon()) << root;
+        else
+          EXPECT_EQ(found, root) << b << " " << i << " " << j;
+      }
   }
 }
 

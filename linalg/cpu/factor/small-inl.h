@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "linalg/cpu/factor/blocks.h"
+#include "linalg/cpu/inverse_root-inl.h"
 #include "linalg/cpu/lane_matrix-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -64,8 +65,9 @@ class Exchange {
       here_[count_] = hn::Eq(chosen, hn::Set(D(), static_cast<Real<T>>(rows_[count_])));
     }
   }
-  HWY_NOINLINE void of(LaneMatrix<T> a) const {
-    for_tiles<8>(0, a.cols * Lanes<T>::kParts, [&](int64_t first, auto count) HWY_ATTR { vectors<count()>(a, first); });
+  // In the first `cols` columns.
+  HWY_NOINLINE void of(LaneMatrix<T> a, int64_t cols) const {
+    for_tiles<8>(0, cols * Lanes<T>::kParts, [&](int64_t first, auto count) HWY_ATTR { vectors<count()>(a, first); });
   }
 
  private:
@@ -114,12 +116,15 @@ struct Tile {
         to.get(i + r, j + c);
   }
   HWY_INLINE void subtract(LaneMatrix<T> a, LaneMatrix<T> b, int64_t i, int64_t j, int64_t first, int64_t last) {
-    for (int64_t p = first; p < last; ++p) {
-      L x[kCols];
-      TESSERA_UNROLL for (int c = 0; c < kCols; ++c) x[c] = kAdjoint ? b.get(j + c, p).conj() : b.get(p, j + c);
+    const int64_t a_step = a.pitch(a.cols) * LaneMatrix<T>::kStep, b_step = b.pitch(b.cols) * LaneMatrix<T>::kStep;
+    const Real<T>*f = a.at(i, first), *x = kAdjoint ? b.at(j, first) : b.at(first, j);
+    for (int64_t p = first; p < last; ++p, f += LaneMatrix<T>::kStep, x += kAdjoint ? LaneMatrix<T>::kStep : b_step) {
+      L side[kCols];
+      TESSERA_UNROLL for (int c = 0; c < kCols; ++c) side[c] =
+          kAdjoint ? L::load(x + c * b_step).conj() : L::load(x + c * LaneMatrix<T>::kStep);
       TESSERA_UNROLL for (int r = 0; r < kRows; ++r) {
-        const L f = a.get(i + r, p);
-        TESSERA_UNROLL for (int c = 0; c < kCols; ++c) acc[r][c] = acc[r][c].minus_product(f, x[c]);
+        const L factor = L::load(f + r * a_step);
+        TESSERA_UNROLL for (int c = 0; c < kCols; ++c) acc[r][c] = acc[r][c].minus_product(factor, side[c]);
       }
     }
   }
@@ -199,12 +204,49 @@ class Diagonal {
   Scratch memory_;
 };
 
-// What goes with a factorization: the rows of its pivots, from 0, as pivots[k * lanes + lane]; rows of `beside` (if
-// there is one) change places as those of the matrix do.
 template <class T>
-struct Company {
-  int32_t* pivots;
-  const LaneMatrix<T>* beside;
+constexpr int64_t kMostRows = 64 * Lanes<T>::kCount;
+
+// Where rows of matrices in lanes come from, as exchanges bring them about.
+template <class T>
+struct Order {
+  static constexpr int64_t kLanes = Lanes<T>::kCount;
+  int32_t rows[kMostRows<T>];
+
+  void begin(int64_t n) {
+    for (int64_t i = 0; i < n * kLanes; ++i) rows[i] = static_cast<int32_t>(i / kLanes);
+  }
+  // As pivots say, counted from 1, n for each of `count` matrices.
+  void take(int64_t n, int64_t count, const int32_t* pivots) {
+    begin(n);
+    for (int64_t lane = 0; lane < kLanes; ++lane)
+      for (int64_t k = 0; k < n; ++k) exchange(k, pivots[std::min(lane, count - 1) * n + k] - 1, lane);
+  }
+  void exchange(int64_t k, int64_t with, int64_t lane) {
+    std::swap(rows[k * kLanes + lane], rows[with * kLanes + lane]);
+  }
+};
+
+// What goes with a factorization: the rows of its pivots, from 0, as rows[k * lanes + lane]; rows of `beside` (if there
+// is one) change places as those of the matrix do; and what that makes of their order.
+template <class T>
+struct Pivots {
+  int32_t rows[kMostRows<T>];
+  Order<T> order;
+  const LaneMatrix<T>* beside = nullptr;
+  bool is_ordered = false;  // while pivots are found
+
+  void take(int64_t k, typename Lanes<T>::V chosen) {
+    store_numbers<T>(chosen, Lanes<T>::kCount, rows + k * Lanes<T>::kCount);
+    if (is_ordered) exchange(k);
+  }
+  void exchange(int64_t k) {
+    for (int64_t lane = 0; lane < Lanes<T>::kCount; ++lane) order.exchange(k, rows[k * Lanes<T>::kCount + lane], lane);
+  }
+  void store(int64_t count, int64_t size, int32_t* pivots) const {
+    for (int64_t lane = 0; lane < count; ++lane)
+      for (int64_t k = 0; k < size; ++k) pivots[lane * size + k] = rows[k * Lanes<T>::kCount + lane] + 1;
+  }
 };
 
 // The first of the largest elements among those that were taken, of rows one after the other.
@@ -242,10 +284,11 @@ HWY_INLINE Largest<T> eliminate(LaneMatrix<T> a, int64_t m, int64_t k, const Div
   return next;
 }
 
-// One column block of LU: rows from its diagonal on have all that is left of it.
+// One column block of LU: rows from its diagonal on have all that is left of it. Rows change places in the first
+// `there` columns.
 template <class T>
-void factor_columns_of_lanes(LaneMatrix<T> a, int64_t m, int64_t first, int64_t last, typename Lanes<T>::V& info,
-                             const Company<T>& company) {
+void factor_columns_of_lanes(LaneMatrix<T> a, int64_t m, int64_t first, int64_t last, int64_t there,
+                             typename Lanes<T>::V& info, Pivots<T>& pivots) {
   using L = Lanes<T>;
   using R = Real<T>;
   const typename L::D d;
@@ -253,10 +296,10 @@ void factor_columns_of_lanes(LaneMatrix<T> a, int64_t m, int64_t first, int64_t 
   for (int64_t i = first; i < m; ++i) next.take(a.get(i, first), i);
   for (int64_t k = first; k < last; ++k) {
     const auto most = next.size, chosen = next.row;
-    store_numbers<T>(chosen, L::kCount, company.pivots + k * L::kCount);
+    pivots.take(k, chosen);
     const Exchange<T> exchange(k, chosen);
-    exchange.of(a);
-    if (company.beside) exchange.of(*company.beside);
+    exchange.of(a, there);
+    if (pivots.beside) exchange.of(*pivots.beside, pivots.beside->cols);
     const auto zero = hn::Eq(most, hn::Zero(d));
     const auto is_first = hn::And(zero, hn::Eq(info, hn::Zero(d)));
     info = hn::IfThenElse(is_first, hn::Set(d, static_cast<R>(k + 1)), info);
@@ -265,44 +308,56 @@ void factor_columns_of_lanes(LaneMatrix<T> a, int64_t m, int64_t first, int64_t 
   }
 }
 
-// The info of all lanes.
+// Of columns [first, last), whose rows are in the order that pivots say, as are those of the first `there` columns.
 template <class T>
-HWY_NOINLINE typename Lanes<T>::V factor_lanes(LaneMatrix<T> a, int64_t m, const Company<T>& company) {
+HWY_NOINLINE void factor_lanes(LaneMatrix<T> a, int64_t m, int64_t first, int64_t last, int64_t there,
+                               typename Lanes<T>::V& info, Pivots<T>& pivots) {
   const int64_t size = std::min(m, a.cols);
-  auto info = hn::Zero(typename Lanes<T>::D());
-  for_tiles<tile_cols<T>()>(0, a.cols, [&](int64_t j, auto cols) HWY_ATTR {
+  for_tiles<tile_cols<T>()>(first, last, [&](int64_t j, auto cols) HWY_ATTR {
     const int64_t above = std::min(j, size), end = j + cols();
     solve_columns<T, false, cols()>(a, above, a, j, end, nullptr);
     if (j >= size) return;
     subtract_rows<T, cols(), false>(a, a, a, j, j, m, j);
-    factor_columns_of_lanes(a, m, j, std::min(end, size), info, company);
+    factor_columns_of_lanes(a, m, j, std::min(end, size), there, info, pivots);
     // A block that is wider than what is left of the rows.
     for (int64_t more = size; more < end; ++more)
       for (int64_t i = j + 1; i < m; ++i)
         for (int64_t k = j; k < std::min(i, size); ++k)
           a.put(i, more, a.get(i, more).minus_product(a.get(i, k), a.get(k, more)));
   });
-  return info;
 }
 
+// LU of what is in memory. Columns of wide matrices come to lanes when it is their turn, with their rows where earlier
+// pivots put them: exchanges are of those that are there alone.
 template <class T>
-constexpr int64_t kMostRows = 64 * Lanes<T>::kCount;
-
+bool comes_by_columns(LaneMatrix<T> w, int64_t count, const Group<const T>& from) {
+  return w.has_tiles(count, from, 3);
+}
 template <class T>
-void store_pivots(int64_t count, int64_t size, const int32_t* rows, int32_t* pivots) {
-  for (int64_t lane = 0; lane < count; ++lane)
-    for (int64_t k = 0; k < size; ++k) pivots[lane * size + k] = rows[k * Lanes<T>::kCount + lane] + 1;
+HWY_NOINLINE void factor_group(LaneMatrix<T> w, int64_t count, int64_t m, Group<const T> from, Pivots<T>& pivots,
+                               int32_t* info) {
+  auto found = hn::Zero(typename Lanes<T>::D());
+  pivots.is_ordered = comes_by_columns<T>(w, count, from);
+  if (pivots.is_ordered) {
+    pivots.order.begin(m);
+    w.for_columns_of_tiles([&](int64_t first, int64_t end) HWY_ATTR {
+      w.load_columns(m, from, end, pivots.order.rows);
+      factor_lanes<T>(w, m, first, end, end, found, pivots);
+    });
+  } else {
+    w.load(count, m, from);
+    factor_lanes<T>(w, m, 0, w.cols, w.cols, found, pivots);
+  }
+  store_numbers<T>(found, count, info);
 }
 
 template <class T>
 void small_lu(int64_t count, int64_t m, int64_t n, Group<const T> from, Group<T> a, int32_t* pivots, int32_t* info) {
   const Scratch memory(LaneMatrix<T>::bytes(m, n));
   const LaneMatrix<T> w{memory.as<Real<T>>(), n};
-  w.load(count, m, from);
-  const int64_t size = std::min(m, n);
-  int32_t rows[kMostRows<T>];
-  store_numbers<T>(factor_lanes<T>(w, m, {rows, nullptr}), count, info);
-  store_pivots<T>(count, size, rows, pivots);
+  Pivots<T> found;
+  factor_group<T>(w, count, m, from, found, info);
+  found.store(count, std::min(m, n), pivots);
   w.store(count, m, a);
 }
 
@@ -312,69 +367,108 @@ void small_inverse(int64_t count, int64_t n, Group<const T> from, Group<T> a, in
   const Scratch memory(2 * LaneMatrix<T>::bytes(n, n));
   const LaneMatrix<T> w{memory.as<Real<T>>(), n};
   const LaneMatrix<T> x{w.at(n, 0), n};
-  w.load(count, n, from);
-  int32_t pivots[kMostRows<T>], rows[kMostRows<T>];
-  store_numbers<T>(factor_lanes<T>(w, n, {pivots, nullptr}), count, info);
-  // Which row of each matrix has come to row i.
-  for (int64_t i = 0; i < n * L::kCount; ++i) rows[i] = static_cast<int32_t>(i / L::kCount);
-  for (int64_t i = 0; i < n * L::kCount; ++i) std::swap(rows[i], rows[pivots[i] * L::kCount + i % L::kCount]);
+  Pivots<T> pivots;
+  factor_group<T>(w, count, n, from, pivots, info);
+  if (!pivots.is_ordered) {
+    pivots.order.begin(n);
+    for (int64_t k = 0; k < n; ++k) pivots.exchange(k);
+  }
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t j = 0; j < n; ++j) x.put(i, j, L::set(0));
-    for (int64_t lane = 0; lane < L::kCount; ++lane) x.write(i, rows[i * L::kCount + lane], lane, T(1));
+    for (int64_t lane = 0; lane < L::kCount; ++lane) x.write(i, pivots.order.rows[i * L::kCount + lane], lane, T(1));
   }
   solve_lanes<T, false>(w, n, x, nullptr);
   solve_lanes<T, true>(w, n, x, Diagonal<T>(w, n).get());
   x.store(count, n, a);
 }
 
-// Column k below the diagonal divided by its root, and what that does to so many columns on its right.
-template <int kRight, class T>
-HWY_INLINE void eliminate_lower(LaneMatrix<T> w, int64_t n, int64_t k, const Divisor<Real<T>>& divisor) {
+// Cholesky's factorization by rows, so that they come and go while others are worked on.
+template <class T>
+struct CholeskyRows {
   using L = Lanes<T>;
-  L side[kRight + 1];
-  const auto divided = [&](int64_t i) HWY_ATTR {
-    const L f = w.get(i, k).each([&](typename L::V part) HWY_ATTR { return divisor.of({part}).v; });
-    w.put(i, k, f);
-    return f;
-  };
-  const auto subtract = [&](int64_t i, int c, L f)
-                            HWY_ATTR { w.put(i, k + 1 + c, w.get(i, k + 1 + c).minus_product(f, side[c])); };
-  TESSERA_UNROLL for (int r = 0; r < kRight; ++r) {
-    const L f = divided(k + 1 + r);
-    side[r] = f.conj();
-    TESSERA_UNROLL for (int c = 0; c <= r; ++c) subtract(k + 1 + r, c, f);
+  using V = typename L::V;
+  static constexpr int kStep = 2 * tile_rows<T>();  // rows that go together
+  const LaneMatrix<T> w;
+  Real<T>* const inverses;  // reciprocals of the diagonal, none of which is too small or too large to multiply by
+  V found = hn::Zero(typename L::D());
+
+  // The diagonal's element k. Where it is none, `found` says so.
+  HWY_INLINE L divide(L pivot, int64_t k) {
+    const typename L::D d;
+    const V x = pivot.real_part();
+    const auto bad = hn::Not(hn::Gt(x, hn::Zero(d))), is_first = hn::And(bad, hn::Eq(found, hn::Zero(d)));
+    found = hn::IfThenElse(is_first, hn::Set(d, static_cast<Real<T>>(k + 1)), found);
+    const V square = hn::IfThenElse(bad, hn::Set(d, 1), x), inverse = InverseRoot(d, square);
+    hn::StoreU(inverse, d, inverses + k * L::kCount);
+    return L::real(RootOf(d, square, inverse));
   }
-  for (int64_t i = k + 1 + kRight; i < n; ++i) {
-    const L f = divided(i);
-    TESSERA_UNROLL for (int c = 0; c < kRight; ++c) subtract(i, c, f);
+  // Rows i ... of columns j ..., of which kFrom are above them in the block on the diagonal.
+  template <int kRows, int kCols, int kFrom>
+  HWY_INLINE void tile_at(int64_t i, int64_t j) {
+    Tile<T, kRows, kCols, true> tile(w, i, j);
+    tile.subtract(w, w, i, j, 0, j);
+    TESSERA_UNROLL for (int c = 0; c < kCols; ++c) {
+      if (kFrom <= c && c < kFrom + kRows) tile.acc[c - kFrom][c] = divide(tile.acc[c - kFrom][c], j + c);
+      const V inverse = hn::LoadU(typename L::D(), inverses + (j + c) * L::kCount);
+      TESSERA_UNROLL for (int r = 0; r < kRows; ++r) {
+        L& x = tile.acc[r][c];
+        if (kFrom + r < c) x = L::set(0);
+        if (kFrom + r > c) x = x.each([&](V part) HWY_ATTR { return hn::Mul(part, inverse); });
+      }
+      TESSERA_UNROLL for (int later = c + 1; later < kCols; ++later) {
+        if (later >= kFrom + kRows) break;
+        const L side = (later < kFrom ? w.get(j + later, j + c) : tile.acc[std::max(later - kFrom, 0)][c]).conj();
+        TESSERA_UNROLL for (int r = 0; r < kRows; ++r) if (kFrom + r >= later) tile.acc[r][later] =
+            tile.acc[r][later].minus_product(tile.acc[r][c], side);
+      }
+    }
+    tile.store(w, i, j);
   }
-}
+  // kRows rows from i on in the columns of one block.
+  template <int kRows, int kCols, int kFrom = 0>
+  HWY_INLINE void diagonal_tile(int64_t i, int64_t j) {
+    if constexpr (kFrom < kCols) {
+      if (i - j == kFrom) return tile_at<kRows, kCols, kFrom>(i, j);
+      diagonal_tile<kRows, kCols, kFrom + kRows>(i, j);
+    }
+  }
+  HWY_NOINLINE void factor(int64_t first, int64_t end) {
+    constexpr int kRows = tile_rows<T>(), kCols = tile_cols<T>();
+    const int64_t whole = w.cols / kCols * kCols;  // blocks of so many columns
+    for (int64_t j = 0; j < std::min(end, whole); j += kCols) {
+      int64_t i = std::max(first, j);
+      for (; i + kRows <= std::min(end, whole); i += kRows) {
+        if (i >= j + kCols)
+          tile_at<kRows, kCols, kCols>(i, j);
+        else
+          diagonal_tile<kRows, kCols>(i, j);
+      }
+      for (; i < end; ++i) tile_at<1, kCols, kCols>(i, j);
+    }
+    for (int64_t j = whole; j < end; ++j) {
+      if (j >= first) tile_at<1, 1, 0>(j, j);
+      for (int64_t i = std::max(first, j + 1); i < end; ++i) tile_at<1, 1, 1>(i, j);
+    }
+  }
+};
 
 template <class T>
 void small_cholesky(int64_t count, int64_t n, Group<const T> a, Group<T> l, int32_t* info) {
-  using L = Lanes<T>;
-  using R = Real<T>;
-  const typename L::D d;
-  const Scratch memory(LaneMatrix<T>::bytes(n, n));
-  const LaneMatrix<T> w{memory.as<R>(), n};
-  w.load(count, n, a, Part::kLower);
-  auto found = hn::Zero(d);
-  for_tiles<tile_cols<T>()>(0, n, [&](int64_t first, auto cols) HWY_ATTR {
-    const int64_t last = first + cols();
-    subtract_rows<T, cols(), true>(w, w, w, first, first, n, first);
-    for (int64_t k = first; k < last; ++k) {
-      const auto pivot = w.get(k, k).real_part();
-      const auto bad = hn::Not(hn::Gt(pivot, hn::Zero(d)));
-      const auto is_first = hn::And(bad, hn::Eq(found, hn::Zero(d)));
-      found = hn::IfThenElse(is_first, hn::Set(d, static_cast<R>(k + 1)), found);
-      const auto root = hn::Sqrt(hn::IfThenElse(bad, hn::Set(d, 1), pivot));
-      w.put(k, k, L::real(root));
-      const Divisor<R> divisor({root});
-      with_count(last - k - 1, [&](auto right) HWY_ATTR { eliminate_lower<right()>(w, n, k, divisor); });
-      for (int64_t j = k + 1; j < n; ++j) w.put(k, j, L::set(0));
-    }
-  });
-  store_numbers<T>(found, count, info);
+  const Scratch memory(LaneMatrix<T>::bytes(n + 1, n));
+  const LaneMatrix<T> w{memory.as<Real<T>>(), n};
+  CholeskyRows<T> rows{w, w.at(n, 0)};
+  const bool loads = w.has_tiles(count, a, 2);  // and l has the same strides
+  if (!loads) w.load(count, n, a, Part::kLower);
+  for (int64_t first = 0; first < n; first += rows.kStep) {
+    const int64_t end = std::min(first + rows.kStep, n);
+    for (int64_t i = first; i < end && loads; ++i) w.load_lower(a, i);
+    if (loads && end < n) w.expect_row(a, end);
+    rows.factor(first, end);
+    for (int64_t i = first; i < end && loads; ++i) w.store_lower(l, i);
+  }
+  store_numbers<T>(rows.found, count, info);
+  if (loads) return;
+  for (int64_t i = 0; i < n; ++i) std::fill(w.at(i, i + 1), w.at(i, 0) + n * LaneMatrix<T>::kStep, Real<T>{0});
   w.store(count, n, l);
 }
 
@@ -403,15 +497,6 @@ void small_solve(int64_t count, int64_t n, int64_t width, Group<const T> a, Tria
   x.store(count, n, b);
 }
 
-// Rows of x as row pivots[k] (from 1) of each matrix says.
-template <class T>
-void exchange_by(LaneMatrix<T> x, int64_t count, int64_t n, const int32_t* pivots, int64_t k) {
-  Real<T> chosen[Lanes<T>::kCount];
-  for (int64_t lane = 0; lane < Lanes<T>::kCount; ++lane)
-    chosen[lane] = static_cast<Real<T>>(pivots[std::min(lane, count - 1) * n + k] - 1);
-  Exchange<T>(k, hn::LoadU(typename Lanes<T>::D(), chosen)).of(x);
-}
-
 template <class T>
 void small_lu_solve(int64_t count, int64_t n, int64_t width, Group<const T> lu, const int32_t* pivots, SystemForm form,
                     Group<const T> from, Group<T> b) {
@@ -421,18 +506,14 @@ void small_lu_solve(int64_t count, int64_t n, int64_t width, Group<const T> lu, 
   if (form.transposed) std::swap(lu.row, lu.col);
   w.load(count, n, lu);
   if (form.conj) conjugate(w, n);
-  x.load(count, n, from);
+  Order<T> order;
+  order.take(n, count, pivots);
+  const int32_t *const rows = order.rows, *const before = form.transposed ? nullptr : rows;
+  x.load(count, n, from, Part::kAll, before);
   const Diagonal<T> diagonal(w, n);
-  if (form.transposed) {
-    solve_lanes<T, false>(w, n, x, diagonal.get());
-    solve_lanes<T, true>(w, n, x, nullptr);
-    for (int64_t k = n - 1; k >= 0; --k) exchange_by(x, count, n, pivots, k);
-  } else {
-    for (int64_t k = 0; k < n; ++k) exchange_by(x, count, n, pivots, k);
-    solve_lanes<T, false>(w, n, x, nullptr);
-    solve_lanes<T, true>(w, n, x, diagonal.get());
-  }
-  x.store(count, n, b);
+  solve_lanes<T, false>(w, n, x, form.transposed ? diagonal.get() : nullptr);
+  solve_lanes<T, true>(w, n, x, form.transposed ? nullptr : diagonal.get());
+  x.store(count, n, b, form.transposed ? rows : nullptr);
 }
 
 // The pivots of L D L^T in lanes, as numbers: of step k, the row that comes to k, and that which comes to k + 1 where a
@@ -461,8 +542,8 @@ struct LdlSteps {
   }
   auto begins(int64_t k) const { return hn::Ne(rows.get(2, k).v, hn::Zero(typename L::D())); }
   void exchange(LaneMatrix<T> x, int64_t n, int64_t k) const {
-    Exchange<T>(k, rows.get(0, k).v).of(x);
-    if (k + 1 < n) Exchange<T>(k + 1, rows.get(1, k).v).of(x);
+    Exchange<T>(k, rows.get(0, k).v).of(x, x.cols);
+    if (k + 1 < n) Exchange<T>(k + 1, rows.get(1, k).v).of(x, x.cols);
   }
 };
 
@@ -540,12 +621,16 @@ void small_system(int64_t count, int64_t n, int64_t width, Group<const T> from, 
   const Scratch memory(LaneMatrix<T>::bytes(n, n) + LaneMatrix<T>::bytes(n, width));
   const LaneMatrix<T> w{memory.as<Real<T>>(), n};
   const LaneMatrix<T> x{w.at(n, 0), width};
-  w.load(count, n, from);
-  x.load(count, n, from_b);
-  int32_t rows[kMostRows<T>];
-  store_numbers<T>(factor_lanes<T>(w, n, {rows, &x}), count, info);
-  store_pivots<T>(count, n, rows, pivots);
+  Pivots<T> found;
+  const bool by_columns = comes_by_columns<T>(w, count, from);
+  if (!by_columns) {
+    x.load(count, n, from_b);
+    found.beside = &x;
+  }
+  factor_group<T>(w, count, n, from, found, info);
+  found.store(count, n, pivots);
   w.store(count, n, a);
+  if (by_columns) x.load(count, n, from_b, Part::kAll, found.order.rows);
   solve_lanes<T, false>(w, n, x, nullptr);
   solve_lanes<T, true>(w, n, x, Diagonal<T>(w, n).get());
   x.store(count, n, b);

@@ -391,11 +391,9 @@ class LockstepSvd : Lockstep<R> {
       const M inside = hn::And(hn::Ge(at, low), hn::Lt(at, high)), first = hn::Eq(at, low);
       f = hn::IfThenElse(first, start, f);
       g = hn::IfThenElse(first, off, g);
-      const auto right = B::Rotation(f, g, inside);
+      const auto [right, left] = B::RotationsOf(f, g, a, off, b, inside);
       if (k > begin) Store(hn::IfThenElse(hn::And(inside, hn::Not(first)), right.r, Load(e_, k - 1)), e_, k - 1);
-      f = hn::MulAdd(right.c, a, hn::Mul(right.s, off));
       const V rest = hn::MulSub(right.c, off, hn::Mul(right.s, a)), scaled = hn::Mul(right.c, b);
-      const auto left = B::Rotation(f, hn::Mul(right.s, b), inside);
       Store(hn::IfThenElse(inside, left.r, a), d_, k);
       f = hn::MulAdd(left.c, rest, hn::Mul(left.s, scaled));
       Store(hn::IfThenElse(inside, hn::MulSub(left.c, scaled, hn::Mul(left.s, rest)), b), d_, k + 1);

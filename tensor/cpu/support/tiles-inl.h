@@ -79,15 +79,21 @@ HWY_INLINE void transpose_block(D d, const Row& row, const Put& put) {
 #pragma GCC unroll 4
   for (int j = 0; j < kInBlock; ++j) put(j, v[j]);
 }
-// Of a square tile whose rows lie `step` bytes apart.
-template <class D, class Put>
-HWY_INLINE void transpose_tile(D d, const char* from, int64_t step, const Put& put) {
+// Of a square tile with rows at row(i).
+template <class D, class Row, class Put>
+HWY_INLINE void transpose_rows(D d, const Row& row, const Put& put) {
   constexpr int kInBlock = 16 / sizeof(hn::TFromD<D>), kLanes = static_cast<int>(hn::MaxLanes(d));
 #pragma GCC unroll 4
   for (int j = 0; j < kLanes; j += kInBlock)
     transpose_block(
-        d, [&](int i) HWY_ATTR { return from + j * static_cast<int>(sizeof(hn::TFromD<D>)) + i * step; },
+        d, [&](int i) HWY_ATTR { return row(i) + j * static_cast<int>(sizeof(hn::TFromD<D>)); },
         [&](int column, auto v) HWY_ATTR { put(j + column, v); });
+}
+// Whose rows lie `step` bytes apart.
+template <class D, class Put>
+HWY_INLINE void transpose_tile(D d, const char* from, int64_t step, const Put& put) {
+  transpose_rows(
+      d, [&](int i) HWY_ATTR { return from + i * step; }, put);
 }
 
 }  // namespace HWY_NAMESPACE
