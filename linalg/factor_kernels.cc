@@ -111,6 +111,20 @@ Factorization factor_into(const Tensor& A, const Tensor& LU, const Tensor& pivot
   return {lu.tensor(), p.tensor()};
 }
 
+// Where the first zero of each diagonal is, from 1 on; or 0.
+Tensor first_zeros(const Tensor& A) {
+  const int64_t n = rows_of(A);
+  const Tensor info = empty_tensor(batch_sizes(A), {}, DType::kInt32, Device()),
+               is_zero = eq(diagonal(A, 0, -2, -1), number(0, A)).contiguous();
+  int32_t* const places = info.data<int32_t>();
+  std::fill_n(places, info.numel(), 0);
+  const bool* const at = is_zero.data<bool>();
+  for (int64_t b = 0; b < info.numel() && n > 0; ++b)
+    if (const bool* const first = std::find(at + b * n, at + (b + 1) * n, true); first != at + (b + 1) * n)
+      places[b] = static_cast<int32_t>(first - (at + b * n) + 1);
+  return info;
+}
+
 // x = A^-1 B, or B A^-1.
 void solve_to(const Factorization& f, const Tensor& B, const Tensor& x, bool left, bool adjoint) {
   if (x.numel() == 0) return;
@@ -148,6 +162,7 @@ void cholesky_inverse_kernel(const Tensor& self, bool upper, const Tensor& out) 
     copy__kernel(out, linalg::inverse_of_product(upper ? mH(self) : self), false);
     return;
   }
+  linalg::check_errors(first_zeros(self), "cholesky_inverse", self.dim() == 2);
   const ResultMemory x = linalg::dense_result(out);
   cpu::run_cholesky_inverse(self.dtype(), taken(self, x.tensor(), true), upper);
   x.finish();

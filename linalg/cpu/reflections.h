@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "linalg/cpu/columns.h"
+#include "tensor/core/parallel.h"
 #include "tensor/cpu/support/scratch.h"
 
 namespace tessera::cpu::columns {
@@ -237,21 +238,64 @@ void factor_panel(int64_t rows, int64_t n, T* p, int64_t ld, T* r, int64_t ldr, 
   join_triangles(rows, n, p, ld, t, ldt);
 }
 
-// Calls fn(first, Block) for blocks of the first `count` reflections in v, from the first or from the last on.
-template <class T, class F>
-void for_blocks(int64_t m, int64_t count, int64_t block, Matrix<T> v, const T* tau, bool backwards, F&& fn) {
-  const int64_t blocks = block == 0 ? 0 : (count + block - 1) / block;
-  const int64_t ld = padded_rows<T>(m);
-  const ScratchArray<T> memory(ld * block + block * block);
-  T *p = memory.get(), *t = p + ld * block;
-  for (int64_t i = 0; i < blocks; ++i) {
-    const int64_t j = (backwards ? blocks - 1 - i : i) * block, b = std::min(block, count - j), rows = m - j;
-    load_vectors(rows, b, v.at(j, j), p, ld);
-    std::fill_n(t, b * b, T(0));
-    make_triangle(rows, b, p, ld, tau + j, t, b);
-    fn(j, Block<T>{rows, b, p, ld, t});
+// The first `count` reflections of m rows in v, gathered in blocks of at most `size`.
+template <class T>
+class Blocks {
+ public:
+  Blocks(int64_t m, int64_t count, int64_t size, Matrix<T> v, const T* tau)
+      : m_(m), count_(count), size_(size), v_(v), triangles_(number() * size * size) {
+    std::fill_n(triangles_.get(), number() * size * size, T(0));
+    parallel_for(number(), 1, [&](int64_t begin, int64_t end) {
+      const ScratchArray<T> memory(padded_rows<T>(m_) * size_);
+      for (int64_t i = begin; i < end; ++i) {
+        const Block<T> block = load(i, memory.get());
+        make_triangle(block.rows, block.count, block.v, block.ld, tau + i * size_, triangle(i), block.count);
+      }
+    });
   }
-}
+
+  // Calls fn(first reflection, Block) from the first block or from the last on.
+  template <class F>
+  void each(bool backwards, F&& fn) const {
+    const ScratchArray<T> memory(padded_rows<T>(m_) * size_);
+    for (int64_t k = 0; k < number(); ++k) {
+      const int64_t i = backwards ? number() - 1 - k : k;
+      fn(i * size_, load(i, memory.get()));
+    }
+  }
+
+  // c = Q c or Q^H c, for c with n columns: strips of them, each by itself.
+  void apply_left(bool adjoint, int64_t n, Matrix<T> c) const {
+    parallel_for(n, kStrip, [&](int64_t begin, int64_t end) {
+      each(!adjoint, [&](int64_t first, const Block<T>& block) {
+        columns::apply_left(block, adjoint, end - begin, c.at(first, begin));
+      });
+    });
+  }
+  // c = c Q or c Q^H, for c with m rows: strips of them.
+  void apply_right(bool adjoint, int64_t m, Matrix<T> c) const {
+    parallel_for(m, kStrip, [&](int64_t begin, int64_t end) {
+      each(adjoint, [&](int64_t first, const Block<T>& block) {
+        columns::apply_right(block, adjoint, end - begin, c.at(begin, first));
+      });
+    });
+  }
+
+ private:
+  static constexpr int64_t kStrip = 256;
+
+  int64_t number() const { return size_ == 0 ? 0 : (count_ + size_ - 1) / size_; }
+  T* triangle(int64_t i) const { return triangles_.get() + i * size_ * size_; }
+  Block<T> load(int64_t i, T* p) const {
+    const int64_t j = i * size_, b = std::min(size_, count_ - j), rows = m_ - j, ld = padded_rows<T>(m_);
+    load_vectors(rows, b, v_.at(j, j), p, ld);
+    return {rows, b, p, ld, triangle(i)};
+  }
+
+  int64_t m_, count_, size_;
+  Matrix<T> v_;
+  ScratchArray<T> triangles_;
+};
 
 // The first n columns of the product of the first `count` reflections, whose vectors stand below q's diagonal, in q's
 // place; m >= n >= count. A block meets the first unit vectors, of which nothing has to be multiplied, and columns of
@@ -262,7 +306,7 @@ void form_product(int64_t m, int64_t n, int64_t count, Matrix<T> q, const T* tau
     for (int64_t j = count; j < n; ++j) q(i, j) = i == j ? T(1) : T(0);
   const int64_t most = panel_for<T>(m, count);
   const ScratchArray<T> memory(2 * most * n);
-  for_blocks(m, count, most, q, tau, true, [&](int64_t j, const Block<T>& block) {
+  Blocks<T>(m, count, most, q, tau).each(true, [&](int64_t j, const Block<T>& block) {
     const int64_t b = block.count, cols = n - j, below = block.rows - b;
     const Matrix<T> w = in_rows(memory.get(), cols), u = in_rows(memory.get() + b * cols, cols), v = block.vectors(),
                     c = q.at(j, j);

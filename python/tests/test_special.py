@@ -239,3 +239,21 @@ def test_slopes_of_i1e_at_zero():
     x = doubles([0.0]).requires_grad_()
     S.i1e(x).sum().backward()
     assert x.grad.item() == pytest.approx(0.5, rel=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [tessera.float32, tessera.float64])
+def test_slope_of_sinc_near_zero(dtype):
+    eps = tessera.finfo(dtype).eps
+    points = [0.0, 1e-12, 1e-6, 1e-3, -1e-2, 0.1, -0.126, 0.128, 0.3]
+    x = tessera.tensor(points, dtype=dtype, requires_grad=True)
+    (slope,) = tessera.autograd.grad(tessera.special.sinc(x).sum(), x, create_graph=True)
+    (curve,) = tessera.autograd.grad(slope.sum(), x)
+    for point, first, second in zip(x.tolist(), slope.tolist(), curve.tolist()):
+        # The mean of s cos(x s) and that of s^2 over s from 0 to pi, by Gauss's points: both are smooth.
+        nodes, weights = np.polynomial.legendre.leggauss(30)
+        s, w = (nodes + 1) * np.pi / 2, weights / 2
+        assert first == pytest.approx(-(w * s * np.sin(point * s)).sum(), rel=30 * eps, abs=1e-30)
+        assert second == pytest.approx(-(w * s * s * np.cos(point * s)).sum(), rel=300 * eps)
+    z = tessera.tensor([0.01 + 0.02j, 0.1 - 0.2j, 0j], dtype=tessera.complex128, requires_grad=True)
+    assert tessera.autograd.gradcheck(tessera.special.sinc, z)
+    assert tessera.autograd.gradgradcheck(tessera.special.sinc, z)

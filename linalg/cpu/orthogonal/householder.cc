@@ -29,12 +29,11 @@ void factor(int64_t m, int64_t n, Matrix<T> a, T* tau) {
 template <class T>
 void apply(int64_t m, int64_t n, int64_t count, Matrix<T> v, const T* tau, Matrix<T> c, bool left, bool adjoint) {
   const int64_t size = left ? m : n, most = panel_for<T>(size, count, c.row_stride == 1);
-  for_blocks(size, count, most, v, tau, left != adjoint, [&](int64_t j, const Block<T>& block) {
-    if (left)
-      apply_left(block, adjoint, n, c.at(j, 0));
-    else
-      apply_right(block, adjoint, m, c.at(0, j));
-  });
+  const Blocks<T> blocks(size, count, most, v, tau);
+  if (left)
+    blocks.apply_left(adjoint, n, c);
+  else
+    blocks.apply_right(adjoint, m, c);
 }
 
 }  // namespace

@@ -117,18 +117,21 @@ class Panel {
       T* const sum = sums + part * step;
       std::fill_n(sum, tall, T{});
       const RowProducts<T> products(kIsComplex<T> ? tall : 0);
+      const auto factor = products.prepare(v, tall);
+      products.begin_sum(tall);
       const int64_t end = std::min(rest, (part + 1) * size);
       for (int64_t j = part * size; j < end; j += kColumns) {
         const int64_t count = std::min(kColumns, end - j);
         const T* const columns = a_ + (k + 1 + j) * ld_ + k - front;
         T by_v[kColumns];
-        products.dot(columns, ld_, count, tall, v, by_v);
+        products.dot(columns, ld_, count, tall, factor, by_v);
         for (int64_t q = 0; q < count; ++q) {
           y[j + q] = times(tau, y[j + q] + by_v[q]);
           row[j + q] -= y[j + q];
         }
-        products.axpy(columns, ld_, count, tall, row + j, sum);
+        products.add(columns, ld_, count, tall, row + j, sum);
       }
+      products.end_sum(tall, sum);
     };
     if (parts == 1)
       some(0);

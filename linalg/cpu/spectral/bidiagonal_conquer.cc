@@ -217,7 +217,7 @@ bool bidiagonal_vectors(double* d, double* e, int64_t n, R* left, int64_t left_s
 }
 template <class R>
 bool bidiagonal_values(double* d, double* e, int64_t n) {
-  constexpr int64_t kSmall = 40;  // up to here QR is faster
+  constexpr int64_t kSmall = 20;  // up to here QR is faster
   if (n > kSmall) return SingularConquest<R>(d, e, n, true).run(nullptr, 0, nullptr, 0);
   if (!bidiagonal_qr<R>(d, e, n, 0, nullptr, 0, 0, nullptr, 0, 0)) return false;
   std::sort(d, d + n, std::greater<>());

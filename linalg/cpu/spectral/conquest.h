@@ -43,7 +43,7 @@ template <class R>
 class Conquest {
  protected:
   using Block = Halves::Block;
-  static constexpr int64_t kLeaf = 32;
+  static constexpr int64_t kLeaf = 16, kNarrowLeaf = 12;
   static constexpr int64_t kRoots = 32;  // a piece of work
 
   // d (n), e (n - 1): the diagonals. gap: as that of Halves.
@@ -57,7 +57,7 @@ class Conquest {
         room_(n * width_),
         coefficients_(n * n),
         order_(n),
-        halves_(n, kLeaf, gap) {
+        halves_(n, narrow ? kNarrowLeaf : kLeaf, gap) {
     for (int64_t i = 0; i < n; ++i) largest_ = std::max({largest_, std::abs(d[i]), i + 1 < n ? std::abs(e[i]) : 0});
     // Numbers beside which squares, and quotients of those, could underflow are far below a rounding of the largest.
     constexpr double kNothing = 1e-60;

@@ -1,5 +1,6 @@
 // Kernels of rows.h for one type of numbers. Included once per SIMD target.
 #include <cstdint>
+#include <type_traits>
 
 #include "tensor/cpu/support/lanes-inl.h"
 #include "linalg/cpu/spectral/rows.h"
@@ -17,20 +18,66 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// kRows rows of n reals at once: what is loaded of them serves the sums along rows and those down columns.
+// The sums of the lanes of as many vectors as a block of 16 bytes has numbers, in order.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE auto FoldBlocks(D d, V v) {
+  if constexpr (hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) <= 16) {
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return FoldBlocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V AddNeighbours(D d, V a, V b) {
+  return hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE auto BlockOfTotals(D d, const V* v) {
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    return FoldBlocks(d, AddNeighbours(d, v[0], v[1]));
+  } else {
+    const hn::RepartitionToWide<D> pairs;
+    const auto ab = hn::BitCast(pairs, AddNeighbours(d, v[0], v[1])),
+               cd = hn::BitCast(pairs, AddNeighbours(d, v[2], v[3]));
+    return FoldBlocks(d, hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, ab, cd)),
+                                 hn::BitCast(d, hn::InterleaveUpper(pairs, ab, cd))));
+  }
+}
+// to[r] = the sum of the lanes of v[r], or to[r] += it.
+template <int kRows, bool kAdd, class R, class D, class V = hn::Vec<D>>
+HWY_INLINE void PutTotals(D d, const V* v, R* to) {
+  constexpr int kBlock = 16 / sizeof(R);
+  if constexpr (kRows % kBlock == 0) {
+    const hn::FixedTag<R, kBlock> block;
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; r += kBlock) {
+      const auto totals = BlockOfTotals(d, v + r);
+      hn::StoreU(kAdd ? hn::Add(totals, hn::LoadU(block, to + r)) : totals, block, to + r);
+    }
+  } else {
+#pragma GCC unroll 2
+    for (int r = 0; r < kRows; ++r) to[r] = (kAdd ? to[r] : R{0}) + Total(d, v[r]);
+  }
+}
+
+// kRows rows of n reals at once: what is loaded of them serves the sums along rows and those down columns. The first
+// `head` reals (whole vectors, or all) are in sums along rows alone. Where both are made, sums along rows are added.
 template <class R, int kRows, int kSides, bool kDot, bool kAxpy>
-HWY_INLINE void Strip(const R* a, int64_t stride, int64_t n, const R* const* x, R* const* out, const R* const* c,
-                      R* const* y) {
+HWY_INLINE void Strip(const R* a, int64_t stride, int64_t head, int64_t n, const R* const* x, R* const* out,
+                      const R* const* c, R* const* y) {
   const hn::ScalableTag<R> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   V sum[kSides][kRows], factor[kSides][kRows];
+#pragma GCC unroll 2
   for (int q = 0; q < kSides; ++q)
+#pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       if constexpr (kDot) sum[q][r] = hn::Zero(d);
       if constexpr (kAxpy) factor[q][r] = hn::Set(d, c[q][r]);
     }
-  const auto step = [&](auto load, auto store, int64_t j) HWY_ATTR {
+  const auto step = [&](auto is_head, auto load, auto store, int64_t j) HWY_ATTR {
     V row[kRows];
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) row[r] = load(a + r * stride + j);
@@ -41,7 +88,7 @@ HWY_INLINE void Strip(const R* a, int64_t stride, int64_t n, const R* const* x, 
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) sum[q][r] = hn::MulAdd(row[r], xv, sum[q][r]);
       }
-      if constexpr (kAxpy) {
+      if constexpr (kAxpy && !decltype(is_head)::value) {
         V yv = load(y[q] + j);
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) yv = hn::MulAdd(row[r], factor[q][r], yv);
@@ -49,17 +96,24 @@ HWY_INLINE void Strip(const R* a, int64_t stride, int64_t n, const R* const* x, 
       }
     }
   };
+  const auto whole = [&](const R* p) HWY_ATTR { return hn::LoadU(d, p); };
+  const auto put_whole = [&](V v, R* p) HWY_ATTR { hn::StoreU(v, d, p); };
   int64_t j = 0;
-  for (; j + lanes <= n; j += lanes)
-    step([&](const R* p) HWY_ATTR { return hn::LoadU(d, p); }, [&](V v, R* p) HWY_ATTR { hn::StoreU(v, d, p); }, j);
+  if constexpr (kDot && kAxpy)
+    for (; j + lanes <= (head < n ? head : n); j += lanes) step(std::true_type(), whole, put_whole, j);
+  for (; j + lanes <= n; j += lanes) step(std::false_type(), whole, put_whole, j);
   if (j < n) {
     const int64_t rest = n - j;
-    step([&](const R* p) HWY_ATTR { return LoadSome(d, p, rest); },
-         [&](V v, R* p) HWY_ATTR { StoreSome(v, d, p, rest); }, j);
+    const auto some = [&](const R* p) HWY_ATTR { return LoadSome(d, p, rest); };
+    const auto put_some = [&](V v, R* p) HWY_ATTR { StoreSome(v, d, p, rest); };
+    if (kDot && kAxpy && j < head)
+      step(std::true_type(), some, put_some, j);
+    else
+      step(std::false_type(), some, put_some, j);
   }
   if constexpr (kDot)
-    for (int q = 0; q < kSides; ++q)
-      for (int r = 0; r < kRows; ++r) out[q][r] = Total(d, sum[q][r]);
+#pragma GCC unroll 2
+    for (int q = 0; q < kSides; ++q) PutTotals<kRows, kAxpy>(d, sum[q], out[q]);
 }
 
 // Pointers to the part of each side that belongs to row i.
@@ -73,7 +127,7 @@ template <class R, int kRows, int kSides>
 HWY_INLINE void DotBlocks(const Rows<R>& a, const R* const* x, R* const* out, int64_t& i) {
   for (; i + kRows <= a.count; i += kRows) {
     const Sides<R> to(out, kSides, i);
-    Strip<R, kRows, kSides, true, false>(a.data + i * a.stride, a.stride, a.n, x, to.at, nullptr, nullptr);
+    Strip<R, kRows, kSides, true, false>(a.data + i * a.stride, a.stride, 0, a.n, x, to.at, nullptr, nullptr);
   }
 }
 template <class R>
@@ -93,7 +147,7 @@ template <class R, int kRows, int kSides>
 HWY_INLINE void AxpyBlocks(const Rows<R>& a, const R* const* c, R* const* y, int64_t& i) {
   for (; i + kRows <= a.count; i += kRows) {
     const Sides<const R> from(c, kSides, i);
-    Strip<R, kRows, kSides, false, true>(a.data + i * a.stride, a.stride, a.n, nullptr, nullptr, from.at, y);
+    Strip<R, kRows, kSides, false, true>(a.data + i * a.stride, a.stride, 0, a.n, nullptr, nullptr, from.at, y);
   }
 }
 template <class R>
@@ -109,60 +163,32 @@ void AxpyRows(const Rows<R>& a, const R* const* c, R* const* y) {
   }
 }
 
-// kRows rows of a triangle: vectors in which rows begin, up to where all of them have begun and memory is aligned, then
-// what they have in common.
+// As many rows of a symmetric matrix as there are groups of kRows, from row i on.
 template <class R, int kRows, int kSides>
-HWY_INLINE void TriangleBlock(const Rows<R>& a, int64_t width, const R* const* c, R* const* y, const R* const* x,
-                              R* const* out, int64_t i) {
-  const hn::ScalableTag<R> d;
-  using V = hn::Vec<decltype(d)>;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), first = i * width;
-  const R* const rows = a.data + i * a.stride;
-  const int64_t past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(rows + first) / sizeof(R)) % lanes,
-                begun = (past + kRows * width + lanes - 1) / lanes * lanes - past,
-                common = first + begun < a.n ? first + begun : a.n;
-  const Sides<const R> from(c, kSides, i), other(x, kSides, common);
-  const Sides<R> to(out, kSides, i), into(y, kSides, common);
-  V sum[kSides][kRows];
-  for (int q = 0; q < kSides; ++q)
-    for (int r = 0; r < kRows; ++r) sum[q][r] = hn::Zero(d);
-  for (int64_t j = first; j < common; j += lanes) {
-    const int64_t some = common - j < lanes ? common - j : lanes;
-    const V at = hn::Iota(d, static_cast<R>(j - first));
-    for (int q = 0; q < kSides; ++q) {
-      const V xv = LoadSome(d, x[q] + j, some);
-      V yv = LoadSome(d, y[q] + j, some);
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const V row = LoadSome(d, rows + r * a.stride + j, some), begin = hn::Set(d, static_cast<R>(r * width));
-        const auto behind = hn::Ge(at, hn::Add(begin, hn::Set(d, static_cast<R>(width))));
-        yv = hn::MulAdd(hn::IfThenElseZero(hn::Ge(at, begin), row), hn::Set(d, from.at[q][r]), yv);
-        sum[q][r] = hn::MulAdd(hn::IfThenElseZero(behind, row), xv, sum[q][r]);
-      }
-      StoreSome(yv, d, y[q] + j, some);
-    }
+HWY_INLINE void SymmetricBlocks(const Rows<R>& a, int64_t width, const R* const* c, R* const* y, const R* const* x,
+                                R* const* out, int64_t& i) {
+  const int64_t in_line = kRealsInLine<R> / width;
+  for (; i + kRows <= a.count; i += kRows) {
+    const int64_t begin = i / in_line * in_line * width;
+    const Sides<const R> factors(c, kSides, i), other(x, kSides, begin);
+    const Sides<R> to(out, kSides, i), into(y, kSides, begin);
+    Strip<R, kRows, kSides, true, true>(a.data + i * a.stride + begin, a.stride, kRealsInLine<R>, a.n - begin, other.at,
+                                        to.at, factors.at, into.at);
   }
-  Strip<R, kRows, kSides, true, true>(rows + common, a.stride, a.n - common, other.at, to.at, from.at, into.at);
-  for (int q = 0; q < kSides; ++q)
-    for (int r = 0; r < kRows; ++r) to.at[q][r] += Total(d, sum[q][r]);
-}
-template <class R, int kSides>
-HWY_INLINE void TriangleBlocks(const Rows<R>& a, int64_t width, const R* const* c, R* const* y, const R* const* x,
-                               R* const* out) {
-  int64_t i = 0;
-#if HWY_TARGET <= HWY_AVX3  // registers for sums and factors of so many rows
-  if constexpr (kSides == 1)
-    for (; i + 8 <= a.count; i += 8) TriangleBlock<R, 8, kSides>(a, width, c, y, x, out, i);
-#endif
-  for (; i + 4 <= a.count; i += 4) TriangleBlock<R, 4, kSides>(a, width, c, y, x, out, i);
-  for (; i < a.count; ++i) TriangleBlock<R, 1, kSides>(a, width, c, y, x, out, i);
 }
 template <class R>
-void TriangleRows(const Rows<R>& a, int64_t width, const R* const* c, R* const* y, const R* const* x, R* const* out) {
-  if (a.sides == 1)
-    TriangleBlocks<R, 1>(a, width, c, y, x, out);
-  else
-    TriangleBlocks<R, 2>(a, width, c, y, x, out);
+void SymmetricRows(const Rows<R>& a, int64_t width, const R* const* c, R* const* y, const R* const* x, R* const* out) {
+  int64_t i = 0;
+  if (a.sides == 1) {
+#if HWY_TARGET <= HWY_AVX3  // registers for sums and factors of so many rows
+    SymmetricBlocks<R, 8, 1>(a, width, c, y, x, out, i);
+#endif
+    SymmetricBlocks<R, 4, 1>(a, width, c, y, x, out, i);
+    SymmetricBlocks<R, 1, 1>(a, width, c, y, x, out, i);
+  } else {
+    SymmetricBlocks<R, 4, 2>(a, width, c, y, x, out, i);
+    SymmetricBlocks<R, 1, 2>(a, width, c, y, x, out, i);
+  }
 }
 
 // kVectors vectors of each row; the row that two rotations have in common stays in registers.

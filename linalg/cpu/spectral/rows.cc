@@ -13,13 +13,13 @@ void DotF32(const Rows<float>& a, const float* const* x, float* const* out) { Do
 void DotF64(const Rows<double>& a, const double* const* x, double* const* out) { DotRows(a, x, out); }
 void AxpyF32(const Rows<float>& a, const float* const* c, float* const* y) { AxpyRows(a, c, y); }
 void AxpyF64(const Rows<double>& a, const double* const* c, double* const* y) { AxpyRows(a, c, y); }
-void TriangleF32(const Rows<float>& a, int64_t width, const float* const* c, float* const* y, const float* const* x,
-                 float* const* out) {
-  TriangleRows(a, width, c, y, x, out);
+void SymmetricF32(const Rows<float>& a, int64_t width, const float* const* c, float* const* y, const float* const* x,
+                  float* const* out) {
+  SymmetricRows(a, width, c, y, x, out);
 }
-void TriangleF64(const Rows<double>& a, int64_t width, const double* const* c, double* const* y, const double* const* x,
-                 double* const* out) {
-  TriangleRows(a, width, c, y, x, out);
+void SymmetricF64(const Rows<double>& a, int64_t width, const double* const* c, double* const* y,
+                  const double* const* x, double* const* out) {
+  SymmetricRows(a, width, c, y, x, out);
 }
 void RotateF32(float* first, int64_t stride, int64_t n, int64_t count, const float* c, const float* s) {
   Rotate(first, stride, n, count, c, s);
@@ -45,15 +45,16 @@ TESSERA_SIMD_TABLE(DotF32);
 TESSERA_SIMD_TABLE(DotF64);
 TESSERA_SIMD_TABLE(AxpyF32);
 TESSERA_SIMD_TABLE(AxpyF64);
-TESSERA_SIMD_TABLE(TriangleF32);
-TESSERA_SIMD_TABLE(TriangleF64);
+TESSERA_SIMD_TABLE(SymmetricF32);
+TESSERA_SIMD_TABLE(SymmetricF64);
 TESSERA_SIMD_TABLE(RotateF32);
 TESSERA_SIMD_TABLE(RotateF64);
 
 namespace {
 
-// Elements from which on several threads read a matrix, and for how many of them a piece of work pays.
-constexpr int64_t kShared = int64_t{1} << 15, kPiece = int64_t{1} << 14;
+// Elements from which on several threads read a matrix, and for how many of them a piece of work pays; the halves of
+// symmetric ones are in nearer caches.
+constexpr int64_t kShared = int64_t{1} << 15, kPiece = int64_t{1} << 14, kSymmetricPiece = int64_t{1} << 16;
 
 template <class R>
 struct Sides {
@@ -81,17 +82,19 @@ void share_axpy(const Rows<R>& a, const R* const* c, R* const* y, F kernel) {
     kernel({a.data + begin, a.stride, a.count, end - begin, a.sides}, c, to.at);
   });
 }
-// Rows of about as many elements; each part has sums down columns of its own, which are added in order.
+// Rows of about as many elements; each part has sums of its own, which are added in order.
 template <class R, class F>
-void share_triangle(const Rows<R>& a, int64_t width, const R* const* c, R* const* y, const R* const* x, R* const* out,
-                    F kernel) {
-  const int64_t parts = std::min<int64_t>(4, a.count * a.n / 2 / kPiece);
+void share_symmetric(const Rows<R>& a, int64_t width, const R* const* c, R* const* y, const R* const* x, R* const* out,
+                     F kernel) {
+  const int64_t parts = std::min<int64_t>(4, a.count * a.n / 2 / kSymmetricPiece);
   if (parts < 2) return kernel(a, width, c, y, x, out);
+  const int64_t in_line = kRealsInLine<R> / width;
   const auto begin_of = [&](int64_t part) {
     // What is left of the triangle below row r is (1 - r / count)^2 of it.
     const double share = 1 - static_cast<double>(part) / static_cast<double>(parts);
-    return part == parts ? a.count
-                         : static_cast<int64_t>(static_cast<double>(a.count) * (1 - std::sqrt(share))) / 4 * 4;
+    return part == parts
+               ? a.count
+               : static_cast<int64_t>(static_cast<double>(a.count) * (1 - std::sqrt(share))) / in_line * in_line;
   };
   const int64_t n = a.n, sides = a.sides;
   ScratchArray<R> sums((parts - 1) * sides * n);
@@ -101,7 +104,8 @@ void share_triangle(const Rows<R>& a, int64_t width, const R* const* c, R* const
       const int64_t begin = begin_of(p), at = begin * width;
       R* const own = p == 0 ? nullptr : sums.get() + (p - 1) * sides * n;
       R* const own_sides[2] = {own, own + (sides - 1) * n};
-      const Sides<R> to(p == 0 ? y : own_sides, a.sides, at), result(out, a.sides, begin);
+      R* const* const into = p == 0 ? y : own_sides;
+      const Sides<R> to(into, a.sides, at), result(out[0] == y[0] ? into : out, a.sides, begin);
       const Sides<const R> factors(c, a.sides, begin), other(x, a.sides, at);
       kernel({a.data + begin * a.stride + at, a.stride, begin_of(p + 1) - begin, n - at, a.sides}, width, factors.at,
              to.at, other.at, result.at);
@@ -128,13 +132,13 @@ void rows_axpy(const Rows<float>& a, const float* const* c, float* const* y) {
 void rows_axpy(const Rows<double>& a, const double* const* c, double* const* y) {
   share_axpy(a, c, y, TESSERA_SIMD(AxpyF64));
 }
-void rows_triangle(const Rows<float>& a, int64_t width, const float* const* c, float* const* y, const float* const* x,
-                   float* const* out) {
-  share_triangle(a, width, c, y, x, out, TESSERA_SIMD(TriangleF32));
+void rows_symmetric(const Rows<float>& a, int64_t width, const float* const* c, float* const* y, const float* const* x,
+                    float* const* out) {
+  share_symmetric(a, width, c, y, x, out, TESSERA_SIMD(SymmetricF32));
 }
-void rows_triangle(const Rows<double>& a, int64_t width, const double* const* c, double* const* y,
-                   const double* const* x, double* const* out) {
-  share_triangle(a, width, c, y, x, out, TESSERA_SIMD(TriangleF64));
+void rows_symmetric(const Rows<double>& a, int64_t width, const double* const* c, double* const* y,
+                    const double* const* x, double* const* out) {
+  share_symmetric(a, width, c, y, x, out, TESSERA_SIMD(SymmetricF64));
 }
 void rotate_rows(float* first, int64_t stride, int64_t n, int64_t count, const float* c, const float* s) {
   TESSERA_SIMD(RotateF32)(first, stride, n, count, c, s);

@@ -21,12 +21,19 @@ void rows_dot(const Rows<double>& a, const double* const* x, double* const* out)
 // y[q][j] += sum_i c[q][i] row_i[j].
 void rows_axpy(const Rows<float>& a, const float* const* c, float* const* y);
 void rows_axpy(const Rows<double>& a, const double* const* c, double* const* y);
-// Both, where row i begins at its column i (of `width` reals): y[q][j] += sum_{i <= j} c[q][i] row_i[j], and for
-// j > i alone out[q][i] = sum row_i[j] x[q][j]. a.data points at the first row's column 0; a.n counts reals.
-void rows_triangle(const Rows<float>& a, int64_t width, const float* const* c, float* const* y, const float* const* x,
-                   float* const* out);
-void rows_triangle(const Rows<double>& a, int64_t width, const double* const* c, double* const* y,
-                   const double* const* x, double* const* out);
+// Reals in a line of the cache.
+template <class R>
+inline constexpr int64_t kRealsInLine = 64 / sizeof(R);
+
+// Both, for a symmetric matrix of which the rows hold what is right of the diagonal, and its diagonal blocks of a line
+// whole: with g = i rounded down to a multiple of kRealsInLine / width, for j >= g out[q][i] += sum row_i[j] x[q][j],
+// and where j is beyond that block y[q][j] += c[q][i] row_i[j]. Numbers have `width` reals; a.data points at the first
+// row's column 0, from which columns are counted; a.n counts reals. Fast where rows begin at lines of the cache; `out`
+// may be y.
+void rows_symmetric(const Rows<float>& a, int64_t width, const float* const* c, float* const* y, const float* const* x,
+                    float* const* out);
+void rows_symmetric(const Rows<double>& a, int64_t width, const double* const* c, double* const* y,
+                    const double* const* x, double* const* out);
 
 // For i = 0, 1 ... count - 1 the rows a = first + i stride, b = a + stride (which may be negative) become c[i] a +
 // s[i] b and c[i] b - s[i] a.

@@ -4,13 +4,10 @@
 #include <cmath>
 
 #include "linalg/cpu/spectral/rotation.h"
+#include "tensor/core/parallel.h"
 
 namespace tessera::cpu::internal {
 namespace {
-
-// Numbers in a line of the cache.
-template <class T>
-constexpr int64_t kLine = 64 / sizeof(T);
 
 // Columns `begin` ... of a Hermitian matrix in rows, reduced while what is to come is left as it was: that is A - V W^H
 // - W V^H with the rows of V where the columns were, and those of W in `w`.
@@ -40,11 +37,11 @@ class Panel {
       std::fill_n(w, rest, T{});
       return;
     }
-    multiply(k + 1, v, w);
     from = k + 1 - (k + 1) % kLine<T>;
     std::fill(column + from, column + k + 1, T{});
     const T* const lifted = column + from;
     T* const sum = w_ + i * ld_ + from;
+    products_.hermitian(rows_ + from * (ld_ + 1), ld_, n_ - from, lifted, sum);
     std::fill(sum, w, T{});
     products_.dot(w_ + from, ld_, i, n_ - from, lifted, by_v);
     products_.dot(v_row(0) + from, ld_, i, n_ - from, lifted, by_w);
@@ -71,22 +68,27 @@ class Panel {
       std::copy_n(w, rest, right + (count + p) * rest);
     }
     const int64_t strip = std::max<int64_t>(64, (rest / 6 + 15) / 16 * 16);
-    for (int64_t j = 0; j < rest; j += strip)
-      multiply_adjoint(std::min(strip, rest - j), rest - j, 2 * count, T(-1), in_rows(left + j, rest),
-                       in_rows(right + j, rest), T(1), in_rows(rows_ + (first + j) * (ld_ + 1), ld_));
+    parallel_for(rest, strip, [&](int64_t j, int64_t end) {
+      multiply_adjoint(end - j, rest - j, 2 * count, T(-1), in_rows(left + j, rest), in_rows(right + j, rest), T(1),
+                       in_rows(rows_ + (first + j) * (ld_ + 1), ld_));
+    });
   }
 
  private:
   const T* v_row(int64_t p) const { return rows_ + (begin_ + p) * ld_; }
-
-  // y = A x for what begins at column k.
-  void multiply(int64_t k, const T* x, T* y) const { products_.hermitian(rows_ + k * (ld_ + 1), ld_, n_ - k, x, y); }
 
   T* rows_;
   int64_t ld_, n_, begin_;
   T* w_;
   const RowProducts<T>& products_;
 };
+
+// The other halves of the blocks on the diagonal that products read whole.
+template <class T>
+void complete_blocks(T* rows, int64_t ld, int64_t n) {
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = i - i % kLine<T>; j < i; ++j) rows[i * ld + j] = conjugate(rows[j * ld + i]);
+}
 
 }  // namespace
 
@@ -96,6 +98,7 @@ void reduce_to_tridiagonal(T* rows, int64_t ld, int64_t n, double* d, double* e,
   ScratchArray<T> w(kPanel * ld), room(4 * kPanel * n);
   std::fill_n(w.get(), kPanel * ld, T{});
   const RowProducts<T> products(n);
+  complete_blocks(rows, ld, n);
   for (int64_t begin = 0; begin < n - 1; begin += panel_width(n)) {
     const int64_t count = std::min(panel_width(n), n - 1 - begin);
     const Panel<T> panel(rows, ld, n, begin, w.get(), products);

@@ -165,7 +165,7 @@ bool tridiagonal_eigenvectors(double* d, double* e, int64_t n, R* rows, int64_t 
 }
 template <class R>
 bool tridiagonal_values(double* d, double* e, int64_t n) {
-  constexpr int64_t kSmall = 40;  // up to here QR is faster
+  constexpr int64_t kSmall = 20;  // up to here QR is faster
   if (n > kSmall) return EigenConquest<R>(d, e, n, true).run(nullptr, 0);
   if (!tridiagonal_qr<R>(d, e, n, nullptr, 0, 0)) return false;
   std::sort(d, d + n);

@@ -2,14 +2,16 @@
 // rows. What rows.h does for reals, for all four types of elements.
 #pragma once
 
-#include <vector>
-
 #include "linalg/cpu/reflections.h"
 #include "linalg/cpu/spectral/rows.h"
 
 namespace tessera::cpu::internal {
 
 using namespace numbers;
+
+// Numbers in a line of the cache.
+template <class T>
+inline constexpr int64_t kLine = 64 / sizeof(T);
 
 // Products with `count` rows of n elements, and what they need of memory: for vectors of at most `longest` elements.
 template <class T>
@@ -18,44 +20,65 @@ class RowProducts {
   using R = Real<T>;
   explicit RowProducts(int64_t longest) : longest_(longest), room_(kIsComplex<T> ? 8 * longest : 0) {}
 
-  // out_i = sum_j conj(row_i[j]) x[j].
-  void dot(const T* rows, int64_t stride, int64_t count, int64_t n, const T* x, T* out) const {
+  // out_i = sum_j conj(row_i[j]) x[j]. An x that meets many rows is prepared once.
+  struct Factor {
+    const R* sides[2];
+  };
+  Factor prepare(const T* x, int64_t n) const {
+    if constexpr (!kIsComplex<T>)
+      return {{x, nullptr}};
+    else
+      return {{reals(x), turned(x, n)}};
+  }
+  void dot(const T* rows, int64_t stride, int64_t count, int64_t n, const Factor& x, T* out) const {
     if constexpr (!kIsComplex<T>) {
-      rows_dot({rows, stride, count, n, 1}, &x, &out);
+      rows_dot({rows, stride, count, n, 1}, x.sides, &out);
     } else {
-      const R* side[2] = {reals(x), turned(x, n)};
       R* sums[2] = {part(1), part(1) + longest_};
-      rows_dot({reals(rows), 2 * stride, count, 2 * n, 2}, side, sums);
+      rows_dot({reals(rows), 2 * stride, count, 2 * n, 2}, x.sides, sums);
       for (int64_t i = 0; i < count; ++i) out[i] = {sums[0][i], sums[1][i]};
     }
   }
-  // y[j] += sum_i c_i row_i[j].
-  void axpy(const T* rows, int64_t stride, int64_t count, int64_t n, const T* c, T* y) const {
+  void dot(const T* rows, int64_t stride, int64_t count, int64_t n, const T* x, T* out) const {
+    dot(rows, stride, count, n, prepare(x, n), out);
+  }
+  // y[j] += sum_i c_i row_i[j]: between begin_sum and end_sum as often as there are rows.
+  void begin_sum(int64_t n) const {
+    if constexpr (kIsComplex<T>) std::fill_n(part(2), 2 * n, R{0});
+  }
+  void add(const T* rows, int64_t stride, int64_t count, int64_t n, const T* c, T* y) const {
     if constexpr (!kIsComplex<T>) {
       rows_axpy({rows, stride, count, n, 1}, &c, &y);
     } else {
       const R* factors[2];
       split(c, count, factors);
       R* into[2] = {reals(y), part(2)};
-      std::fill_n(into[1], 2 * n, R{0});
       rows_axpy({reals(rows), 2 * stride, count, 2 * n, 2}, factors, into);
-      add_turned(into[1], n, y);
     }
   }
-  // y = A x, where A is Hermitian and row_i[j] is its element (j, i) for j >= i; others are not read.
+  void end_sum(int64_t n, T* y) const {
+    if constexpr (kIsComplex<T>) add_turned(part(2), n, y);
+  }
+  void axpy(const T* rows, int64_t stride, int64_t count, int64_t n, const T* c, T* y) const {
+    if (count == 0) return;
+    begin_sum(n);
+    add(rows, stride, count, n, c, y);
+    end_sum(n, y);
+  }
+  // y = A x, where A is Hermitian and row_i[j] is its element (j, i) for j >= i, and for all of a block of kLine on its
+  // diagonal; others are not read.
   void hermitian(const T* rows, int64_t stride, int64_t n, const T* x, T* y) const {
     std::fill_n(y, n, T{});
     if (n == 0) return;
     if constexpr (!kIsComplex<T>) {
-      T* const sums = sums_for(n);
-      rows_triangle({rows, stride, n, n, 1}, 1, &x, &y, &x, &sums);
-      for (int64_t i = 0; i < n; ++i) y[i] += sums[i];
+      rows_symmetric({rows, stride, n, n, 1}, 1, &x, &y, &x, &y);
     } else {
       const R *factors[2], *side[2] = {reals(x), turned(x, n)};
       split(x, n, factors);
       R *into[2] = {reals(y), part(2)}, *sums[2] = {part(1), part(1) + longest_};
       std::fill_n(into[1], 2 * n, R{0});
-      rows_triangle({reals(rows), 2 * stride, n, 2 * n, 2}, 2, factors, into, side, sums);
+      for (R* sum : sums) std::fill_n(sum, n, R{0});
+      rows_symmetric({reals(rows), 2 * stride, n, 2 * n, 2}, 2, factors, into, side, sums);
       add_turned(into[1], n, y);
       for (int64_t i = 0; i < n; ++i) y[i] += T(sums[0][i], sums[1][i]);
     }
@@ -65,10 +88,6 @@ class RowProducts {
   static const R* reals(const T* x) { return reinterpret_cast<const R*>(x); }
   static R* reals(T* x) { return reinterpret_cast<R*>(x); }
   R* part(int64_t k) const { return room_.get() + 2 * k * longest_; }
-  R* sums_for(int64_t n) const {
-    if (static_cast<int64_t>(sums_.size()) < n) sums_.resize(n);
-    return sums_.data();
-  }
   // -i x, so that the dot product of conj(a) and x has the imaginary part a . turned as reals.
   const R* turned(const T* x, int64_t n) const {
     R* const to = part(0);
@@ -94,7 +113,6 @@ class RowProducts {
 
   int64_t longest_;
   ScratchArray<R> room_;
-  mutable std::vector<R> sums_;
 };
 
 // Brings rows that many rotations have been over back to length 1: by a small angle the cosine is 1 - s^2 / 2, which
@@ -130,9 +148,7 @@ void apply_reflectors(const T* v, int64_t stride, int64_t count, int64_t shift, 
   if (rows == 0 || count == 0) return;
   const Matrix<T> vectors = in_columns(const_cast<T*>(v) + shift, stride);
   const int64_t most = columns::panel_for<T>(n - shift, count, true);
-  columns::for_blocks(n - shift, count, most, vectors, tau, true, [&](int64_t first, const columns::Block<T>& block) {
-    columns::apply_left(block, false, rows, in_columns(z + shift + first, z_stride));
-  });
+  columns::Blocks<T>(n - shift, count, most, vectors, tau).apply_left(false, rows, in_columns(z + shift, z_stride));
 }
 
 }  // namespace tessera::cpu::internal

@@ -2,8 +2,16 @@
 programs hold as those of a registered class, and methods that have a text for it.
 """
 
+import threading
+
+
+class _Trace(threading.local):
+    def __init__(self):
+        self.instances = {}  # id of an object -> it and the compiler's, of those that the trace knows by their names
+
+
+TRACE = _Trace()  # that of this thread: traces are not nested
 CLASSES: dict = {}  # class -> function that gives the compiler's class
-INSTANCES: dict = {}  # id of an object -> the compiler's, of those that a trace knows by their names
 METHODS: dict = {}  # (class, name of a method) -> its text, or function of the class that gives it
 
 
@@ -17,9 +25,9 @@ def class_of(value):
 
 def instance_of(value):
     """The compiler's object that holds an object of such a class; None for others."""
-    known = INSTANCES.get(id(value))
+    known = TRACE.instances.get(id(value))
     if known is not None:
-        return known
+        return known[1]
     registered = class_of(value)
     if registered is None:
         return None

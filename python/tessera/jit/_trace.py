@@ -134,7 +134,7 @@ def _paths(module, prefix=""):
     for name, value in vars(module).items():
         held = held_classes.instance_of(value)
         if held is not None:
-            held_classes.INSTANCES[id(value)] = held
+            held_classes.TRACE.instances[id(value)] = value, held
             found.append((held, prefix + name))
     return found
 
@@ -209,7 +209,7 @@ def _record(fn, args, kwargs, name, qualified, owner=None, module=None, strict=T
         _jit.trace_drop()
         raise
     finally:
-        held_classes.INSTANCES.clear()
+        held_classes.TRACE.instances.clear()
     return made, result
 
 

@@ -96,6 +96,19 @@ def test_cholesky_inverse_reads_one_triangle(batch, n, upper):
     close(a @ out, eye, 100)
 
 
+@pytest.mark.parametrize("n", [3, 70])
+def test_cholesky_inverse_of_singular_factors(n):
+    factor = torch.eye(n)
+    factor[1, 1] = 0
+    out = torch.full((n, n), 7.0)
+    with pytest.raises(L.LinAlgError, match="diagonal element 2 is zero, the inversion could not be completed"):
+        torch.cholesky_inverse(factor, out=out)
+    assert (out == 7).all()
+    with pytest.raises(L.LinAlgError, match=r"\(Batch element 1\): The diagonal element 2"):
+        torch.cholesky_inverse(torch.stack([torch.eye(n), factor]), upper=True)
+    assert torch.cholesky_inverse(torch.empty(2, 0, 0)).shape == (2, 0, 0)
+
+
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 def test_derivatives_of_cholesky_inverse(dtype, upper):

@@ -1,5 +1,6 @@
 """Quantized layers in programs: scripted and traced, in archives; their weights are objects of a registered class."""
 
+import concurrent.futures
 import copy
 import io
 import pathlib
@@ -64,6 +65,30 @@ def test_convolutions_with_more():
     check(nniq.ConvAddReLU2d(4, 6, 3), x, integers(2, 6, 7, 7))
     with pytest.raises(jit.Error, match="Input shape must be `\\(N, C, H, W\\)`!"):
         jit.script(nnq.Conv2d(4, 6, 3))(integers(4, 9, 9))
+
+
+class Meanwhile(nn.Module):
+    """Another thread traces while this is traced, between two layers with packed weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nnqd.Linear(4, 4), nnqd.Linear(4, 3)
+        self.others = nnqd.Linear(4, 4), tessera.zeros(1, 4)
+
+    def forward(self, x):
+        x = self.first(x)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            assert pool.submit(jit.trace, *self.others).result().graph
+        return self.second(x)
+
+
+def test_traces_of_two_threads_know_their_own_weights():
+    module, x = Meanwhile().eval(), tessera.randn(2, 4)
+    traced = jit.trace(module, x, check_trace=False)
+    layers = [node for node in traced.inlined_graph.nodes() if node.kind() == "quantized::linear_dynamic"]
+    sources = [list(node.inputs())[1].node().kind() for node in layers]
+    assert sources == ["prim::GetAttr"] * 2
+    assert tessera.equal(loaded(traced)(x), module(x))
 
 
 def test_products_and_tables():
