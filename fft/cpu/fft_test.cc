@@ -185,19 +185,6 @@ TEST(Fft, SameBitsAtAnyNumberOfThreads) {
   set_num_threads(before);
 }
 
-// Passes ask for the next line's memory where lines are many: the last one's next is nobody's.
-TEST(Fft, LinesThatNoCacheHolds) {
-  const int64_t n = 128, count = 10000;
-  const std::vector<double> x = noise<double>(2 * n * count, 11);
-  std::vector<double> all(2 * n * count), alone(2 * n);
-  const FftDim dim{count, n, n};
-  run_fft({DType::kFloat64, FftKind::kComplex, true, 1, n, 1, 1, {&dim, 1}}, x.data(), all.data());
-  for (int64_t line : {int64_t{0}, int64_t{1}, int64_t{4321}, count - 1}) {
-    run_fft({DType::kFloat64, FftKind::kComplex, true, 1, n, 1, 1, {}}, &x[2 * n * line], alone.data());
-    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin() + 2 * n * line)) << line;
-  }
-}
-
 // Lines of two dimensions, with memory that is no line's between them, are those that go one by one.
 TEST(Fft, RowsOfLinesWithGaps) {
   for (int64_t n : {64, 128, 256, 1024}) {

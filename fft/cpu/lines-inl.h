@@ -107,7 +107,7 @@ class Transform {
 #if HWY_TARGET != HWY_SSE4
     if (in_registers(n_)) {
       const auto plan = short_plan<T>(n_);
-      return complex_short(places, ShortLines<T>(*plan, form_, places.count()));
+      return complex_short(places, ShortLines<T>(*plan, form_));
     }
 #endif
     if (together(places.count(), n_, 2)) return complex_together(places);

@@ -41,11 +41,7 @@ HWY_INLINE void turn_blocks(D d, hn::Vec<D>& v0, hn::Vec<D>& v1, hn::Vec<D>& v2,
 template <class T>
 class ShortLines {
  public:
-  // all: lines that will be transformed one after the other.
-  ShortLines(const ShortPlan<T>& plan, Form<T> form, int64_t all = 1)
-      : plan_(plan),
-        form_(form),
-        asks_(plan.first.n <= 64 && all * plan.first.n > kFar / static_cast<int64_t>(sizeof(T)) / kRow) {}
+  ShortLines(const ShortPlan<T>& plan, Form<T> form) : plan_(plan), form_(form) {}
   // Numbers that run() needs besides, 64-byte aligned.
   int64_t scratch() const { return plan_.first.n * kRow; }
 
@@ -68,24 +64,10 @@ class ShortLines {
   void run(const T* in, T* out, T* scratch) const { run({1, in, 0, out, 0}, scratch); }
 
  private:
-  class Finish;
   using D = Lanes<T>;
-  static constexpr int64_t kFar = int64_t{18} << 20;  // bytes that come from memory, and cost more than asking for them
   using V = hn::Vec<D>;
   static constexpr int64_t kLanes = hn::MaxLanes(D()), kRow = 2 * kLanes;
   static constexpr int kNumbers = kBlock<T>;
-
-  // Asks for what rows of the next line are read from and written to, where lines are short and lie in memory: columns
-  // jump about in a line, which no processor foresees.
-  HWY_NOINLINE void ask(const Some& lines, const T* in, const T* out, int64_t row) const {
-    constexpr int64_t kLine = 64 / sizeof(T);
-    in += lines.in_step + row * kRow;
-    out += lines.out_step + row * kRow;
-    for (int64_t i = 0; i < Finish::kRows * kRow; i += kLine) {
-      __builtin_prefetch(in + i, 0, 2);
-      __builtin_prefetch(out + i, 1, 2);
-    }
-  }
 
 #if HWY_TARGET == HWY_AVX3
   // R rows, which registers hold from the first number that is read to the last one that is written.
@@ -126,7 +108,6 @@ class ShortLines {
         transform_columns(d, plan_.first, from, Twiddled<D>{d, scratch, plan_.fine.data(), kLanes, -1}, scratch);
       for (int64_t row = 0; row < m; row += Finish::kRows) {
         const int64_t first = std::min(row, m - Finish::kRows);  // the last rows may be done twice
-        if (asks_) ask(lines, from.at, out, first);
         finish.rows(scratch, where + first, out + 2 * first, m);
       }
     }
@@ -327,7 +308,6 @@ class ShortLines {
 
   const ShortPlan<T>& plan_;
   Form<T> form_;
-  bool asks_;
 };
 
 }  // namespace HWY_NAMESPACE
