@@ -196,12 +196,15 @@ OutputSpec _fft_c2r_meta(const Tensor& self, IntList dim, int64_t normalization,
 void fft_c2r(const Tensor& self, IntList dim, int64_t normalization, SymInt, const Tensor& out) {
   const IntVector dims = wrapped(dim, self), rest(dims.begin(), dims.end() - 1);
   const double scale = scale_of(normalization, count_of(out, dims));
-  const Tensor spectrum = rest.empty() ? self : empty_tensor(self.sizes(), {}, self.dtype(), self.device());
+  // The inverse of a conjugate is a forward transform of what is in memory; other devices know one way to real numbers.
+  const bool conjugate = self.is_conj() && !self.is_neg() && self.device().is_cpu();
+  const Tensor given = conjugate ? self : resolve_neg(resolve_conj(self));
+  const Tensor spectrum = rest.empty() ? given : empty_tensor(self.sizes(), {}, self.dtype(), self.device());
   std::vector<Stage> stages;
-  add_complex(&stages, self, spectrum, rest, false, 1);
+  add_complex(&stages, given, spectrum, rest, conjugate, 1);
   const int64_t last = dims.back();
   stages.push_back({TESSERA_ON(self.device(), run_fft_to_real), cpu::FftKind::kHalfToReal, spectrum, out, last,
-                    out.sizes()[last], false, scale});
+                    out.sizes()[last], conjugate, scale});
   run(stages);
 }
 

@@ -188,6 +188,7 @@ constexpr int64_t lane_begin(int64_t l, int64_t rows) {
   return l / kWidth * kWidth * 2 * rows + l % kWidth;
 }
 // Rows of a vector's columns.
+inline constexpr int64_t kFirstCache = int64_t{32} << 10;  // bytes of them that it holds with what passes need besides
 template <class D>
 struct Planar {
   using T = hn::TFromD<D>;
@@ -376,7 +377,7 @@ HWY_NOINLINE void pass(D d, const ColumnPlan<T>& plan, const ColumnPasses::Pass&
   const T* HWY_RESTRICT const twiddles = plan.numbers.data() + pass.twiddles;
   const T* HWY_RESTRICT const roots = plan.numbers.data() + pass.roots;
   const int32_t* HWY_RESTRICT const first = plan.first.data();
-  for (int64_t b = 0; b < s; ++b) {
+  for (int64_t b = pass.begin; b < s; ++b) {
     const T* w = twiddles;
     for (int64_t p = 0; p < m; ++p, w += 2 * (r - 1)) {
       const int64_t row = b * r * m + p, out = kLast ? first[b] : row, step = kLast ? pass.step : m;
@@ -442,10 +443,19 @@ void planar_pass(D d, const ColumnPlan<T>& plan, const ColumnPasses::Pass& p, co
   }
 }
 
+// f(pass, whether it is the last one): see ColumnPasses::walk.
+template <class D, class F>
+HWY_INLINE void for_passes(D, const ColumnPasses& plan, int64_t at, const F& f) {
+  constexpr int64_t kMost = kFirstCache / static_cast<int64_t>(sizeof(hn::TFromD<D>)) / Planar<D>::kRow;
+  plan.walk(
+      at, kMost, [](const void* f, const ColumnPasses::Pass& p, bool last) { (*static_cast<const F*>(f))(p, last); },
+      &f);
+}
+
 // Transforms one vector of columns in place; result k is then in row plan.order[k].
 template <class D, class T = hn::TFromD<D>>
 void transform_rows(D d, const ColumnPlan<T>& plan, const Planar<D>& rows) {
-  for (const auto& p : plan.passes) planar_pass(d, plan, p, rows);
+  for_passes(d, plan, 0, [&](const auto& p, bool) HWY_ATTR { planar_pass(d, plan, p, rows); });
 }
 
 // Transforms one vector of columns. scratch: n rows; from may be there, if it is planar.
@@ -462,8 +472,13 @@ void transform_columns(D d, const ColumnPlan<T>& plan, const From& from, const T
   }
   // The last pass writes the result; so does a copy where that is the first one, or has no such form.
   const bool copies = !kForms || i == count || !is_brief(plan.passes[count - 1].radix);
-  for (; i < count - (copies ? 0 : 1); ++i) planar_pass(d, plan, plan.passes[i], rows);
-  if (!copies) return brief_pass<true>(d, plan, plan.passes[i], rows, to);
+  for_passes(d, plan, i, [&](const auto& p, bool last) HWY_ATTR {
+    if (last && !copies)
+      brief_pass<true>(d, plan, p, rows, to);
+    else
+      planar_pass(d, plan, p, rows);
+  });
+  if (!copies) return;
   for (int64_t row = 0; row < plan.n; ++row) to.store(row, rows.load(plan.order[row]));
 }
 

@@ -299,7 +299,7 @@ bool ColumnPasses::serves(int64_t n, int largest) {
 ColumnPasses::ColumnPasses(int64_t n, std::vector<double>* numbers) : n(n) {
   int64_t s = 1, left = n;
   for (const int r : radices(n)) {
-    Pass pass{r, left / r, s, s, static_cast<int64_t>(numbers->size()), 0};
+    Pass pass{r, left / r, s, 0, s, static_cast<int64_t>(numbers->size()), 0};
     for (int64_t p = 0; p < pass.m; ++p)
       for (int j = 1; j < r; ++j) push(numbers, unit_root(p * j, left));
     pass.roots = static_cast<int64_t>(numbers->size());
@@ -333,6 +333,20 @@ std::vector<int32_t> ColumnPasses::leave() {
   if (!passes.empty()) passes.back().step = 1;
   for (size_t b = 0; b < first.size(); ++b) first[b] = static_cast<int32_t>(b) * passes.back().radix;
   return std::exchange(order, in_line);
+}
+
+void ColumnPasses::walk(int64_t at, int64_t most, void (*call)(const void*, const Pass&, bool), const void* f) const {
+  const Pass *p = passes.data() + at, *const end = passes.data() + passes.size();
+  for (; p != end && (n <= most || p->m * p->radix > most); ++p) call(f, *p, p + 1 == end);
+  const int64_t parts = p == end ? 0 : p->s;
+  for (int64_t part = 0; part < parts; ++part)
+    for (const Pass* i = p; i != end; ++i) {
+      Pass some = *i;
+      some.s /= parts;
+      some.begin = part * some.s;
+      some.s += some.begin;
+      call(f, some, i + 1 == end);
+    }
 }
 
 template <class T>

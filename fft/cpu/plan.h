@@ -40,9 +40,10 @@ struct ColumnPasses {
   struct Pass {
     int radix;
     int64_t m, s;
-    int64_t step;      // of the last pass: rows between results
-    int64_t twiddles;  // in ColumnPlan's numbers: w^(p j) for p < m, 0 < j < r; re, im
-    int64_t roots;     // there, too: cos and sin of 2 pi t / r, t < r, for odd radices
+    int64_t begin = 0;  // of the blocks that are gone over
+    int64_t step;       // of the last pass: rows between results
+    int64_t twiddles;   // in ColumnPlan's numbers: w^(p j) for p < m, 0 < j < r; re, im
+    int64_t roots;      // there, too: cos and sin of 2 pi t / r, t < r, for odd radices
   };
   int64_t n = 1;
   std::vector<Pass> passes;
@@ -53,6 +54,9 @@ struct ColumnPasses {
   ColumnPasses(int64_t n, std::vector<double>* numbers);
   // From now on the last pass leaves results where they are: result k in row [k] of what is returned.
   std::vector<int32_t> leave();
+  // call(f, pass, whether it is the last one) for passes from `at` on: the first ones over all rows, then, block by
+  // block of at most `most` rows, the others.
+  void walk(int64_t at, int64_t most, void (*call)(const void*, const Pass&, bool), const void* f) const;
   // Whether all prime factors have a butterfly, and none is above `largest`.
   static bool serves(int64_t n, int largest = kMaxRadix);
 };

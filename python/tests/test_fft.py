@@ -31,6 +31,15 @@ def test_every_kind_of_length(n):
     check(tessera.fft.hfft(tessera.from_numpy(half), n=n), np.fft.hfft(half, n=n))
 
 
+@pytest.mark.parametrize("mark", [lambda x: x.conj(), tessera._neg_view, lambda x: tessera._neg_view(x.conj())])
+def test_marked_spectra_become_real_signals_as_plain_ones_do(mark):
+    half = mark(tessera.from_numpy(signal((4, 5, 9))))
+    plain = half.resolve_conj().resolve_neg().clone()
+    assert (half.is_conj() or half.is_neg()) and not (plain.is_conj() or plain.is_neg())
+    for f in (tessera.fft.irfft, tessera.fft.hfft, tessera.fft.irfft2, tessera.fft.hfftn):
+        check(f(half), f(plain).numpy())
+
+
 @pytest.mark.parametrize("n", LENGTHS)
 def test_single_precision(n):
     x = signal((40, n), dtype=np.float32)
