@@ -7,6 +7,7 @@
 #endif
 
 #include "hwy/highway.h"
+#include <algorithm>
 #include <limits>
 
 #include "linalg/cpu/lane_matrix-inl.h"
@@ -60,6 +61,25 @@ class Columns {
       lanes_.store(count, cols_, {g.data, g.step, g.col, g.row});
     else
       lanes_.store(count, rows_, g);
+  }
+  // Whether rows of an upper triangle go to g each by itself.
+  bool has_rows(int64_t count, const Group<T>& g) const {
+    return !kIsComplex<T> && in_columns_ && count == L::kCount && g.col == 1 && cols_ >= L::kCount;
+  }
+  // That of row i, with zeros before it; what is there in lanes stays.
+  HWY_NOINLINE void store_upper(const Group<T>& g, int64_t i) const {
+    const Place a = place();
+    const int64_t begin = std::min(i / L::kCount * L::kCount, cols_ - L::kCount);
+    L below[L::kCount];
+    for (int64_t j = begin; j < i; ++j) {
+      below[j - begin] = a.get(i, j);
+      a.put(i, j, L::set(0));
+    }
+    T* const row = g.data + i * g.row;
+    LaneMatrix<T>::template move_run<false>(row + begin, cols_ - begin, g.step, a.at(i, begin),
+                                            a.col * LaneMatrix<T>::kStep);
+    for (int64_t j = begin; j < i; ++j) a.put(i, j, below[j - begin]);
+    for (int64_t lane = 0; lane < L::kCount; ++lane) std::fill_n(row + lane * g.step, begin, T(0));
   }
   void load_beside(int64_t count, const Group<const T>& g) const {
     LaneMatrix<T>{lanes_.at(cols_, 0), rows_}.load(count, beside_, {g.data, g.step, g.col, g.row});
@@ -308,7 +328,9 @@ void small_factors(int64_t count, int64_t m, int64_t n, const Group<const T>& fr
   const auto w = columns.place();
   const Factors<T> f(n);
   factor_columns<T>(w, m, n, n, f);
-  {
+  if (columns.has_rows(count, r)) {
+    for (int64_t i = 0; i < n; ++i) columns.store_upper(r, i);
+  } else {
     const Columns<T> triangle(n, n);
     const auto x = triangle.place();
     for (int64_t j = 0; j < n; ++j)
