@@ -187,8 +187,9 @@ constexpr int64_t lane_begin(int64_t l, int64_t rows) {
   constexpr int64_t kWidth = kPlanarWidth<hn::ScalableTag<T>>;
   return l / kWidth * kWidth * 2 * rows + l % kWidth;
 }
+// Bytes of rows that the first cache holds with what passes need besides.
+inline constexpr int64_t kFirstCache = int64_t{32} << 10;
 // Rows of a vector's columns.
-inline constexpr int64_t kFirstCache = int64_t{32} << 10;  // bytes of them that it holds with what passes need besides
 template <class D>
 struct Planar {
   using T = hn::TFromD<D>;
