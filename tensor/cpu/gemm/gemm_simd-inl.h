@@ -586,8 +586,10 @@ void FewNumbers(const GemmProblem<T>& g) {
 
 void GemmEntry(const GemmProblem<T>& g) {
   const bool plain = g.a.kind == SourceKind::kPlain && g.b.kind == SourceKind::kPlain;
-  if (!plain || g.part != GemmPart::kAll)
-    return is_small(g) && g.a.kind == SourceKind::kPlain ? GemmDirect(g) : GemmPacked(g);
+  if (!plain || g.part != GemmPart::kAll) {
+    const bool lies = g.a.kind == SourceKind::kPlain && (plain || g.b.kind == SourceKind::kComplexExpand);
+    return lies && is_small(g) ? GemmDirect(g) : GemmPacked(g);
+  }
   if (g.m == 1 && (g.b.col_stride == 1 || g.n == 1)) {
     if (g.n > 1 || (g.a.col_stride != 1 || g.b.row_stride != 1)) return GemvRows(g);
   }
