@@ -115,7 +115,7 @@ Factorization factor_into(const Tensor& A, const Tensor& LU, const Tensor& pivot
 Tensor first_zeros(const Tensor& A) {
   const int64_t n = rows_of(A);
   const Tensor info = empty_tensor(batch_sizes(A), {}, DType::kInt32, Device()),
-               is_zero = eq(diagonal(A, 0, -2, -1), number(0, A)).contiguous();
+               is_zero = eq(diagonal(A, 0, -2, -1), 0).contiguous();
   int32_t* const places = info.data<int32_t>();
   std::fill_n(places, info.numel(), 0);
   const bool* const at = is_zero.data<bool>();

@@ -110,13 +110,13 @@ std::string reason(std::string_view name, int64_t info) {
   const auto is = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
   const std::string n = std::to_string(info < 0 ? -info : info);
   if (info < 0) return "The algorithm failed to converge because the input matrix contained non-finite values";
-  if (is("cholesky") && !is("inverse"))
-    return "The factorization could not be completed because the input is not positive-definite (the leading minor of "
-           "order " +
-           n + " is not positive-definite)";
   if (is("inv") || is("solve") || is("lu"))
     return "The diagonal element " + n + " is zero, the " + (is("inv") ? "inversion" : "solve") +
            " could not be completed because the input matrix is singular";
+  if (is("cholesky"))
+    return "The factorization could not be completed because the input is not positive-definite (the leading minor of "
+           "order " +
+           n + " is not positive-definite)";
   if (is("ldl")) return "The factorization has a zero on its diagonal, element " + n + ": the input matrix is singular";
   if (is("lstsq"))
     return "The least squares solution could not be computed because the input matrix does not have full "

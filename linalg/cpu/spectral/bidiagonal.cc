@@ -104,8 +104,8 @@ class Panel {
   // column is read once, for its product with v and then, out of the cache, for x; from where its memory is aligned,
   // with zeros in front of v.
   void pass(int64_t k, T tau, T* y, T* row, T* x) const {
-    constexpr int64_t kColumns = kIsComplex<T> ? 4 : 8, kPiece = int64_t{1} << 14, kLine = 64 / sizeof(T);
-    const int64_t rest = n_ - k - 1, front = k % kLine, tall = m_ - k + front, step = padded_rows<T>(tall);
+    constexpr int64_t kColumns = kIsComplex<T> ? 4 : 8, kPiece = int64_t{1} << 14;
+    const int64_t rest = n_ - k - 1, front = k % kLine<T>, tall = m_ - k + front, step = padded_rows<T>(tall);
     // Parts depend on sizes alone; each has a sum of its own, and these are added in order.
     const int64_t parts = std::clamp<int64_t>(rest * tall / kPiece, 1, 4),
                   size = (rest + parts * kColumns - 1) / (parts * kColumns) * kColumns;

@@ -167,13 +167,13 @@ void AxpyRows(const Rows<R>& a, const R* const* c, R* const* y) {
 template <class R, int kRows, int kSides>
 HWY_INLINE void SymmetricBlocks(const Rows<R>& a, int64_t width, const R* const* c, R* const* y, const R* const* x,
                                 R* const* out, int64_t& i) {
-  const int64_t in_line = kRealsInLine<R> / width;
+  const int64_t in_line = kLine<R> / width;
   for (; i + kRows <= a.count; i += kRows) {
     const int64_t begin = i / in_line * in_line * width;
     const Sides<const R> factors(c, kSides, i), other(x, kSides, begin);
     const Sides<R> to(out, kSides, i), into(y, kSides, begin);
-    Strip<R, kRows, kSides, true, true>(a.data + i * a.stride + begin, a.stride, kRealsInLine<R>, a.n - begin, other.at,
-                                        to.at, factors.at, into.at);
+    Strip<R, kRows, kSides, true, true>(a.data + i * a.stride + begin, a.stride, kLine<R>, a.n - begin, other.at, to.at,
+                                        factors.at, into.at);
   }
 }
 template <class R>

@@ -88,7 +88,7 @@ void share_symmetric(const Rows<R>& a, int64_t width, const R* const* c, R* cons
                      F kernel) {
   const int64_t parts = std::min<int64_t>(4, a.count * a.n / 2 / kSymmetricPiece);
   if (parts < 2) return kernel(a, width, c, y, x, out);
-  const int64_t in_line = kRealsInLine<R> / width;
+  const int64_t in_line = kLine<R> / width;
   const auto begin_of = [&](int64_t part) {
     // What is left of the triangle below row r is (1 - r / count)^2 of it.
     const double share = 1 - static_cast<double>(part) / static_cast<double>(parts);

@@ -6,6 +6,10 @@
 
 namespace tessera::cpu::internal {
 
+// Numbers in a line of the cache.
+template <class T>
+inline constexpr int64_t kLine = 64 / sizeof(T);
+
 // Rows of `n` numbers, `stride` apart. Complex ones are rows of twice as many reals, and products with them are two
 // real ones: `sides` is 1 or 2.
 template <class R>
@@ -21,12 +25,8 @@ void rows_dot(const Rows<double>& a, const double* const* x, double* const* out)
 // y[q][j] += sum_i c[q][i] row_i[j].
 void rows_axpy(const Rows<float>& a, const float* const* c, float* const* y);
 void rows_axpy(const Rows<double>& a, const double* const* c, double* const* y);
-// Reals in a line of the cache.
-template <class R>
-inline constexpr int64_t kRealsInLine = 64 / sizeof(R);
-
 // Both, for a symmetric matrix of which the rows hold what is right of the diagonal, and its diagonal blocks of a line
-// whole: with g = i rounded down to a multiple of kRealsInLine / width, for j >= g out[q][i] += sum row_i[j] x[q][j],
+// whole: with g = i rounded down to a multiple of kLine / width, for j >= g out[q][i] += sum row_i[j] x[q][j],
 // and where j is beyond that block y[q][j] += c[q][i] row_i[j]. Numbers have `width` reals; a.data points at the first
 // row's column 0, from which columns are counted; a.n counts reals. Fast where rows begin at lines of the cache; `out`
 // may be y.

@@ -9,10 +9,6 @@ namespace tessera::cpu::internal {
 
 using namespace numbers;
 
-// Numbers in a line of the cache.
-template <class T>
-inline constexpr int64_t kLine = 64 / sizeof(T);
-
 // Products with `count` rows of n elements, and what they need of memory: for vectors of at most `longest` elements.
 template <class T>
 class RowProducts {
@@ -76,10 +72,10 @@ class RowProducts {
       const R *factors[2], *side[2] = {reals(x), turned(x, n)};
       split(x, n, factors);
       R *into[2] = {reals(y), part(2)}, *sums[2] = {part(1), part(1) + longest_};
-      std::fill_n(into[1], 2 * n, R{0});
+      begin_sum(n);
       for (R* sum : sums) std::fill_n(sum, n, R{0});
       rows_symmetric({reals(rows), 2 * stride, n, 2 * n, 2}, 2, factors, into, side, sums);
-      add_turned(into[1], n, y);
+      end_sum(n, y);
       for (int64_t i = 0; i < n; ++i) y[i] += T(sums[0][i], sums[1][i]);
     }
   }
