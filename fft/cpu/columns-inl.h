@@ -251,8 +251,9 @@ struct Pairs<hn::Simd<T, 64 / sizeof(T), 0>, kMirrored> {
     lower = hn::Xor(hn::Load(n, kPlaces.lower), part);
     upper = hn::Xor(hn::Load(n, kPlaces.upper), part);
   }
-  HWY_INLINE Complex<D> load(const T* at) const {
-    const auto a = hn::LoadU(d, at), b = hn::LoadU(d, at + kLanes);
+  HWY_INLINE Complex<D> load(const T* at) const { return load(at, at + kLanes); }
+  HWY_INLINE Complex<D> load(const T* first, const T* second) const {
+    const auto a = hn::LoadU(d, first), b = hn::LoadU(d, second);
     return {choose(d, a, b, real), choose(d, a, b, imaginary)};
   }
   HWY_INLINE void store(const Complex<D>& z, T* at) const {

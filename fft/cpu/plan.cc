@@ -404,10 +404,14 @@ RealPlan<T>::RealPlan(int64_t n) : half(n / 2), stride((n / 4 / kFftWidth<T> + 2
 }
 
 template <class T>
-ShortPlan<T>::ShortPlan(int64_t n) : first(n / width()), where(first.leave()) {
+ShortPlan<T>::ShortPlan(int64_t n)
+    : pairs(n == 4 * width()), first(pairs && sizeof(T) == 4 ? 8 : n / width()), where(first.leave()) {
   std::vector<int64_t> result(first.n);
   for (int64_t k = 0; k < first.n; ++k) result[where[k]] = k;
-  fine = rounded<T>(twiddle_table(n, result, width(), width(), width()));
+  const int64_t columns = n / first.n;
+  const Table<T> table = rounded<T>(twiddle_table(n, result, columns, columns, width()));
+  for (auto row = table.begin(); row != table.end(); row += columns)
+    for (int64_t l = 0; l < width(); l += columns) fine.insert(fine.end(), row, row + columns);
   constexpr int64_t kWidth = kFftWidth<T>, kBlock = 16 / sizeof(T);
   for (int64_t k = 1; k < 4; ++k)
     for (const bool real : {true, false})

@@ -120,6 +120,7 @@ struct LinePlan {
 // A line of n = m width numbers, m from 4 to some thousand: columns of m, then rows across the lanes of vectors.
 template <class T>
 struct ShortPlan {
+  bool pairs;  // lines of four long vectors, by twos: floats in eight rows of half a vector of each
   ColumnPlan<T> first;
   std::vector<int32_t> where;  // the row of each result of a column
   Table<T> fine;               // as that of LinePlan, in the order of rows and groups of `width`
