@@ -166,6 +166,19 @@ std::vector<double> twiddle_table(int64_t n, const std::vector<int64_t>& rows, i
   return table;
 }
 
+// Of ShortPlan, of floats in long vectors.
+std::vector<double> across_table() {
+  constexpr int kWidth = 16, kBlock = 4;
+  std::vector<double> table;
+  for (int k = 1; k < 4; ++k)
+    for (const bool real : {true, false})
+      for (int lane = 0; lane < kWidth; ++lane) {
+        const auto w = unit_root(lane % kBlock * k, kWidth);
+        table.push_back(real ? w.real() : w.imag());
+      }
+  return table;
+}
+
 // Of LinePlan: w^(k1 n2) where k1 is a multiple of `width`.
 std::vector<double> coarse_table(int64_t n, int64_t n1, int64_t n2, int64_t width) {
   std::vector<double> table;
@@ -229,6 +242,11 @@ int64_t bytes_of(const ShortPlan<T>& p) {
 template <class T>
 int64_t bytes_of(const RealPlan<T>& p) {
   return static_cast<int64_t>(p.roots.size() * sizeof(T));
+}
+template <class T>
+int64_t bytes_of(const ShortRealPlan<T>& p) {
+  return bytes_of(p.columns) + bytes_of(p.eighths) +
+         static_cast<int64_t>((p.fine.size() + p.across.size()) * sizeof(T));
 }
 
 // Plans by length: of those that were used last, at most kPlans, and not many more bytes than kBytes.
@@ -433,13 +451,7 @@ ShortPlan<T>::ShortPlan(int64_t n)
   const Table<T> table = rounded<T>(twiddle_table(n, result, columns, columns, width()));
   for (auto row = table.begin(); row != table.end(); row += columns)
     for (int64_t l = 0; l < width(); l += columns) fine.insert(fine.end(), row, row + columns);
-  constexpr int64_t kWidth = kFftWidth<T>, kBlock = 16 / sizeof(T);
-  for (int64_t k = 1; k < 4; ++k)
-    for (const bool real : {true, false})
-      for (int64_t lane = 0; lane < kWidth; ++lane) {
-        const auto w = unit_root(lane % kBlock * k, kWidth);
-        across.push_back(static_cast<T>(real ? w.real() : w.imag()));
-      }
+  if (sizeof(T) == 4) across = rounded<T>(across_table());
 }
 
 template <class T>
@@ -452,9 +464,22 @@ bool ShortPlan<T>::serves(int64_t n) {
   // Longer lines are worth several threads, or more groups of columns where a group is a small part of them.
   const bool long_vectors = simd_level() == SimdLevel::kAvx3;
   const int64_t most = long_vectors && sizeof(T) == 4 ? 4096 : 32768;
-  const int64_t m = n / width(), least = long_vectors ? 4 : 8;
-  return simd_level() != SimdLevel::kSse4 && n % width() == 0 && m >= least && n <= most &&
-         ColumnPasses::serves(m, kMaxRadixOfLines);
+  const int64_t m = n / width(), least = long_vectors && sizeof(T) == 4 ? 4 : 8;
+  return simd_level() != SimdLevel::kSse4 && n % width() == 0 && (m >= least || (long_vectors && m == 4)) &&
+         n <= most && ColumnPasses::serves(m, kMaxRadixOfLines);
+}
+
+template <class T>
+ShortRealPlan<T>::ShortRealPlan(int64_t n)
+    : columns(16),
+      eighths(2 * kFftWidth<T>),
+      fine(rounded<T>(twiddle_table(n, {1, 2, 3, 4, 5, 6, 7}, kFftWidth<T>, kFftWidth<T>, kFftWidth<T>))) {
+  if (sizeof(T) == 4) across = rounded<T>(across_table());
+}
+
+template <class T>
+bool ShortRealPlan<T>::serves(int64_t n) {
+  return simd_level() == SimdLevel::kAvx3 && n == 16 * kFftWidth<T>;
 }
 
 template <class T>
@@ -473,6 +498,10 @@ template <class T>
 Held<ShortPlan<T>> short_plan(int64_t n) {
   return cached<ShortPlan<T>>(n);
 }
+template <class T>
+Held<ShortRealPlan<T>> short_real_plan(int64_t n) {
+  return cached<ShortRealPlan<T>>(n);
+}
 
 template struct ColumnPlan<float>;
 template struct ColumnPlan<double>;
@@ -482,6 +511,8 @@ template struct RealPlan<float>;
 template struct RealPlan<double>;
 template struct ShortPlan<float>;
 template struct ShortPlan<double>;
+template struct ShortRealPlan<float>;
+template struct ShortRealPlan<double>;
 template Held<LinePlan<float>> line_plan(int64_t);
 template Held<LinePlan<double>> line_plan(int64_t);
 template Held<ColumnPlan<float>> column_plan(int64_t);
@@ -490,5 +521,7 @@ template Held<RealPlan<float>> real_plan(int64_t);
 template Held<RealPlan<double>> real_plan(int64_t);
 template Held<ShortPlan<float>> short_plan(int64_t);
 template Held<ShortPlan<double>> short_plan(int64_t);
+template Held<ShortRealPlan<float>> short_real_plan(int64_t);
+template Held<ShortRealPlan<double>> short_real_plan(int64_t);
 
 }  // namespace tessera::cpu::internal

@@ -36,6 +36,84 @@ HWY_INLINE void turn_blocks(D d, hn::Vec<D>& v0, hn::Vec<D>& v1, hn::Vec<D>& v2,
   v1 = back(_mm512_shuffle_f32x4(odd01, odd23, kEvenBlocks));
   v3 = back(_mm512_shuffle_f32x4(odd01, odd23, kOddBlocks));
 }
+
+template <class T>
+class Across {
+  using D = Lanes<T>;
+  using V = hn::Vec<D>;
+
+ public:
+  // Rows that are transformed together.
+  static constexpr int kRows = sizeof(T) == 8 ? 8 : 4;
+
+  // Eight rows of eight numbers, or of eight of each of two lines, become their results: number k of row i in lane i of
+  // rows[k]. Of two lines, quarters of a vector belong to one and the other by turns.
+  static HWY_INLINE void eight(Complex<D>* rows) {
+    const D d;
+    V re[8], im[8];
+    take_apart<8>(rows, re, im);
+    turn(d, re);
+    turn(d, im);
+    put_together<8>(re, im, rows);
+    butterfly<8>(d, nullptr, rows);
+  }
+  // Four rows of floats. Number e of block b stands for e + 4 b: radix 4 over blocks, then the numbers of a block; row
+  // r is block r in between, and number e of it in rows[k] is result e + 4 k. factors: see ShortPlan::across.
+  static HWY_INLINE void four(const T* factors, Complex<D>* rows) {
+    static_assert(kNumbers == 4);
+    const D d;
+    V re[4], im[4];
+    take_apart<4>(rows, re, im);
+    turn_blocks(d, re[0], re[1], re[2], re[3]);
+    turn_blocks(d, im[0], im[1], im[2], im[3]);
+    put_together<4>(re, im, rows);
+    butterfly<4>(d, nullptr, rows);
+    repeat<3>(
+        3, TESSERA_FFT_BODY(i) {
+          rows[i + 1] = mul(rows[i + 1], Planar<D>{d, const_cast<T*>(factors)}.load(i));
+        });
+    take_apart<4>(rows, re, im);
+    cpu::HWY_NAMESPACE::turn_in_blocks(d, re);
+    cpu::HWY_NAMESPACE::turn_in_blocks(d, im);
+    put_together<4>(re, im, rows);
+    butterfly<4>(d, nullptr, rows);
+  }
+
+ private:
+  static constexpr int kNumbers = kBlock<T>;
+
+  template <int N>
+  static HWY_INLINE void take_apart(const Complex<D>* rows, V* re, V* im) {
+    repeat<N>(
+        N, TESSERA_FFT_BODY(i) {
+          re[i] = rows[i].re;
+          im[i] = rows[i].im;
+        });
+  }
+  template <int N>
+  static HWY_INLINE void put_together(const V* re, const V* im, Complex<D>* rows) {
+    repeat<N>(
+        N, TESSERA_FFT_BODY(i) {
+          rows[i] = {re[i], im[i]};
+        });
+  }
+  // Number i of row j becomes number j of row i.
+  static HWY_INLINE void turn(D d, V* v) {
+    repeat<8 / kNumbers>(
+        8 / kNumbers, TESSERA_FFT_BODY(i) { cpu::HWY_NAMESPACE::turn_in_blocks(d, v + kNumbers * i); });
+    if constexpr (kNumbers == 2) {
+      turn_blocks(d, v[0], v[2], v[4], v[6]);
+      turn_blocks(d, v[1], v[3], v[5], v[7]);
+    } else {
+      repeat<4>(
+          4, TESSERA_FFT_BODY(i) {
+            const V first = v[i], second = v[i + 4];
+            v[i] = {_mm512_shuffle_f32x4(first.raw, second.raw, kEvenBlocks)};
+            v[i + 4] = {_mm512_shuffle_f32x4(first.raw, second.raw, kOddBlocks)};
+          });
+    }
+  }
+};
 #endif
 
 // Lines of n = m kLanes numbers, see ShortPlan.
@@ -237,11 +315,10 @@ class ShortLines {
   };
 #else
 
-  // Transforms of four rows across their lanes. Number e of block b stands for e + kNumbers b: radix 4 over blocks,
-  // then the numbers of a block; row r is block r in between, and its result k2 + 4 k3 goes to k1 + m (k2 + 4 k3).
+  // Rows k1 ... of a line's columns become its results: k2 of row k1 is number k1 + m k2.
   class Finish {
    public:
-    static constexpr int64_t kRows = sizeof(T) == 8 ? 8 : 4;
+    static constexpr int64_t kRows = Across<T>::kRows;
     // two: lines of floats by twos.
     Finish(const ShortPlan<T>& plan, Form<T> form, bool two = false)
         : across_(plan.across.data()), scaled_(form.scale != 1), scale_(hn::Set(D(), form.scale)) {
@@ -264,66 +341,29 @@ class ShortLines {
       else
         four(rows, out, m);
     }
-    // Eight rows of eight numbers, or of eight of each of two lines. Of each result of all rows the first half of a
-    // vector goes to `out`, the other one to `other`.
+    // Of each result of all rows the first half of a vector goes to `out`, the other one to `other`.
     HWY_INLINE void eight(Complex<D>* rows, T* out, T* other, int64_t m) const {
-      const D d;
-      V re[8], im[8];
-      repeat<8>(
-          8, TESSERA_FFT_BODY(i) {
-            re[i] = rows[i].re;
-            im[i] = rows[i].im;
-          });
-      turn(d, re);
-      turn(d, im);
-      repeat<8>(
-          8, TESSERA_FFT_BODY(i) {
-            rows[i] = {re[i], im[i]};
-          });
-      butterfly<8>(d, nullptr, rows);
+      Across<T>::eight(rows);
       scale<8>(rows);
       repeat<8>(
           8, TESSERA_FFT_BODY(k) {
-            hn::StoreU(choose(d, rows[k].re, rows[k].im, lanes_[0]), d, out + 2 * m * k);
-            hn::StoreU(choose(d, rows[k].re, rows[k].im, lanes_[1]), d, other + 2 * m * k);
+            hn::StoreU(results(rows[k], 0), D(), out + 2 * m * k);
+            hn::StoreU(results(rows[k], 1), D(), other + 2 * m * k);
           });
     }
     HWY_INLINE void four(Complex<D>* rows, T* out, int64_t m) const {
-      const D d;
-      V re[4], im[4];
+      Across<T>::four(across_, rows);
+      scale<4>(rows);
+      const hn::Half<D> h;
       repeat<4>(
-          4, TESSERA_FFT_BODY(i) {
-            re[i] = rows[i].re;
-            im[i] = rows[i].im;
-          });
-      turn_blocks(d, re[0], re[1], re[2], re[3]);
-      turn_blocks(d, im[0], im[1], im[2], im[3]);
-      Complex<D> a[4];
-      repeat<4>(
-          4, TESSERA_FFT_BODY(i) {
-            a[i] = {re[i], im[i]};
-          });
-      butterfly<4>(d, nullptr, a);
-      scale<4>(a);
-      repeat<3>(
-          3, TESSERA_FFT_BODY(i) { a[i + 1] = mul(a[i + 1], factors(across_, i)); });
-      repeat<4>(
-          4, TESSERA_FFT_BODY(i) {
-            re[i] = a[i].re;
-            im[i] = a[i].im;
-          });
-      repeat<4 / kNumbers>(
-          4 / kNumbers, TESSERA_FFT_BODY(i) {
-            cpu::HWY_NAMESPACE::turn_in_blocks(d, re + i * kNumbers);
-            cpu::HWY_NAMESPACE::turn_in_blocks(d, im + i * kNumbers);
-            Complex<D> b[kNumbers];
-            repeat<kNumbers>(
-                kNumbers, TESSERA_FFT_BODY(e) {
-                  b[e] = {re[i * kNumbers + e], im[i * kNumbers + e]};
+          4, TESSERA_FFT_BODY(k) {
+            repeat<2>(
+                2, TESSERA_FFT_BODY(half) {
+                  const V v = results(rows[k], half);
+                  T* const to = out + 2 * m * (4 * k + 2 * half);
+                  hn::StoreU(hn::LowerHalf(h, v), h, to);
+                  hn::StoreU(hn::UpperHalf(h, v), h, to + 2 * m);
                 });
-            butterfly<kNumbers>(d, nullptr, b);
-            repeat<kNumbers>(
-                kNumbers, TESSERA_FFT_BODY(k3) { put(b[k3], out, i * kNumbers + 4 * k3, m); });
           });
     }
 
@@ -338,40 +378,7 @@ class ShortLines {
               a[i] = {hn::Mul(a[i].re, scale_), hn::Mul(a[i].im, scale_)};
             });
     }
-    // Number i of row j becomes number j of row i; of two lines, the four numbers in each quarter of a vector belong to
-    // one and the other by turns.
-    static HWY_INLINE void turn(D d, V* v) {
-      repeat<8 / kNumbers>(
-          8 / kNumbers, TESSERA_FFT_BODY(i) { cpu::HWY_NAMESPACE::turn_in_blocks(d, v + kNumbers * i); });
-      if constexpr (kNumbers == 2) {
-        turn_blocks(d, v[0], v[2], v[4], v[6]);
-        turn_blocks(d, v[1], v[3], v[5], v[7]);
-      } else {
-        repeat<4>(
-            4, TESSERA_FFT_BODY(i) {
-              const V first = v[i], second = v[i + 4];
-              v[i] = {_mm512_shuffle_f32x4(first.raw, second.raw, kEvenBlocks)};
-              v[i + 4] = {_mm512_shuffle_f32x4(first.raw, second.raw, kOddBlocks)};
-            });
-      }
-    }
-    // Number e of block r is result k + e of row r.
-    HWY_INLINE void put(const Complex<D>& z, T* out, int64_t k, int64_t m) const {
-      const D d;
-      repeat<2>(
-          2, TESSERA_FFT_BODY(half) {
-            const V v = choose(d, z.re, z.im, lanes_[half]);
-            constexpr int kEach = kNumbers / 2;  // results of four rows in a vector
-            T* const to = out + 2 * m * (k + half * kEach);
-            if constexpr (kEach == 1) {
-              hn::StoreU(v, d, to);
-            } else {
-              const hn::Half<D> h;
-              hn::StoreU(hn::LowerHalf(h, v), h, to);
-              hn::StoreU(hn::UpperHalf(h, v), h, to + 2 * m);
-            }
-          });
-    }
+    HWY_INLINE V results(const Complex<D>& z, int half) const { return choose(D(), z.re, z.im, lanes_[half]); }
     struct Turn {
       alignas(64) hn::TFromD<I> lanes[2][kLanes];
     };
