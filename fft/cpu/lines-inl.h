@@ -419,8 +419,9 @@ class Transform {
   template <bool kBack>
   void even_real_short(const Places& places, const ShortLines<T>& lines) const {
     const auto plan = real_plan<T>(n_);
-    // Lines that the first cache holds.
-    const int64_t most = std::max<int64_t>(1, 1024 / n_), own = most * n_;
+    // Lines that the first cache holds beside what others need; where it is read last, it should still hold it all.
+    constexpr int64_t kBytes = kBack ? 8192 : 2048;
+    const int64_t most = std::max<int64_t>(1, kBytes / static_cast<int64_t>(sizeof(T)) / n_), own = most * n_;
     for_short_lines(places, most, own + lines.scratch(), [&](const typename ShortLines<T>::Some& some, T* z) {
       const auto [count, in, in_step, out, out_step] = some;
       if (kBack) {
