@@ -488,17 +488,31 @@ HWY_INLINE void for_passes(D, const ColumnPasses& plan, int64_t at, const F& f) 
 template <class D, class T = hn::TFromD<D>>
 void transform_rows(D d, const ColumnPlan<T>& plan, const Planar<D>& rows) {
   if (!plan.inner) return for_passes(d, plan, 0, [&](const auto& p, bool) HWY_ATTR { planar_pass(d, plan, p, rows); });
-  // See Line::convolve_powers. The transform with the other sign is this one in another order.
+  // See Line::convolve, convolve_powers. The transform with the other sign is this one in another order.
   const ColumnPlan<T>& inner = *plan.inner;
-  const T* const filter = plan.filter.data();
-  const Planar<D> results{d, rows.at + plan.n * Planar<D>::kRow, rows.ahead};
+  const bool chirps = !plan.chirp.empty();
+  const auto times = [&](const Planar<D>& from, int64_t i, const Table<T>& table, int64_t k) HWY_ATTR {
+    return mul(from.load(i), Complex<D>{hn::Set(d, table[2 * k]), hn::Set(d, table[2 * k + 1])});
+  };
+  const Planar<D> results{d, rows.at + plan.results * Planar<D>::kRow, rows.ahead};
+  const Planar<D> second{d, results.at + (chirps ? 0 : Planar<D>::kRow), rows.ahead};
+  if (chirps) {
+    for (int64_t k = 0; k < plan.n; ++k) rows.store(k, times(rows, k, plan.chirp, k));
+    for (int64_t k = plan.n; k < inner.n; ++k) rows.store(k, {hn::Zero(d), hn::Zero(d)});
+  }
   transform_rows(d, inner, rows);
-  const Complex<D> first = rows.load(inner.n);
-  rows.store(inner.n, add(first, rows.load(0)));
-  for (int64_t k = 0; k < inner.n; ++k)
-    results.store(k, mul(rows.load(inner.order[k]), {hn::Set(d, filter[2 * k]), hn::Set(d, filter[2 * k + 1])}));
-  results.store(0, add(first, results.load(0)));
-  transform_rows(d, inner, results);
+  for (int64_t k = 0; k < inner.n; ++k) second.store(k, times(rows, inner.order[k], plan.filter, k));
+  if (!chirps) {
+    const Complex<D> first = results.load(0);
+    results.store(0, add(first, rows.load(0)));
+    second.store(0, add(first, second.load(0)));
+  }
+  transform_rows(d, inner, second);
+  if (chirps)
+    for (int64_t k = 0; k < plan.n; ++k) {
+      const int64_t row = plan.order[k] - plan.results;
+      results.store(row, times(results, row, plan.chirp, k));
+    }
 }
 
 // Transforms one vector of columns. scratch: plan.height rows; from may be there, if it is planar.

@@ -114,9 +114,19 @@ TEST(Fft, ManyLinesAtOnceAgreeWithTheDefinition) {
   }
 }
 
+// Convolutions: by powers of a root (139 - 1 = 2 * 3 * 23), and by a chirp (107 - 1 = 2 * 53; 131 is prime).
+TEST(Fft, ManyLinesWithLargePrimeFactors) {
+  for (int64_t n : {107, 127, 139, 2 * 139, 2 * 131}) {
+    check_kinds<float>(n, 17);
+    check_kinds<double>(n, 19);
+  }
+  check<float>(FftKind::kComplex, 1021, 65, false, false);
+  check<double>(FftKind::kRealToHalf, 1021, 17, false, true);
+}
+
 // Multiples of a vector's numbers, of which rows of vectors are made where vectors are long.
 TEST(Fft, LinesOfWholeVectorsAgreeWithTheDefinition) {
-  for (int64_t n : {32, 48, 56, 80, 88, 112, 128, 176, 208, 224, 256, 432, 496, 512, 592}) {
+  for (int64_t n : {32, 40, 48, 56, 64, 80, 88, 112, 128, 176, 208, 224, 256, 432, 496, 512, 592}) {
     for (bool forward : {true, false}) {
       check<float>(FftKind::kComplex, n, 5, false, forward);
       check<double>(FftKind::kComplex, n, 5, false, forward);

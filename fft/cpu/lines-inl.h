@@ -73,7 +73,7 @@ class Transform {
   void real() const {
     const Places places(lines_);
     if (n_ % 2) {
-      const bool many = places.count() >= kWidth / 2 && n_ <= kLong;  // each alone would cost twice as much
+      const bool many = fills(places.count(), n_) && n_ <= kLong;  // each alone would cost twice as much
       return many && ColumnPlan<T>::serves(n_) ? odd_real_together<kBack>(places) : odd_real_lines<kBack>(places);
     }
 #if HWY_TARGET != HWY_SSE4
@@ -117,11 +117,15 @@ class Transform {
     const auto plan = line_plan<T>(n_);
     complex_lines(places, Line<T>(*plan, form_));
   }
+  // Whether `count` lines are enough for columns, some of which may be idle.
+  static bool fills(int64_t count, int64_t length) {
+    return count >= kWidth / 2 && (count >= kWidth || ColumnPasses::serves(length));
+  }
   // Whether `count` lines are transformed kWidth at a time, by columns of `length`: short ones; longer ones only where
   // they leave work for several threads, and not those that push each other out of the first cache, since they lie a
   // multiple of 4 KiB apart, and more of them than it has ways. A line that fills vectors by itself needs no company.
   bool together(int64_t count, int64_t length, int64_t parts) const {
-    if (count < kWidth / 2 || length > kLong || !ColumnPlan<T>::serves(length)) return false;
+    if (!fills(count, length) || length > kLong || !ColumnPlan<T>::serves(length)) return false;
     if (parts == 2 && length >= kAlone && length % (kWidth * kWidth) == 0) return false;
     return length <= kShort || (count >= 4 * kWidth && (kWidth <= 8 || n_ * parts * sizeof(T) % 4096 != 0));
   }
@@ -284,8 +288,8 @@ class Transform {
     constexpr int64_t kAll = 2 * kPlanarWidth<Lanes<T>>;
     if (scale != T{1})
       for (int64_t l = 0; l < kWidth; l += kAll / 2) {
-        T* const at = rows + lane_begin<T>(l, plan.height) + plan.order[0] * kAll;
-        for (int64_t i = 0; i < plan.n * kAll; i += static_cast<int64_t>(hn::Lanes(d)))
+        T* const at = rows + lane_begin<T>(l, plan.height);
+        for (int64_t i = plan.results * kAll; i < (plan.height - 1) * kAll; i += static_cast<int64_t>(hn::Lanes(d)))
           hn::StoreU(hn::Mul(hn::LoadU(d, at + i), hn::Set(d, scale)), d, at + i);
       }
   }

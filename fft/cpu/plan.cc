@@ -23,7 +23,7 @@ constexpr int64_t kOneTable = 32768;
 
 // Longer lines of a prime length jump about in more memory than the second cache has: a chirp is as fast. Columns are
 // many at a time.
-constexpr int64_t kMostOfPrimes = 65537, kMostOfPrimeColumns = 4096;
+constexpr int64_t kMostOfPrimes = 65537, kMostOfPrimeColumns = 4096, kMostOfColumns = 1024;
 
 // Radices of n in the order of the passes; empty if a prime factor has no butterfly.
 std::vector<int> radices(int64_t n) {
@@ -194,11 +194,9 @@ bool is_prime(int64_t n) {
   return n > 1;
 }
 
-// The powers of a number mod n, n prime, that are all numbers from 1 to n - 1. Empty: n is not prime, or n - 1 has a
-// prime factor without butterfly.
+// The powers of a number mod n, n prime, that are all numbers from 1 to n - 1.
 std::vector<int32_t> powers_of_root(int64_t n) {
   std::vector<int32_t> powers;
-  if (n > kMostOfPrimes || !ColumnPasses::serves(n - 1, kMaxRadixOfLines) || !is_prime(n)) return powers;
   for (int64_t root = 2; static_cast<int64_t>(powers.size()) < n - 1; ++root) {
     powers.clear();
     int64_t power = 1;
@@ -231,7 +229,7 @@ void make_chirp(int64_t n, int64_t m, std::vector<double>* chirp, std::vector<do
 
 template <class T>
 int64_t bytes_of(const ColumnPlan<T>& p) {
-  return static_cast<int64_t>((p.numbers.size() + p.filter.size()) * sizeof(T) +
+  return static_cast<int64_t>((p.numbers.size() + p.chirp.size() + p.filter.size()) * sizeof(T) +
                               (3 * p.order.size() + p.first.size()) * sizeof(int32_t));
 }
 template <class T>
@@ -342,10 +340,7 @@ bool ColumnPasses::serves(int64_t n, int largest) {
 }
 
 bool ColumnPasses::convolves(int64_t n) {
-  if (n <= kMaxRadixOfLines || n > kMostOfPrimeColumns || !serves(n - 1, kMaxRadixOfLines) || !is_prime(n))
-    return false;
-  const double copies = 8.0 * static_cast<double>(n);
-  return n > kMaxRadix || 2 * smooth_cost(n - 1) + copies < smooth_cost(n);
+  return n <= kMostOfColumns || (n <= kMostOfPrimeColumns && serves(n - 1, kMaxRadixOfLines) && is_prime(n));
 }
 
 ColumnPasses::ColumnPasses(int64_t n, std::vector<double>* numbers) : n(n) {
@@ -414,25 +409,47 @@ Table<T> filter_of(const std::vector<double>& kernel) {
 
 template <class T>
 ColumnPlan<T>::ColumnPlan(int64_t n) : height(n + 1) {
-  std::vector<double> made;
-  if (!convolves(n)) {
+  const auto cost = [](int64_t m) { return 2 * smooth_cost(m) + 8 * static_cast<double>(m); };
+  const int64_t length = convolution_length(2 * n - 1);
+  double chirped = HUGE_VAL, by_powers = HUGE_VAL;
+  if (n > kMaxRadixOfLines) {
+    chirped = cost(length);
+    if (ColumnPasses::serves(n - 1) && is_prime(n)) by_powers = cost(n - 1);
+  }
+  if (ColumnPasses::serves(n) && smooth_cost(n) <= std::min(chirped, by_powers)) {
+    std::vector<double> made;
     static_cast<ColumnPasses&>(*this) = ColumnPasses(n, &made);
     numbers = rounded<T>(made);
     return;
   }
-  const std::vector<int32_t> powers = powers_of_root(n);
-  make_kernel(n, powers, &made);
-  filter = filter_of<T>(made);
-  inner = column_plan<T>(n - 1);
   this->n = n;
-  height = 2 * n;
-  const auto m = static_cast<int32_t>(n - 1), spare = static_cast<int32_t>(height - 1);
-  for (auto* rows : {&in_line, &order, &backwards}) rows->assign(n + 1, m);
-  for (int32_t k = 0; k < m; ++k) {
-    in_line[powers[k]] = k;
-    order[powers[k]] = backwards[n - powers[k]] = m + 1 + inner->order[k];
+  convolve(chirped < by_powers, chirped < by_powers ? length : n - 1);
+}
+
+template <class T>
+void ColumnPlan<T>::convolve(bool chirps, int64_t m) {
+  std::vector<double> made, kernel;
+  std::vector<int32_t> powers;
+  if (chirps) {
+    make_chirp(n, m, &made, &kernel);
+  } else {
+    powers = powers_of_root(n);
+    make_kernel(n, powers, &kernel);
   }
-  for (auto* rows : {&in_line, &order, &backwards}) rows->back() = spare;
+  chirp = rounded<T>(made);
+  filter = filter_of<T>(kernel);
+  inner = column_plan<T>(m);
+  results = chirps ? m : n - 1;  // Rader's begin with number 0
+  height = results + m + (chirps ? 1 : 2);
+  for (auto* rows : {&in_line, &order}) rows->assign(n + 1, static_cast<int32_t>(n - 1));
+  for (int64_t k = 0; k < (chirps ? n : m); ++k) {
+    const int64_t at = chirps ? k : powers[k], result = inner->order[chirps ? (m - k) % m : k];
+    in_line[at] = static_cast<int32_t>(k);
+    order[at] = static_cast<int32_t>(results + !chirps + result);
+  }
+  backwards = order;
+  std::reverse(backwards.begin() + 1, backwards.begin() + n);
+  for (auto* rows : {&in_line, &order, &backwards}) rows->back() = static_cast<int32_t>(height - 1);
 }
 
 template <class T>
@@ -450,12 +467,13 @@ LinePlan<T>::LinePlan(int64_t n) : n(n) {
     if (two_levels) coarse = rounded<T>(coarse_table(n, n1, n2, kWidth));
     return;
   }
-  powers = powers_of_root(n);
-  const int64_t m = powers.empty() ? convolution_length(2 * n - 1) : n - 1;
+  const bool chirps = n > kMostOfPrimes || !ColumnPasses::serves(n - 1, kMaxRadixOfLines) || !is_prime(n);
+  if (!chirps) powers = powers_of_root(n);
+  const int64_t m = chirps ? convolution_length(2 * n - 1) : n - 1;
   inner = line_plan<T>(m);
   if (ShortPlan<T>::serves(m)) brief = short_plan<T>(m);
   std::vector<double> made, numbers;
-  if (powers.empty())
+  if (chirps)
     make_chirp(n, m, &made, &numbers);
   else
     make_kernel(n, powers, &numbers);

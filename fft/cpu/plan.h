@@ -59,7 +59,7 @@ struct ColumnPasses {
   void walk(int64_t at, int64_t most, void (*call)(const void*, const Pass&, bool), const void* f) const;
   // Whether all prime factors have a butterfly, and none is above `largest`.
   static bool serves(int64_t n, int largest = kMaxRadix);
-  // Whether a convolution is faster, or all there is.
+  // Whether others may be convolutions: those that the second cache holds.
   static bool convolves(int64_t n);
 };
 
@@ -84,20 +84,24 @@ struct Held : AnyHeld {
   explicit operator bool() const { return get() != nullptr; }
 };
 
-// Where n is a prime of no butterfly, or of a long one, but n - 1 has short ones alone, the transform is a convolution
-// (Rader's, see LinePlan) by two transforms of n - 1 numbers. Number 0 and the powers of a root then stand in rows of
-// their own order (in_line), and results in rows behind them.
+// Where n has a prime factor of no butterfly, or of a long one, the transform may be a convolution by two transforms of
+// m numbers: Rader's, where numbers 1 to n - 1 stand in the order of a root's powers, and number 0 in a row behind
+// them, or Bluestein's (see LinePlan).
 template <class T>
 struct ColumnPlan : ColumnPasses {
   Table<T> numbers;
   int64_t height = 2;      // rows of memory: one more than numbers, for what real signals have besides
-  Held<ColumnPlan> inner;  // of n - 1, if it is one
-  Table<T> filter;         // as that of LinePlan
+  Held<ColumnPlan> inner;  // of m numbers, if it is one
+  Table<T> chirp, filter;  // as those of LinePlan
+  int64_t results = 0;     // the first row of results
 
   ColumnPlan() = default;
   explicit ColumnPlan(int64_t n);
   // Whether there is one.
   static bool serves(int64_t n) { return ColumnPasses::serves(n) || convolves(n); }
+
+ private:
+  void convolve(bool chirps, int64_t m);
 };
 
 template <class T>
