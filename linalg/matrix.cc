@@ -12,12 +12,13 @@ void check_matrix(const char* name, const Tensor& A, const char* argument) {
                 A.dim());
   const DType t = A.dtype();
   if (t == DType::kFloat32 || t == DType::kFloat64 || t == DType::kComplex64 || t == DType::kComplex128) return;
-  const std::string message = std::string(name) + ": Expected a tensor " + argument +
-                              " of float32, float64, complex64 or complex128, but got " + std::string(name_of(t)) +
-                              "; convert it first";
+  const std::string kind(type_name_of(t)), wanted = std::string(": ") + argument +
+                                                    " has to be of float32, float64, complex64 or complex128; convert "
+                                                    "it first";
   // Half types are floating ones that there are no kernels for; others are none at all.
-  TESSERA_CHECK_NOT_IMPLEMENTED(!is_floating_point(t), message);
-  TESSERA_CHECK(false, message);
+  TESSERA_CHECK_NOT_IMPLEMENTED(!is_floating_point(t) && !is_complex(t), '"', name, "\" not implemented for '", kind,
+                                "'", wanted);
+  TESSERA_CHECK(false, name, ": Expected a floating point or complex tensor as input. Got ", kind, wanted);
 }
 
 void check_square(const char* name, const Tensor& A, const char* argument) {
