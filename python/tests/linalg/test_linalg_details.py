@@ -129,3 +129,48 @@ def test_a_batch_of_windows_for_istft():
 
     found = tessera.vmap(back)(tessera.stack(spectra), windows)
     tessera.testing.assert_close(found, tessera.stack([back(s, w) for s, w in zip(spectra, windows)]))
+
+
+OLDER = {
+    "cholesky": lambda a: tessera.cholesky(a),
+    "qr": lambda a: a.qr(),
+    "lu": lambda a: tessera.lu(a),
+    "triangular_solve": lambda a: tessera.triangular_solve(a, a),
+    "lu_solve": lambda a: tessera.lu_solve(a, *linalg.lu_factor(a)),
+    "chain_matmul": lambda a: tessera.chain_matmul(a, a),
+}
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_older_names_say_so(name):
+    was = tessera.is_warn_always_enabled()
+    tessera.set_warn_always(True)  # else once in a process
+    try:
+        with pytest.warns(UserWarning, match=rf"torch\.{name} is deprecated"):
+            OLDER[name](tessera.eye(3))
+    finally:
+        tessera.set_warn_always(was)
+
+
+def test_covariances_of_too_few_observations():
+    with pytest.warns(UserWarning, match="degrees of freedom is <= 0"):
+        tessera.cov(tessera.ones(3, 1))
+
+
+@pytest.mark.parametrize(
+    "call,error,match",
+    [
+        (lambda: linalg.lu_factor(tessera.zeros(2, 2)), linalg.LinAlgError, r"U\[1,1\] is zero .* division by zero"),
+        (lambda: linalg.eigh(tessera.eye(2).long()), NotImplementedError, "\"linalg.eigh\" not implemented for 'Long'"),
+        (lambda: tessera.geqrf(tessera.eye(2).int()), NotImplementedError, "not implemented for 'Int'"),
+        (lambda: linalg.cond(tessera.eye(2), 3), RuntimeError, "invalid norm type"),
+        (
+            lambda: linalg.solve(tessera.eye(2), tessera.eye(2).double()),
+            RuntimeError,
+            "A of type float32 and B of type",
+        ),
+    ],
+)
+def test_errors_have_the_words_that_programs_look_for(call, error, match):
+    with pytest.raises(error, match=match):
+        call()

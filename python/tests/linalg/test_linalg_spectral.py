@@ -180,7 +180,7 @@ def test_errors():
         with pytest.raises(RuntimeError, match="at least 2 dimensions"):
             f(tessera.ones(3))
         for dtype in (tessera.int64, tessera.bool):
-            with pytest.raises(RuntimeError, match="Expected a floating point or complex tensor"):
+            with pytest.raises(RuntimeError, match="Expected a floating point or complex tensor|not implemented for"):
                 f(tessera.ones(3, 3, dtype=dtype))
         for dtype in (tessera.float16, tessera.bfloat16, tessera.complex32):
             with pytest.raises(NotImplementedError, match="not implemented for '.*': A has to be of float32"):

@@ -82,8 +82,8 @@ CASTING = {
     hstack huber_loss hypot i0
     inner kron l1_loss lcm ldexp le.Scalar_out le.Tensor_out lerp.Scalar_out less.Scalar_out less.Tensor_out
     less_equal.Scalar_out
-    less_equal.Tensor_out lgamma geqrf.a cholesky cholesky_solve
-    cholesky_inverse linalg_tensorinv linalg_tensorsolve linalg_eig linalg_eigvals linalg_householder_product linalg_lstsq orgqr ormqr
+    less_equal.Tensor_out lgamma geqrf.a cholesky cholesky_solve cholesky_inverse
+    linalg_tensorinv linalg_tensorsolve linalg_eig linalg_eigvals linalg_householder_product linalg_lstsq orgqr ormqr
     log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit
     logit_backward.grad_input logsumexp lt.Scalar_out lt.Tensor_out max max.unary_out maximum mean.dtype_out mean min
     min.unary_out minimum mse_loss
