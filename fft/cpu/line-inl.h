@@ -294,7 +294,7 @@ void join_lines(const RealPlan<T>& plan, int64_t count, const T* from, int64_t f
   const auto some = [&](const auto& pairs, const auto& mirrored, int64_t k) HWY_ATTR __attribute__((always_inline)) {
     const auto d = pairs.d;
     const int64_t j = m - k - static_cast<int64_t>(hn::Lanes(d)) + 1;
-    const Complex<std::decay_t<decltype(d)>> root{hn::LoadU(d, w + k), hn::LoadU(d, w + plan.stride + k)};
+    const Complex<std::decay_t<decltype(d)>> root{pairs.numbers(w + k), pairs.numbers(w + plan.stride + k)};
     auto a = pairs.load(from + 2 * k), b = mirrored.load(from + 2 * j);
     join_pair<kBack>(a, b, root, hn::Set(d, kBack ? scale : scale / 2), conjugate);
     pairs.store(a, to + 2 * k);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "fft/cpu/fft.h"
-#include "fft/cpu/short-inl.h"
+#include "fft/cpu/real-inl.h"
 
 #if defined(TESSERA_FFT_LINES_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_FFT_LINES_INL
@@ -77,6 +77,9 @@ class Transform {
       return many && ColumnPasses::serves(n_) ? odd_real_together<kBack>(places) : odd_real_lines<kBack>(places);
     }
 #if HWY_TARGET != HWY_SSE4
+#if HWY_TARGET == HWY_AVX3
+    if (!kBack && dense() && ShortRealPlan<T>::serves(n_)) return real_short(places);
+#endif
     // Halves of real signals that are many are joined faster together where their columns are odd and brief.
     const int64_t rows = n_ / 2 / ShortPlan<T>::width();
     if (in_registers(n_ / 2) && (rows == 4 || rows == 8 || rows >= 16 || places.count() < kWidth / 2)) {
@@ -405,11 +408,20 @@ class Transform {
     for_short_lines(places, places.count(), lines.scratch(),
                     [&](const typename ShortLines<T>::Some& some, T* scratch) { lines.run(some, scratch); });
   }
+#if HWY_TARGET == HWY_AVX3
+  void real_short(const Places& places) const {
+    const auto plan = short_real_plan<T>(n_);
+    const ShortReal<T> real(*plan, conjugate_, form_.scale);
+    for_short_lines(places, places.count(), real.scratch(),
+                    [&](const typename ShortLines<T>::Some& some, T* scratch) { real.run(some, scratch); });
+  }
+#endif
   template <bool kBack>
   void even_real_short(const Places& places, const ShortLines<T>& lines) const {
     const auto plan = real_plan<T>(n_);
-    // Lines that the first cache holds.
-    const int64_t most = std::max<int64_t>(1, 1024 / n_), own = most * n_;
+    // Lines that the first cache holds beside what others need; where it is read last, it should still hold it all.
+    constexpr int64_t kBytes = kBack ? 8192 : 2048;
+    const int64_t most = std::max<int64_t>(1, kBytes / static_cast<int64_t>(sizeof(T)) / n_), own = most * n_;
     for_short_lines(places, most, own + lines.scratch(), [&](const typename ShortLines<T>::Some& some, T* z) {
       const auto [count, in, in_step, out, out_step] = some;
       if (kBack) {

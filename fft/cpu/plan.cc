@@ -5,6 +5,7 @@
 #include "fft/cpu/plan.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <mutex>
 #include <numbers>
@@ -110,6 +111,26 @@ int64_t convolution_length(int64_t least) {
   return length;
 }
 
+// Of an angle of at most an eighth of the circle, by their series: the same bits on every machine, and a program of one
+// transform does without the C library's functions, which are as long as the transform.
+std::pair<double, double> cos_and_sin(double x) {
+  constexpr int kTerms = 18;
+  static constexpr auto kSteps = [] {  // from a term to the next one: the quotient of two factorials
+    std::array<double, kTerms + 1> steps{};
+    for (int k = 1; k <= kTerms; ++k) steps[k] = 1.0 / (k * (k + 1));
+    return steps;
+  }();
+  const double square = x * x;
+  double of_cos = 0, of_sin = 0;  // what follows the last term, divided by it
+  for (int k = kTerms; k > 2; k -= 2) {
+    of_cos = -square * (1 + of_cos) * kSteps[k - 1];
+    of_sin = -square * (1 + of_sin) * kSteps[k];
+  }
+  of_sin = -square * (1 + of_sin) * kSteps[2];
+  const double half = square / 2, first = 1 - half;
+  return {first + (((1 - first) - half) - half * of_cos), x + x * of_sin};
+}
+
 void push(std::vector<double>* to, std::complex<double> z) {
   to->push_back(z.real());
   to->push_back(z.imag());
@@ -142,6 +163,19 @@ std::vector<double> twiddle_table(int64_t n, const std::vector<int64_t>& rows, i
       }
       at += 2 * width;
     }
+  return table;
+}
+
+// Of ShortPlan, of floats in long vectors.
+std::vector<double> across_table() {
+  constexpr int kWidth = 16, kBlock = 4;
+  std::vector<double> table;
+  for (int k = 1; k < 4; ++k)
+    for (const bool real : {true, false})
+      for (int lane = 0; lane < kWidth; ++lane) {
+        const auto w = unit_root(lane % kBlock * k, kWidth);
+        table.push_back(real ? w.real() : w.imag());
+      }
   return table;
 }
 
@@ -208,6 +242,11 @@ int64_t bytes_of(const ShortPlan<T>& p) {
 template <class T>
 int64_t bytes_of(const RealPlan<T>& p) {
   return static_cast<int64_t>(p.roots.size() * sizeof(T));
+}
+template <class T>
+int64_t bytes_of(const ShortRealPlan<T>& p) {
+  return bytes_of(p.columns) + bytes_of(p.eighths) +
+         static_cast<int64_t>((p.fine.size() + p.across.size()) * sizeof(T));
 }
 
 // Plans by length: of those that were used last, at most kPlans, and not many more bytes than kBytes.
@@ -277,7 +316,7 @@ std::complex<double> unit_root(int64_t k, int64_t n) {
   const auto rest = static_cast<int64_t>(static_cast<__int128>(k) * 4 - static_cast<__int128>(quarter) * n);
   const bool beyond = 2 * static_cast<__int128>(rest) > n;
   const double angle = std::numbers::pi / 2 * (static_cast<double>(beyond ? n - rest : rest) / static_cast<double>(n));
-  double c = std::cos(angle), s = std::sin(angle);
+  auto [c, s] = cos_and_sin(angle);
   if (beyond) std::swap(c, s);
   switch (quarter & 3) {
     case 0:
@@ -404,17 +443,15 @@ RealPlan<T>::RealPlan(int64_t n) : half(n / 2), stride((n / 4 / kFftWidth<T> + 2
 }
 
 template <class T>
-ShortPlan<T>::ShortPlan(int64_t n) : first(n / width()), where(first.leave()) {
+ShortPlan<T>::ShortPlan(int64_t n)
+    : pairs(n == 4 * width()), first(pairs && sizeof(T) == 4 ? 8 : n / width()), where(first.leave()) {
   std::vector<int64_t> result(first.n);
   for (int64_t k = 0; k < first.n; ++k) result[where[k]] = k;
-  fine = rounded<T>(twiddle_table(n, result, width(), width(), width()));
-  constexpr int64_t kWidth = kFftWidth<T>, kBlock = 16 / sizeof(T);
-  for (int64_t k = 1; k < 4; ++k)
-    for (const bool real : {true, false})
-      for (int64_t lane = 0; lane < kWidth; ++lane) {
-        const auto w = unit_root(lane % kBlock * k, kWidth);
-        across.push_back(static_cast<T>(real ? w.real() : w.imag()));
-      }
+  const int64_t columns = n / first.n;
+  const Table<T> table = rounded<T>(twiddle_table(n, result, columns, columns, width()));
+  for (auto row = table.begin(); row != table.end(); row += columns)
+    for (int64_t l = 0; l < width(); l += columns) fine.insert(fine.end(), row, row + columns);
+  if (sizeof(T) == 4) across = rounded<T>(across_table());
 }
 
 template <class T>
@@ -427,9 +464,22 @@ bool ShortPlan<T>::serves(int64_t n) {
   // Longer lines are worth several threads, or more groups of columns where a group is a small part of them.
   const bool long_vectors = simd_level() == SimdLevel::kAvx3;
   const int64_t most = long_vectors && sizeof(T) == 4 ? 4096 : 32768;
-  const int64_t m = n / width(), least = long_vectors ? 4 : 8;
-  return simd_level() != SimdLevel::kSse4 && n % width() == 0 && m >= least && n <= most &&
-         ColumnPasses::serves(m, kMaxRadixOfLines);
+  const int64_t m = n / width(), least = long_vectors && sizeof(T) == 4 ? 4 : 8;
+  return simd_level() != SimdLevel::kSse4 && n % width() == 0 && (m >= least || (long_vectors && m == 4)) &&
+         n <= most && ColumnPasses::serves(m, kMaxRadixOfLines);
+}
+
+template <class T>
+ShortRealPlan<T>::ShortRealPlan(int64_t n)
+    : columns(16),
+      eighths(2 * kFftWidth<T>),
+      fine(rounded<T>(twiddle_table(n, {1, 2, 3, 4, 5, 6, 7}, kFftWidth<T>, kFftWidth<T>, kFftWidth<T>))) {
+  if (sizeof(T) == 4) across = rounded<T>(across_table());
+}
+
+template <class T>
+bool ShortRealPlan<T>::serves(int64_t n) {
+  return simd_level() == SimdLevel::kAvx3 && n == 16 * kFftWidth<T>;
 }
 
 template <class T>
@@ -448,6 +498,10 @@ template <class T>
 Held<ShortPlan<T>> short_plan(int64_t n) {
   return cached<ShortPlan<T>>(n);
 }
+template <class T>
+Held<ShortRealPlan<T>> short_real_plan(int64_t n) {
+  return cached<ShortRealPlan<T>>(n);
+}
 
 template struct ColumnPlan<float>;
 template struct ColumnPlan<double>;
@@ -457,6 +511,8 @@ template struct RealPlan<float>;
 template struct RealPlan<double>;
 template struct ShortPlan<float>;
 template struct ShortPlan<double>;
+template struct ShortRealPlan<float>;
+template struct ShortRealPlan<double>;
 template Held<LinePlan<float>> line_plan(int64_t);
 template Held<LinePlan<double>> line_plan(int64_t);
 template Held<ColumnPlan<float>> column_plan(int64_t);
@@ -465,5 +521,7 @@ template Held<RealPlan<float>> real_plan(int64_t);
 template Held<RealPlan<double>> real_plan(int64_t);
 template Held<ShortPlan<float>> short_plan(int64_t);
 template Held<ShortPlan<double>> short_plan(int64_t);
+template Held<ShortRealPlan<float>> short_real_plan(int64_t);
+template Held<ShortRealPlan<double>> short_real_plan(int64_t);
 
 }  // namespace tessera::cpu::internal

@@ -120,10 +120,11 @@ struct LinePlan {
 // A line of n = m width numbers, m from 4 to some thousand: columns of m, then rows across the lanes of vectors.
 template <class T>
 struct ShortPlan {
+  bool pairs;  // lines of four long vectors, by twos: floats in eight rows of half a vector of each
   ColumnPlan<T> first;
   std::vector<int32_t> where;  // the row of each result of a column
   Table<T> fine;               // as that of LinePlan, in the order of rows and groups of `width`
-  // exp(-2 pi i e k / kFftWidth), 0 < k < 4, planar; e: the place of a lane in its 16 bytes. Of whole groups alone.
+  // exp(-2 pi i e k / 16), 0 < k < 4, planar, of floats; e: the place of a lane in its 16 bytes. Of whole groups alone.
   Table<T> across;
 
   explicit ShortPlan(int64_t n);
@@ -142,6 +143,17 @@ struct RealPlan {
   explicit RealPlan(int64_t n);
 };
 
+// A line of n = 16 width real numbers, where vectors are long: see ShortReal.
+template <class T>
+struct ShortRealPlan {
+  RealPlan<T> columns, eighths;  // of 16 and of 2 width numbers
+  Table<T> fine;                 // exp(-2 pi i k l / n), 0 < k < 8, l < width, planar
+  Table<T> across;               // as that of ShortPlan
+
+  explicit ShortRealPlan(int64_t n);
+  static bool serves(int64_t n);
+};
+
 // From a cache of the plans that were used last; safe to call from any thread.
 template <class T>
 Held<LinePlan<T>> line_plan(int64_t n);
@@ -151,5 +163,7 @@ template <class T>
 Held<RealPlan<T>> real_plan(int64_t n);  // n even
 template <class T>
 Held<ShortPlan<T>> short_plan(int64_t n);
+template <class T>
+Held<ShortRealPlan<T>> short_real_plan(int64_t n);
 
 }  // namespace tessera::cpu::internal
