@@ -484,16 +484,34 @@ HWY_INLINE void for_passes(D, const ColumnPasses& plan, int64_t at, const F& f) 
       &f);
 }
 
-// Transforms one vector of columns in place; result k is then in row plan.order[k].
+// Transforms one vector of columns, number k in row plan.in_line[k]; result k is then in row plan.order[k].
 template <class D, class T = hn::TFromD<D>>
 void transform_rows(D d, const ColumnPlan<T>& plan, const Planar<D>& rows) {
-  for_passes(d, plan, 0, [&](const auto& p, bool) HWY_ATTR { planar_pass(d, plan, p, rows); });
+  if (!plan.inner) return for_passes(d, plan, 0, [&](const auto& p, bool) HWY_ATTR { planar_pass(d, plan, p, rows); });
+  // See Line::convolve_powers. The transform with the other sign is this one in another order.
+  const ColumnPlan<T>& inner = *plan.inner;
+  const T* const filter = plan.filter.data();
+  const Planar<D> results{d, rows.at + plan.n * Planar<D>::kRow, rows.ahead};
+  transform_rows(d, inner, rows);
+  const Complex<D> first = rows.load(inner.n);
+  rows.store(inner.n, add(first, rows.load(0)));
+  for (int64_t k = 0; k < inner.n; ++k)
+    results.store(k, mul(rows.load(inner.order[k]), {hn::Set(d, filter[2 * k]), hn::Set(d, filter[2 * k + 1])}));
+  results.store(0, add(first, results.load(0)));
+  transform_rows(d, inner, results);
 }
 
-// Transforms one vector of columns. scratch: n rows; from may be there, if it is planar.
+// Transforms one vector of columns. scratch: plan.height rows; from may be there, if it is planar.
 template <class D, class From, class To, class T = hn::TFromD<D>>
 void transform_columns(D d, const ColumnPlan<T>& plan, const From& from, const To& to, T* scratch) {
   const Planar<D> rows{d, scratch};
+  if constexpr (std::is_same_v<From, Interleaved<D>> && std::is_same_v<To, Interleaved<D>>)
+    if (plan.inner) {
+      for (int64_t row = 0; row < plan.n; ++row) rows.store(plan.in_line[row], from.load(row));
+      transform_rows(d, plan, rows);
+      for (int64_t row = 0; row < plan.n; ++row) to.store(row, rows.load(plan.order[row]));
+      return;
+    }
   const auto count = static_cast<int64_t>(plan.passes.size());
   int64_t i = 0;
   if constexpr (std::is_same_v<From, Interleaved<D>>) {

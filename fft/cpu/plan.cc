@@ -21,8 +21,9 @@ namespace {
 // Above this many numbers the twiddle factors between columns and rows are products of two.
 constexpr int64_t kOneTable = 32768;
 
-// Longer lines of a prime length jump about in more memory than the second cache has: a chirp is as fast.
-constexpr int64_t kMostOfPrimes = 65537;
+// Longer lines of a prime length jump about in more memory than the second cache has: a chirp is as fast. Columns are
+// many at a time.
+constexpr int64_t kMostOfPrimes = 65537, kMostOfPrimeColumns = 4096;
 
 // Radices of n in the order of the passes; empty if a prime factor has no butterfly.
 std::vector<int> radices(int64_t n) {
@@ -187,13 +188,17 @@ std::vector<double> coarse_table(int64_t n, int64_t n1, int64_t n2, int64_t widt
   return table;
 }
 
+bool is_prime(int64_t n) {
+  for (int64_t p = 2; p * p <= n; ++p)
+    if (n % p == 0) return false;
+  return n > 1;
+}
+
 // The powers of a number mod n, n prime, that are all numbers from 1 to n - 1. Empty: n is not prime, or n - 1 has a
 // prime factor without butterfly.
 std::vector<int32_t> powers_of_root(int64_t n) {
   std::vector<int32_t> powers;
-  if (n > kMostOfPrimes || !ColumnPasses::serves(n - 1, kMaxRadixOfLines)) return powers;
-  for (int64_t p = 2; p * p <= n; ++p)
-    if (n % p == 0) return powers;
+  if (n > kMostOfPrimes || !ColumnPasses::serves(n - 1, kMaxRadixOfLines) || !is_prime(n)) return powers;
   for (int64_t root = 2; static_cast<int64_t>(powers.size()) < n - 1; ++root) {
     powers.clear();
     int64_t power = 1;
@@ -226,7 +231,8 @@ void make_chirp(int64_t n, int64_t m, std::vector<double>* chirp, std::vector<do
 
 template <class T>
 int64_t bytes_of(const ColumnPlan<T>& p) {
-  return static_cast<int64_t>(p.numbers.size() * sizeof(T) + (3 * p.order.size() + p.first.size()) * sizeof(int32_t));
+  return static_cast<int64_t>((p.numbers.size() + p.filter.size()) * sizeof(T) +
+                              (3 * p.order.size() + p.first.size()) * sizeof(int32_t));
 }
 template <class T>
 int64_t bytes_of(const LinePlan<T>& p) {
@@ -335,6 +341,13 @@ bool ColumnPasses::serves(int64_t n, int largest) {
   return n == 1 || (!r.empty() && *std::max_element(r.begin(), r.end()) <= largest);
 }
 
+bool ColumnPasses::convolves(int64_t n) {
+  if (n <= kMaxRadixOfLines || n > kMostOfPrimeColumns || !serves(n - 1, kMaxRadixOfLines) || !is_prime(n))
+    return false;
+  const double copies = 8.0 * static_cast<double>(n);
+  return n > kMaxRadix || 2 * smooth_cost(n - 1) + copies < smooth_cost(n);
+}
+
 ColumnPasses::ColumnPasses(int64_t n, std::vector<double>* numbers) : n(n) {
   int64_t s = 1, left = n;
   for (const int r : radices(n)) {
@@ -388,11 +401,38 @@ void ColumnPasses::walk(int64_t at, int64_t most, void (*call)(const void*, cons
     }
 }
 
+// The transform of a kernel, in order.
 template <class T>
-ColumnPlan<T>::ColumnPlan(int64_t n) {
+Table<T> filter_of(const std::vector<double>& kernel) {
+  const Table<T> x = rounded<T>(kernel);
+  Table<T> filter(x.size());
+  const auto m = static_cast<int64_t>(x.size() / 2);
+  const DType type = sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64;
+  run_fft({type, FftKind::kComplex, true, 1 / static_cast<double>(m), m, 1, 1, {}}, x.data(), filter.data());
+  return filter;
+}
+
+template <class T>
+ColumnPlan<T>::ColumnPlan(int64_t n) : height(n + 1) {
   std::vector<double> made;
-  static_cast<ColumnPasses&>(*this) = ColumnPasses(n, &made);
-  numbers = rounded<T>(made);
+  if (!convolves(n)) {
+    static_cast<ColumnPasses&>(*this) = ColumnPasses(n, &made);
+    numbers = rounded<T>(made);
+    return;
+  }
+  const std::vector<int32_t> powers = powers_of_root(n);
+  make_kernel(n, powers, &made);
+  filter = filter_of<T>(made);
+  inner = column_plan<T>(n - 1);
+  this->n = n;
+  height = 2 * n;
+  const auto m = static_cast<int32_t>(n - 1), spare = static_cast<int32_t>(height - 1);
+  for (auto* rows : {&in_line, &order, &backwards}) rows->assign(n + 1, m);
+  for (int32_t k = 0; k < m; ++k) {
+    in_line[powers[k]] = k;
+    order[powers[k]] = backwards[n - powers[k]] = m + 1 + inner->order[k];
+  }
+  for (auto* rows : {&in_line, &order, &backwards}) rows->back() = spare;
 }
 
 template <class T>
@@ -420,17 +460,7 @@ LinePlan<T>::LinePlan(int64_t n) : n(n) {
   else
     make_kernel(n, powers, &numbers);
   chirp = rounded<T>(made);
-  const Table<T> kernel = rounded<T>(numbers);
-  filter.resize(2 * m);
-  const FftLines lines{sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64,
-                       FftKind::kComplex,
-                       true,
-                       1 / static_cast<double>(m),
-                       m,
-                       1,
-                       1,
-                       {}};
-  run_fft(lines, kernel.data(), filter.data());
+  filter = filter_of<T>(numbers);
 }
 
 template <class T>

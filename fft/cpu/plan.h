@@ -59,14 +59,8 @@ struct ColumnPasses {
   void walk(int64_t at, int64_t most, void (*call)(const void*, const Pass&, bool), const void* f) const;
   // Whether all prime factors have a butterfly, and none is above `largest`.
   static bool serves(int64_t n, int largest = kMaxRadix);
-};
-
-template <class T>
-struct ColumnPlan : ColumnPasses {
-  Table<T> numbers;
-
-  ColumnPlan() = default;
-  explicit ColumnPlan(int64_t n);
+  // Whether a convolution is faster, or all there is.
+  static bool convolves(int64_t n);
 };
 
 // A plan that is used, whatever becomes of it in the cache. What lets go of one is code that is there once.
@@ -88,6 +82,22 @@ struct Held : AnyHeld {
   const Plan* operator->() const { return static_cast<const Plan*>(get()); }
   const Plan& operator*() const { return *operator->(); }
   explicit operator bool() const { return get() != nullptr; }
+};
+
+// Where n is a prime of no butterfly, or of a long one, but n - 1 has short ones alone, the transform is a convolution
+// (Rader's, see LinePlan) by two transforms of n - 1 numbers. Number 0 and the powers of a root then stand in rows of
+// their own order (in_line), and results in rows behind them.
+template <class T>
+struct ColumnPlan : ColumnPasses {
+  Table<T> numbers;
+  int64_t height = 2;      // rows of memory: one more than numbers, for what real signals have besides
+  Held<ColumnPlan> inner;  // of n - 1, if it is one
+  Table<T> filter;         // as that of LinePlan
+
+  ColumnPlan() = default;
+  explicit ColumnPlan(int64_t n);
+  // Whether there is one.
+  static bool serves(int64_t n) { return ColumnPasses::serves(n) || convolves(n); }
 };
 
 template <class T>
