@@ -164,6 +164,7 @@ def test_covariances_of_too_few_observations():
         (lambda: linalg.eigh(tessera.eye(2).long()), NotImplementedError, "\"linalg.eigh\" not implemented for 'Long'"),
         (lambda: tessera.geqrf(tessera.eye(2).int()), NotImplementedError, "not implemented for 'Int'"),
         (lambda: linalg.cond(tessera.eye(2), 3), RuntimeError, "invalid norm type"),
+        (lambda: tessera.fft.fftfreq(4, dtype=tessera.complex64), NotImplementedError, "not implemented for 'Complex"),
         (
             lambda: linalg.solve(tessera.eye(2), tessera.eye(2).double()),
             RuntimeError,
