@@ -3,12 +3,19 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 
 #include "linalg/factor_ops.h"
 #include "linalg/matrix.h"
+#include "tensor/core/warning.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::linalg {
+
+void deprecate(const char* older, const char* newer) {
+  warn_once(std::string("torch.") + older + " is deprecated in favor of torch.linalg." + newer +
+            " and will be removed in a future release.");
+}
 
 Tensor cholesky_solve(const Tensor& B, const Tensor& L, bool upper) {
   TESSERA_CHECK(B.dim() >= 2, "cholesky_solve: b should have at least 2 dimensions, but has ", B.dim(),
@@ -58,6 +65,7 @@ Tensors2 triangular_solve(const Tensor& B, const Tensor& A, bool upper, bool tra
   check_square("triangular_solve", A);
   TESSERA_CHECK(A.size(-1) == B.size(-2), "Incompatible matrix sizes for triangular_solve: each A matrix is ",
                 A.size(-1), " by ", A.size(-1), " but each b matrix is ", B.size(-2), " by ", B.size(-1));
+  deprecate("triangular_solve", "solve_triangular");
   const Tensor solution = linalg_solve_triangular(transpose ? mT(A) : A, B, upper != transpose, true, unitriangular);
   return {solution, clone(expand(A, with_matrix(broadcast_batch(A, B), A.size(-2), A.size(-1))))};
 }

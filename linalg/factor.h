@@ -11,6 +11,9 @@ namespace tessera::linalg {
 using Tensors2 = std::tuple<Tensor, Tensor>;
 using Tensors3 = std::tuple<Tensor, Tensor, Tensor>;
 
+// Warns, once, that torch.<older> is deprecated.
+void deprecate(const char* older, const char* newer);
+
 Tensor cholesky_solve(const Tensor& B, const Tensor& L, bool upper);
 // (L L^H)^-1, by products and equations.
 Tensor inverse_of_product(const Tensor& L);

@@ -1,6 +1,8 @@
 #include "linalg/matrix.h"
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
@@ -12,12 +14,16 @@ void check_matrix(const char* name, const Tensor& A, const char* argument) {
                 A.dim());
   const DType t = A.dtype();
   if (t == DType::kFloat32 || t == DType::kFloat64 || t == DType::kComplex64 || t == DType::kComplex128) return;
-  const std::string message = std::string(name) + ": Expected a tensor " + argument +
-                              " of float32, float64, complex64 or complex128, but got " + std::string(name_of(t)) +
-                              "; convert it first";
-  // Half types are floating ones that there are no kernels for; others are none at all.
-  TESSERA_CHECK_NOT_IMPLEMENTED(!is_floating_point(t), message);
-  TESSERA_CHECK(false, message);
+  const std::string kind(type_name_of(t)), wanted = std::string(": ") + argument +
+                                                    " has to be of float32, float64, complex64 or complex128; convert "
+                                                    "it first";
+  // Half types are floating ones that there are no kernels for; others are none at all, which is all the same to some.
+  constexpr std::string_view kAlike[] = {
+      "linalg.solve_triangular",          "cholesky_solve", "cholesky_inverse", "linalg.lu_factor", "torch.geqrf",
+      "torch.linalg.householder_product", "linalg.eigh"};
+  const bool is_number = is_floating_point(t) || is_complex(t) || std::ranges::find(kAlike, name) != std::end(kAlike);
+  TESSERA_CHECK_NOT_IMPLEMENTED(!is_number, '"', name, "\" not implemented for '", kind, "'", wanted);
+  TESSERA_CHECK(false, name, ": Expected a floating point or complex tensor as input. Got ", kind, wanted);
 }
 
 void check_square(const char* name, const Tensor& A, const char* argument) {
@@ -28,8 +34,8 @@ void check_square(const char* name, const Tensor& A, const char* argument) {
 }
 
 void check_alike(const char* name, const Tensor& A, const Tensor& B) {
-  TESSERA_CHECK(A.dtype() == B.dtype(), name, ": Expected tensors of the same dtype, but got ", name_of(A.dtype()),
-                " and ", name_of(B.dtype()));
+  TESSERA_CHECK(A.dtype() == B.dtype(), name, ": Expected A and B to have the same dtype, but found A of type ",
+                name_of(A.dtype()), " and B of type ", name_of(B.dtype()), " instead");
   TESSERA_CHECK(A.device() == B.device(), name, ": Expected all tensors to be on the same device, but got ",
                 A.device().str(), " and ", B.device().str());
 }
@@ -110,6 +116,10 @@ std::string reason(std::string_view name, int64_t info) {
   const auto is = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
   const std::string n = std::to_string(info < 0 ? -info : info);
   if (info < 0) return "The algorithm failed to converge because the input matrix contained non-finite values";
+  if (is("lu_factor"))
+    return "U[" + n + "," + n +
+           "] is zero and using it on lu_solve would result in a division by zero. If you still want to perform the "
+           "factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)";
   if (is("inv") || is("solve") || is("lu"))
     return "The diagonal element " + n + " is zero, the " + (is("inv") ? "inversion" : "solve") +
            " could not be completed because the input matrix is singular";

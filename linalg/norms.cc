@@ -139,7 +139,7 @@ Tensor linalg_cond_composite(const Tensor& A, const std::optional<Scalar>& p) {
   TESSERA_CHECK(A.dim() >= 2, "linalg.cond: The input tensor must have at least 2 dimensions, but got ", A.dim());
   const double order = p ? p->to_double() : 2;
   TESSERA_CHECK(std::abs(order) == 1 || is_square_norm(order) || std::isinf(order),
-                "linalg.cond: p must be 1, -1, 2, -2, inf, -inf, 'fro' or 'nuc', but got ", order);
+                "linalg.cond got an invalid norm type: p must be 1, -1, 2, -2, inf, -inf, 'fro' or 'nuc', not ", order);
   if (!is_square_norm(order))
     return A.numel() == 0 && A.size(-1) == A.size(-2) ? zeros_of_batch(A) : cond_by_inverse(A, *p);
   if (A.numel() == 0) return zeros_of_batch(A);
@@ -149,8 +149,8 @@ Tensor linalg_cond_composite(const Tensor& A, const std::optional<Scalar>& p) {
 }
 
 Tensor linalg_cond_p_str_composite(const Tensor& A, std::string_view p) {
-  TESSERA_CHECK(p == "fro" || p == "nuc", "linalg.cond: p must be 1, -1, 2, -2, inf, -inf, 'fro' or 'nuc', but got ",
-                p);
+  TESSERA_CHECK(p == "fro" || p == "nuc",
+                "linalg.cond got an invalid norm type: p must be 1, -1, 2, -2, inf, -inf, 'fro' or 'nuc', not ", p);
   linalg::check_square("linalg.cond", A);
   return A.numel() == 0 ? zeros_of_batch(A) : cond_by_inverse(A, p);
 }

@@ -150,7 +150,7 @@ OutputSpec ormqr_meta(const Tensor& self, const Tensor& input2, const Tensor& in
   TESSERA_CHECK(other.dim() == self.dim(), name,
                 ": Expected other to have the same number of dimensions as input, but got other.ndim equal to ",
                 other.dim(), " and input.ndim is equal to ", self.dim());
-  TESSERA_CHECK(tau.sizes().back() <= std::min(size, cols_of(self)), name, ": tau.shape[-1] must be at most min(",
+  TESSERA_CHECK(tau.sizes().back() == std::min(size, cols_of(self)), name, ": tau.shape[-1] must be equal to min(",
                 left ? "other.shape[-2]" : "other.shape[-1]", ", input.shape[-1]), but got ", tau.sizes().back());
   const IntList batch = linalg::batch_sizes(self);
   const IntList of_tau = tau.sizes().subspan(0, tau.dim() - 1), of_other = linalg::batch_sizes(other);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "linalg/factor.h"
 #include "tensor/core/tensor.h"
 
 namespace tessera::linalg {

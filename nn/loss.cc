@@ -167,8 +167,8 @@ Tensor pdist_composite(const Tensor& self, double p) {
   TESSERA_CHECK(p >= 0, "pdist only supports non-negative p values");
   const int64_t n = self.sizes()[0];
   const Tensor pairs = triu_indices(n, n, 1, DType::kInt64, std::nullopt, self.device());
-  return last_norm(sub(index_select(self, 0, select(pairs, 0, 0)), index_select(self, 0, select(pairs, 0, 1))), p,
-                   false);
+  return last_norm(sub(index_select(self, 0, select(pairs, 0, 0)), index_select(self, 0, select(pairs, 0, 1))),
+                   self.sizes()[1] == 0 ? 2 : p, false);  // of nothing, which has no largest number
 }
 
 }  // namespace tessera::kernels

@@ -179,7 +179,7 @@ Tensor istft(const Tensor& spectrum, const Frames& f, std::optional<int64_t> len
   const int64_t end = length ? start + *length : total - start, have = std::min(end, total);
   TESSERA_CHECK(!length || *length >= 0, "istft: expected a length of at least 0, but got ", *length);
   const Tensor weight = narrow(squares, 1, start, std::max<int64_t>(0, have - start));
-  if (weight.numel() > 0 && !values_unknown(weight)) {
+  if (weight.numel() > 0 && !values_unknown(weight) && !is_transformed(weight)) {
     const double least = amin(abs(weight)).item_scalar().to_double();
     TESSERA_CHECK(least > 1e-11, "istft: the windows leave a gap (window overlap add min: ", least,
                   "); choose a window and hop_length whose squares add up to more than 0 everywhere");

@@ -197,15 +197,16 @@ Value with_batch_size(const Value& sizes, int64_t batch) {
 }
 
 // Batches of matrices broadcast by dimensions that count from the last: each argument gets as many of them, behind the
-// batch of the level. A vector of an equation, which only the same batch tells from a matrix, gets all of it.
-void align_matrices(const BatchCall& c, std::vector<Value>& args) {
+// batch of the level. A vector of an equation, which only the same batch tells from a matrix, gets all of it. Returns
+// how many dimensions the first matrix got.
+int64_t align_matrices(const BatchCall& c, std::vector<Value>& args) {
   const auto own_batch = [&](size_t i) {
     const Tensor& t = c.args[i].tensor();
     const bool is_list = !t.is_floating_point() && !t.is_complex();  // of pivots
     return t.dim() - (is_list ? 1 : 2);
   };
   const auto is_matrices = [&](size_t i) { return c.args[i].is_tensor() && c.args[i].tensor().defined(); };
-  if (!is_matrices(0)) return;
+  if (!is_matrices(0)) return 0;
   const IntList first = c.args[0].tensor().sizes();
   int64_t most = 0;
   for (size_t i = 0; i < args.size(); ++i)
@@ -225,6 +226,7 @@ void align_matrices(const BatchCall& c, std::vector<Value>& args) {
       args[i] = Value::of(view_with_ones(args[i].tensor(), most - own_batch(i)));
     }
   }
+  return most - own_batch(0);
 }
 
 bool is_linear_algebra(std::string_view name) {
@@ -234,7 +236,7 @@ bool is_linear_algebra(std::string_view name) {
 void run_front(const BatchCall& c) {
   std::vector<Value> args = copy_args(c);
   bring_tensors_in_front(c, args, false);
-  if (is_linear_algebra(c.plan.schema.base_name())) align_matrices(c, args);
+  const int64_t added = is_linear_algebra(c.plan.schema.base_name()) ? align_matrices(c, args) : 0;
   for (size_t i = 0; i < args.size(); ++i) {
     if (c.plan.roles[i] != Role::kSizes) continue;
     // -1 stands for what is left of one element.
@@ -242,6 +244,8 @@ void run_front(const BatchCall& c) {
     args[i] = with_batch_size(Value::borrow(IntList(sizes)), c.batch);
   }
   call_outside(c, args, c.rets);
+  if (added > 0 && c.plan.schema.base_name() == "_linalg_solve_ex")  // LU, pivots and info have the batch of A alone
+    for (size_t i = 1; i < 4; ++i) c.rets[i] = Value::of(flatten(c.rets[i].tensor(), 0, added));
   if (!return_written(c)) wrap_results(c);
 }
 

@@ -60,7 +60,7 @@ Tensor cholesky_backward(const Tensor& grad, const Tensor& factor, bool upper) {
 
 Tensor cholesky_tangent(const Tensor& A_t, const Tensor& factor, bool upper) {
   const Tensor L = upper ? mH(factor) : factor;
-  const Tensor inner = solve_right(mH(L), solve_left(L, with_adjoint(A_t) * Scalar(0.5), false), true);
+  const Tensor inner = solve_right(mH(L), solve_left(L, A_t, false), true);
   const Tensor L_t = matmul(L, half_lower(inner));
   return upper ? mH(L_t) : L_t;
 }
@@ -81,13 +81,24 @@ std::tuple<Tensor, Tensor> cholesky_solve_backward(const Tensor& grad, const Ten
   return {grad_B, upper ? matmul(matmul(factor, sides), others) : matmul(sides, matmul(others, factor))};
 }
 
+// As in the other direction, of the whole product: -A^-1 (dL L^H + L dL^H) X.
+Tensor cholesky_solve_tangent(const Tensor& B_t, const Tensor& factor_t, const Tensor& factor, const Tensor& X,
+                              bool upper) {
+  Tensor right = B_t;
+  if (factor_t.defined()) {
+    const Tensor one = upper ? mH(factor) : factor, one_t = upper ? mH(factor_t) : factor_t;
+    right = plus(right, -(matmul(one_t, matmul(mH(one), X)) + matmul(one, matmul(mH(one_t), X))));
+  }
+  return cholesky_solve(right, factor, upper);
+}
+
 Tensor cholesky_inverse_backward(const Tensor& grad, const Tensor& factor, const Tensor& inverse, bool upper) {
   return to_cholesky_factor(inverse_backward(grad, inverse), factor, upper);
 }
 
 // Of X = (L L^H)^-1: -X (dL L^H + L dL^H) X, where L^H X = L^-1.
 Tensor cholesky_inverse_tangent(const Tensor& factor_t, const Tensor& factor, const Tensor& inverse, bool upper) {
-  const Tensor L = upper ? mH(factor) : factor, L_t = tril(upper ? mH(factor_t) : factor_t);
+  const Tensor L = upper ? mH(factor) : factor, L_t = upper ? mH(factor_t) : factor_t;
   return -with_adjoint(solve_right(L, matmul(inverse, L_t), false));
 }
 

@@ -71,8 +71,7 @@ Tensor linalg_eigh_backward(const Tensor& values_grad, const Tensor& vectors_gra
 
 std::tuple<Tensor, Tensor> linalg_eigh_tangents(const Tensor& A_t, const Tensor& values, const Tensor& vectors) {
   check_has_vectors("linalg_eigh", vectors, values, "compute_v");
-  const Tensor given = matmul(mH(vectors), matmul(A_t, vectors)), inner = mul(add(given, mH(given)), Scalar(0.5)),
-               diagonal = diagonal_of(inner);
+  const Tensor inner = matmul(mH(vectors), matmul(A_t, vectors)), diagonal = diagonal_of(inner);
   return {inner.is_complex() ? real(diagonal) : diagonal,
           matmul(vectors, div(without_diagonal(inner), differences(values)))};
 }

@@ -588,7 +588,7 @@ def lu(A, pivot=True, get_infos=False, out=None):
     Raises: RuntimeError for other dtypes and without pivoting on the CPU (not for singular matrices), TypeError for an
         `out` of another length.
     """
-    results = tuple(_C._linalg.linalg_lu_factor_ex(A, pivot=pivot))[: 3 if get_infos else 2]
+    results = tuple(_C._lu_with_info(A, pivot=pivot))[: 3 if get_infos else 2]
     if out is None:
         return results
     if not isinstance(out, (tuple, list)) or len(out) != len(results):

@@ -262,8 +262,8 @@ Tensor empty_integral(const Tensor& y, int64_t dim, bool running) {
 }  // namespace
 
 Tensor trapezoid_impl(const Tensor& y, const Tensor& x, int64_t dim, bool running) {
+  TESSERA_CHECK_INDEX(y.dim() > 0, "trapezoid: y needs at least one dimension; it has no dimensions");
   const int64_t d = wrap_dim(dim, y.dim());
-  TESSERA_CHECK(y.dim() > 0, "trapezoid: y needs at least one dimension");
   TESSERA_CHECK(y.dtype() != DType::kBool && x.dtype() != DType::kBool,
                 "trapezoid: received a bool input for `x` or `y`, but bool is not supported");
   const int64_t n = y.sizes()[static_cast<size_t>(d)];
@@ -287,8 +287,8 @@ Tensor trapezoid_impl(const Tensor& y, const Tensor& x, int64_t dim, bool runnin
   return summed(mul(neighbour_sums(y, d), steps), d, running);
 }
 Tensor trapezoid_impl(const Tensor& y, const Scalar& dx, int64_t dim, bool running) {
+  TESSERA_CHECK_INDEX(y.dim() > 0, "trapezoid: y needs at least one dimension; it has no dimensions");
   const int64_t d = wrap_dim(dim, y.dim());
-  TESSERA_CHECK(y.dim() > 0, "trapezoid: y needs at least one dimension");
   TESSERA_CHECK(y.dtype() != DType::kBool, "trapezoid: received a bool input for `y`, but bool is not supported");
   TESSERA_CHECK(!dx.is_complex(), "trapezoid: Currently, we only support dx as a real number.");
   if (y.sizes()[static_cast<size_t>(d)] == 0) return empty_integral(y, d, running);

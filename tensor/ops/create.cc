@@ -278,7 +278,8 @@ Tensor arange_of(const Scalar& start, const Scalar& end, const Scalar& step, std
                  std::optional<Device> device) {
   const bool all_integral = start.is_integral(true) && end.is_integral(true) && step.is_integral(true);
   const DType t = dtype ? *dtype : all_integral ? DType::kInt64 : default_dtype();
-  TESSERA_CHECK(!is_complex(t) && t != DType::kBool, "\"arange_cpu\" not implemented for '", type_name_of(t), "'");
+  TESSERA_CHECK_NOT_IMPLEMENTED(!is_complex(t) && t != DType::kBool, "\"arange_cpu\" not implemented for '",
+                                type_name_of(t), "'");
   const int64_t n[1] = {range_length(start, end, step, t == DType::kInt64 || (all_integral && is_integral(t, false)))};
   const Tensor r = empty_tensor(n, {}, t, factory_device(device));
   fill_range(r, start, step);

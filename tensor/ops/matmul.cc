@@ -1,6 +1,7 @@
 // Matrix products: checks and shapes; the work is done by tensor/cpu/gemm/gemm.h.
 #include <algorithm>
 
+#include "tensor/core/warning.h"
 #include "tensor/cpu/gemm/gemm.h"
 #include "tensor/engine/gemm.h"
 #include "tensor/ops/api.h"
@@ -396,6 +397,9 @@ Tensor chain_matmul_impl(TensorList matrices) {
   TESSERA_CHECK(!matrices.empty(), "chain_matmul(): Expected one or more matrices");
   for (const Tensor& m : matrices)
     TESSERA_CHECK(m.dim() == 2, "chain_matmul(): expected 2-D matrices, but tensor dimension is ", m.dim());
+  warn_once(
+      "torch.chain_matmul is deprecated and will be removed in a future release. Use torch.linalg.multi_dot, which "
+      "accepts a list of two or more tensors rather than multiple parameters.");
   return matrices.size() == 1 ? matrices[0] : multi_dot_impl(matrices);
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tensor/core/transforms.h"
+#include "tensor/core/warning.h"
 #include "tensor/cpu/sort/sort.h"
 #include "tensor/engine/functions.h"
 #include "tensor/ops/api.h"
@@ -247,6 +248,8 @@ Tensor cov_impl(const Tensor& self, int64_t correction, const Tensor& fweights, 
     norm_factor = sub(total, mul(div(sum(mul(w, aweights)), total), Scalar(correction)));
   else
     norm_factor = sub(total, Scalar(correction));
+  if (!values_unknown(norm_factor) && !is_transformed(norm_factor) && norm_factor.item_scalar().to_double() <= 0)
+    warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.");
   norm_factor = where(le(norm_factor, Scalar(0)), zeros_like(norm_factor), norm_factor);
   const Tensor centred = sub(in, unsqueeze(average, 1));
   const Tensor weighted = w.defined() ? mul(centred, w) : centred;

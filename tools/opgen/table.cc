@@ -406,7 +406,9 @@ class EntryReader {
     }
     for (OpForm& f : e_->forms) {
       const bool takes_tensors = tensor_args() > 0;
-      f.has_autograd = differentiable || (f.form == Form::kOut && takes_tensors) ||
+      // An out= form refuses what requires grad, unless there is no gradient to lose or the op that it calls does so.
+      const bool refuses = !op.not_differentiable() && op.rule() != Op::SCALAR_OVERLOAD;
+      f.has_autograd = differentiable || (f.form == Form::kOut && takes_tensors && refuses) ||
                        (f.form == Form::kInplace && primitive && takes_tensors);
     }
   }

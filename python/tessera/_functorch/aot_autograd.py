@@ -171,9 +171,11 @@ class _Compiled:
         differentiable = [_differentiable(r) for r in results]
         tangents = [tessera.zeros_like(r) + 1 for r, d in zip(results, differentiable) if d]
         copies = _fresh(args)
-        joint = self._trace(_flat_joint(create_joint(fn), len(args)), decompositions)(
-            *copies, *[t.detach() for t in tangents]
-        )
+        flat_joint, given = _flat_joint(create_joint(fn), len(args)), [*copies, *[t.detach() for t in tangents]]
+        joint = self._trace(flat_joint, decompositions)(*given)
+        # The backward, which runs here for the first time, may write, too.
+        if self._trace is make_fx and any(_is_write(node) for node in joint.graph.nodes):
+            joint = _trace_without_writes(self._trace, flat_joint, decompositions)(*given)
         _name_inputs(joint.graph, len(args))
         flat = pytree.tree_leaves(joint.graph.output_node().args[0], is_leaf=lambda n: n is None)
         joint.graph.output_node().args = (flat,)
@@ -246,6 +248,11 @@ def _trace_without_writes(trace, fn, decompositions):
         return module
 
     return run
+
+
+def _is_write(node):
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable
 
 
 def _flat_joint(joint, count):

@@ -194,3 +194,10 @@ def test_a_table_above_autograd():
         lambda x: nn.functional.linear(x, x), tessera.randn(2, 2), decomposition_table=table
     )  # fmt: skip
     assert aten.matmul.default in targets(traced) and aten.linear.default not in targets(traced)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, -1])
+def test_a_number_that_may_be_negative_is_an_argument(n):
+    x = tessera.tensor([[2.0, 1.0], [0.5, 3.0]])
+    graph = make_fx(tessera.matrix_power, tracing_mode="symbolic")(x, n)
+    assert tessera.allclose(graph(x, n), tessera.matrix_power(x, n))

@@ -90,3 +90,26 @@ def test_results_that_share_memory_go_on_sharing_it(name, grad):
     found, gradient = use(compiled(function))
     assert found.item() == want.item()
     assert torch.equal(gradient, want_gradient)
+
+
+class WritesBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        square = x.new_zeros(3, 3)
+        square[0].copy_(x)
+        square.diagonal().add_(1)
+        return square @ grad
+
+
+@pytest.mark.parametrize("fn", [lambda x: WritesBackward.apply(x), lambda x: torch.linalg.det(x.outer(x.detach()))])
+def test_what_the_backward_alone_writes_is_in_its_graph(fn):
+    x = torch.tensor([0.5, -1.0, 2.0], requires_grad=True)
+    (expected,) = torch.autograd.grad(fn(x).sum(), x)
+    (grad,) = torch.autograd.grad(compiled(fn)(x).sum(), x)
+    assert expected.isfinite().all() and torch.allclose(grad, expected)

@@ -141,8 +141,8 @@ _reflections = [Given(input=matrices(4, 3), tau=floats(3)), Given(input=matrices
 _older_reflections = [Given(self=g.arguments["input"], input2=g.arguments["tau"]) for g in _reflections]
 _applied_reflections = [
     Given(self=matrices(4, 3), input2=floats(3), input3=floats(4, 2), left=True, transpose=False),
-    Given(self=matrices(4, 3), input2=floats(3), input3=floats(2, 4), left=False, transpose=True),
-    Given(self=matrices(2, 4, 3), input2=floats(2, 2), input3=floats(2, 4, 4), left=True, transpose=True),
+    Given(self=matrices(4, 3), input2=floats(3), input3=floats(3, 4), left=False, transpose=True),
+    Given(self=matrices(2, 4, 3), input2=floats(2, 3), input3=floats(2, 4, 4), left=True, transpose=True),
     Given(self=matrices(3, 4), input2=floats(3), input3=floats(2, 3), left=False, transpose=False),
 ]
 _least_squares = [

@@ -19,7 +19,6 @@ RULES = _func._batching_rules()
 # Composite operators that read some argument's values: to make a shape or a Python number of them, or to check them.
 # Where that argument differs across the batch they raise.
 READ_VALUES = {
-    "istft": ["window"],
     "_foreach_addcdiv.Tensor": ["scalars"],
     "_foreach_addcmul.Tensor": ["scalars"],
     "_foreach_addcdiv_.Tensor": ["scalars"],

@@ -103,7 +103,8 @@ class Problem:
 
     def _any(self, s, chance):
         known = self.env.var_to_range[s]
-        low = max(int(max(known.lower, -1000)), 2) if known.upper >= 2 else int(known.lower)
+        low = int(max(known.lower, -1000))
+        low = max(low, 2) if known.upper >= 2 else min(low, int(known.upper))
         return chance.randint(low, int(min(known.upper, low + chance.choice((8, 30, 200)))))
 
 
