@@ -37,15 +37,25 @@ T reciprocal(T x) {
 
 // The size of blocks that kernels work on at once; larger problems are cut, and products put them together.
 inline constexpr int64_t kBlock = 64;
+// x = L^-1 b, n x n and n x width.
+template <class T>
+struct BlockSystem {
+  int64_t n;
+  Matrix<const T> l;          // of which the lower triangle is read
+  const T* inverse_diagonal;  // what x's rows are multiplied by at the end of each; null: nothing
+  const T* from;              // b's rows, `from_distance` apart, row i as row order[i] (null: i); may be x
+  int64_t from_distance;
+  const int32_t* order;
+  T* x;  // rows `distance` apart
+  int64_t distance, width;
+};
 // In tables by what calls them, so that a program keeps those that it needs.
 template <class T>
 struct BlockKernels {
   // LU of m x n (m >= n), columns next to each other at distance ld; pivots count from 0, in the block; info as
   // run_lu_factor's, left alone if there is nothing to say.
   void (*lu_panel)(int64_t m, int64_t n, T* a, int64_t ld, int32_t* pivots, int32_t* info);
-  // x = L^-1 x. l: n x n lower triangle by rows at distance ldl; what x's rows are multiplied by at the end of each,
-  // null: nothing. x: n rows at distance ldx of `width` elements.
-  void (*solve_block)(int64_t n, const T* l, int64_t ldl, const T* inverse_diagonal, T* x, int64_t ldx, int64_t width);
+  void (*solve_block)(const BlockSystem<T>& system);
   // c -= a b, c: m x n, a: m x k, b: k x n; b and c lie in columns, and so does a, or (subtract_dots) in rows. n is
   // small.
   void (*subtract_columns)(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c,
