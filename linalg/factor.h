@@ -11,6 +11,7 @@ namespace tessera::linalg {
 using Tensors2 = std::tuple<Tensor, Tensor>;
 using Tensors3 = std::tuple<Tensor, Tensor, Tensor>;
 
+// (L L^H)^-1 B, by two triangles of equations.
 Tensor cholesky_solve(const Tensor& B, const Tensor& L, bool upper);
 // (L L^H)^-1, by products and equations.
 Tensor inverse_of_product(const Tensor& L);

@@ -168,6 +168,31 @@ void cholesky_inverse_kernel(const Tensor& self, bool upper, const Tensor& out) 
   x.finish();
 }
 
+OutputSpec cholesky_solve_meta(const Tensor& self, const Tensor& input2, bool) {
+  TESSERA_CHECK(self.dim() >= 2, "cholesky_solve: b should have at least 2 dimensions, but has ", self.dim(),
+                " dimensions instead");
+  TESSERA_CHECK(input2.dim() >= 2, "cholesky_solve: u should have at least 2 dimensions, but has ", input2.dim(),
+                " dimensions instead");
+  linalg::check_square("cholesky_solve", input2);
+  linalg::check_alike("cholesky_solve", input2, self);
+  TESSERA_CHECK(rows_of(input2) == rows_of(self), "Incompatible matrix sizes for cholesky_solve: each A matrix is ",
+                rows_of(input2), " by ", rows_of(input2), " but each b matrix is ", rows_of(self), " by ",
+                cols_of(self));
+  return like(self, with_matrix(linalg::broadcast_batch(input2, self), rows_of(self), cols_of(self)));
+}
+void cholesky_solve_kernel(const Tensor& self, const Tensor& input2, bool upper, const Tensor& out) {
+  if (!self.is_cpu()) {
+    copy__kernel(out, linalg::cholesky_solve(self, input2, upper), false);
+    return;
+  }
+  const ResultMemory x = linalg::dense_result(out);
+  if (out.numel() != 0) {
+    const Tensor factor = for_batch(input2, batch_sizes(out));
+    cpu::run_cholesky_solve(out.dtype(), matrices(factor), upper, taken(self, x.tensor()));
+  }
+  x.finish();
+}
+
 // --- LU
 
 std::array<OutputSpec, 3> linalg_lu_factor_ex_meta(const Tensor& A, bool pivot, bool) {
@@ -366,12 +391,12 @@ OutputSpec linalg_ldl_solve_meta(const Tensor& LD, const Tensor& pivots, const T
 }
 void linalg_ldl_solve_kernel(const Tensor& LD, const Tensor& pivots, const Tensor& B, bool hermitian,
                              const Tensor& out) {
-  const ResultMemory x = copied_result(B, out);
+  const ResultMemory x = linalg::dense_result(out);
   if (out.numel() != 0) {
     const IntList batch = batch_sizes(out);
     const Tensor ld = for_batch(LD, batch), p = pivots_for_batch(pivots, batch, rows_of(LD));
     TESSERA_ON(out.device(), run_ldl_solve)
-    (out.dtype(), matrices(ld), static_cast<const int32_t*>(p.data_ptr()), hermitian, matrices(x.tensor()));
+    (out.dtype(), matrices(ld), static_cast<const int32_t*>(p.data_ptr()), hermitian, taken(B, x.tensor()));
   }
   x.finish();
 }

@@ -81,6 +81,17 @@ std::tuple<Tensor, Tensor> cholesky_solve_backward(const Tensor& grad, const Ten
   return {grad_B, upper ? matmul(matmul(factor, sides), others) : matmul(sides, matmul(others, factor))};
 }
 
+// dB - (dL L^H + L dL^H) X takes the place of B.
+Tensor cholesky_solve_tangent(const Tensor& B_t, const Tensor& factor_t, const Tensor& factor, const Tensor& X,
+                              bool upper) {
+  Tensor right = B_t;
+  if (factor_t.defined()) {
+    const Tensor L = tril(upper ? mH(factor) : factor), L_t = tril(upper ? mH(factor_t) : factor_t);
+    right = plus(right, -(matmul(L_t, matmul(mH(L), X)) + matmul(L, matmul(mH(L_t), X))));
+  }
+  return cholesky_solve(right, factor, upper);
+}
+
 Tensor cholesky_inverse_backward(const Tensor& grad, const Tensor& factor, const Tensor& inverse, bool upper) {
   return to_cholesky_factor(inverse_backward(grad, inverse), factor, upper);
 }

@@ -14,6 +14,8 @@ Tensor cholesky_tangent(const Tensor& A_t, const Tensor& factor, bool upper);
 
 std::tuple<Tensor, Tensor> cholesky_solve_backward(const Tensor& grad, const Tensor& factor, const Tensor& X,
                                                    bool upper, std::array<bool, 2> wanted);
+Tensor cholesky_solve_tangent(const Tensor& B_t, const Tensor& factor_t, const Tensor& factor, const Tensor& X,
+                              bool upper);
 Tensor cholesky_inverse_backward(const Tensor& grad, const Tensor& factor, const Tensor& inverse, bool upper);
 Tensor cholesky_inverse_tangent(const Tensor& factor_t, const Tensor& factor, const Tensor& inverse, bool upper);
 

@@ -23,7 +23,7 @@ constexpr SmallInverse<T> kSmallInverse = {small_inverse<T>};
 template <class T>
 constexpr SmallTriangles<T> kSmallTriangles = {small_solve<T>};
 template <class T>
-constexpr SmallLdl<T> kSmallLdl = {small_ldl_solve<T>};
+constexpr SmallLdl<T> kSmallLdl = {small_ldl_solve<T>, mix_rows<T>};
 template <class T>
 constexpr int64_t kGroupSize = Lanes<T>::kCount;
 

@@ -100,8 +100,11 @@ struct SmallTriangles {
 };
 template <class T>
 struct SmallLdl {
-  // b = A^-1 b of run_ldl_factor's results, of real numbers.
-  void (*solve)(int64_t count, int64_t n, int64_t width, Group<const T> ld, const int32_t* pivots, Group<T> b);
+  // b = A^-1 from, of run_ldl_factor's results, of real numbers.
+  void (*solve)(int64_t count, int64_t n, int64_t width, Group<const T> ld, const int32_t* pivots, Group<const T> from,
+                Group<T> b);
+  // Rows x and y of n numbers become f[0] x + f[1] y and f[2] x + f[3] y; x alone, if y is null, f[0] x.
+  void (*mix_rows)(int64_t n, T* x, T* y, const T* f);
 };
 
 // Those of the SIMD target of this machine.

@@ -313,6 +313,35 @@ TYPED_TEST(Factor, CholeskyOfExtremeNumbers) {
   }
 }
 
+TYPED_TEST(Factor, CholeskySolvesEveryForm) {
+  using T = TypeParam;
+  for (const Size s : kSizes) {
+    if (s.m != s.n) continue;
+    Matrices<T> factor = noise<T>(s.count, s.n, s.n), adjoint = factor;
+    for (int64_t b = 0; b < s.count; ++b)
+      for (int64_t i = 0; i < s.n; ++i)
+        for (int64_t j = 0; j < s.n; ++j) {
+          if (i == j) factor.at(b, i, i) += T(static_cast<Real<T>>(2 * std::sqrt(s.n)));
+          if (i < j) factor.at(b, i, j) = T(0);
+          adjoint.at(b, j, i) = conjugate(factor.at(b, i, j));
+        }
+    const Matrices<T> a = product(factor, factor, true);
+    for (Matrices<T>* m : {&factor, &adjoint})
+      for (T& x : m->data)
+        if (x == T(0)) x = T(NAN);  // what is not read
+    for (const int64_t width : {1, 3, 27, 70}) {
+      for (int form = 0; form < 8; ++form) {
+        const Matrices<T> b = noise<T>(s.count, s.n, width, 7);
+        const Matrices<T> x = solved(b, form & 1, form & 2, [&](const MatrixBatch& to) {
+          run_cholesky_solve(kDType<T>, form & 4 ? adjoint.batch() : factor.batch(), form & 4, to);
+        });
+        EXPECT_LT(ratio(b, product(a, x), norm(a) * norm(x)), 30)
+            << s.count << " of " << s.n << ", " << width << " columns, form " << form;
+      }
+    }
+  }
+}
+
 TYPED_TEST(Factor, CholeskyInverse) {
   using T = TypeParam;
   for (const Size s : kSizes) {
@@ -425,11 +454,39 @@ TYPED_TEST(Factor, LdlSolvesIndefiniteSystems) {
       std::vector<int32_t> pivots(s.count * s.n), info(s.count, -1);
       run_ldl_factor(kDType<T>, ld.batch(), hermitian, pivots.data(), info.data());
       for (int32_t i : info) EXPECT_EQ(i, 0);
-      const Matrices<T> b = noise<T>(s.count, s.n, 3, 7);
-      Matrices<T> x = b;
-      run_ldl_solve(kDType<T>, ld.batch(), pivots.data(), hermitian, x.batch());
-      EXPECT_LT(ratio(b, product(a, x), norm(a) * largest(x)), 30);
+      for (const int64_t width : {3, 27}) {
+        for (int form = 0; form < 4; ++form) {
+          const Matrices<T> b = noise<T>(s.count, s.n, width, 7);
+          const Matrices<T> x = solved(b, form & 1, form & 2, [&](const MatrixBatch& to) {
+            run_ldl_solve(kDType<T>, ld.batch(), pivots.data(), hermitian, to);
+          });
+          EXPECT_LT(ratio(b, product(a, x), norm(a) * largest(x)), 30) << width << " " << form;
+        }
+      }
     }
+  }
+}
+
+TYPED_TEST(Factor, LdlOfTinyPivots) {
+  using T = TypeParam;
+  using R = Real<T>;
+  const R tiny = std::numeric_limits<R>::denorm_min() * 4;
+  for (const int64_t width : {1, 64}) {
+    Matrices<T> ld(3, 5, 5), b(3, 5, width);
+    std::vector<int32_t> pivots(15);
+    for (int64_t q = 0; q < 3; ++q)
+      for (int64_t i = 0; i < 5; ++i) {
+        pivots[q * 5 + i] = static_cast<int32_t>(i + 1);
+        ld.at(q, i, i) = T(i == 1 ? tiny : 1);
+        for (int64_t j = 0; j < width; ++j) b.at(q, i, j) = T(i == 1 ? tiny : 3);
+      }
+    const Matrices<T> x = solved(
+        b, false, true, [&](const MatrixBatch& to) { run_ldl_solve(kDType<T>, ld.batch(), pivots.data(), false, to); });
+    for (int64_t q = 0; q < 3; ++q)
+      for (int64_t j = 0; j < width; ++j) {
+        EXPECT_EQ(x.at(q, 0, j), T(3));
+        EXPECT_EQ(x.at(q, 1, j), T(1));
+      }
   }
 }
 

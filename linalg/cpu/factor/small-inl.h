@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "linalg/cpu/factor/blocks.h"
+#include "linalg/cpu/factor/wide-inl.h"
 #include "linalg/cpu/inverse_root-inl.h"
 #include "linalg/cpu/lane_matrix-inl.h"
 
@@ -571,14 +572,15 @@ void divide_ldl(LaneMatrix<T> w, LaneMatrix<T> x, const LdlSteps<T>& steps, int6
 }
 
 template <class T>
-void small_ldl_solve(int64_t count, int64_t n, int64_t width, Group<const T> ld, const int32_t* pivots, Group<T> b) {
+void small_ldl_solve(int64_t count, int64_t n, int64_t width, Group<const T> ld, const int32_t* pivots,
+                     Group<const T> from, Group<T> b) {
   using L = Lanes<T>;
   const Scratch memory(LaneMatrix<T>::bytes(n, n) + LaneMatrix<T>::bytes(n, width) + LdlSteps<T>::bytes(n));
   const LaneMatrix<T> w{memory.as<Real<T>>(), n};
   const LaneMatrix<T> x{w.at(n, 0), width};
   const LdlSteps<T> steps{{x.at(n, 0), n}};
   w.load(count, n, ld, Part::kLower);
-  x.load(count, n, reading(b));
+  x.load(count, n, from);
   steps.load(count, n, pivots);
   const auto for_columns = [&](auto f) HWY_ATTR { for_tiles<tile_cols<T>()>(0, width, f); };
   for (int64_t k = 0; k < n; ++k) {
@@ -612,6 +614,23 @@ void small_ldl_solve(int64_t count, int64_t n, int64_t width, Group<const T> ld,
     steps.exchange(x, n, k);
   }
   x.store(count, n, b);
+}
+
+template <class T>
+void mix_rows(int64_t n, T* x, T* y, const T* f) {
+  using W = Wide<T>;
+  const typename W::D d;
+  for (int64_t i = 0; i < n; i += W::kCount) {
+    const int64_t some = std::min(W::kCount, n - i);
+    const auto u = W::load_n(x + i, some);
+    auto first = hn::Mul(u, hn::Set(d, f[0]));
+    if (y) {
+      const auto v = W::load_n(y + i, some);
+      first = hn::MulAdd(v, hn::Set(d, f[1]), first);
+      W::store_n(hn::MulAdd(u, hn::Set(d, f[2]), hn::Mul(v, hn::Set(d, f[3]))), y + i, some);
+    }
+    W::store_n(first, x + i, some);
+  }
 }
 
 // Both of small_lu and small_lu_solve, without a look at memory between them.
