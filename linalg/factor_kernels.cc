@@ -19,14 +19,6 @@ using linalg::with_matrix;
 int64_t rows_of(const Tensor& A) { return A.sizes()[A.dim() - 2]; }
 int64_t cols_of(const Tensor& A) { return A.sizes()[A.dim() - 1]; }
 
-// Whether `matrices` can say where the matrices of t are, and their rows are dense: an engine that knows pivots works
-// by rows.
-ResultMemory copied_result(const Tensor& A, const Tensor& out) {
-  ResultMemory memory = linalg::dense_result(out);
-  copy__kernel(memory.tensor(), A, false);
-  return memory;
-}
-
 cpu::MatrixBatch transposed(const cpu::MatrixBatch& m) {
   return {m.data, m.count, m.cols, m.rows, m.col_stride, m.row_stride, m.batch_stride, m.from};
 }
@@ -375,9 +367,10 @@ std::array<OutputSpec, 3> linalg_ldl_factor_ex_meta(const Tensor& self, bool, bo
 }
 void linalg_ldl_factor_ex_kernel(const Tensor& self, bool hermitian, bool check_errors, const Tensor& LD,
                                  const Tensor& pivots, const Tensor& info) {
-  const ResultMemory ld = copied_result(self, LD), p(pivots), i(info);
+  const ResultMemory ld = linalg::dense_result(LD), p(pivots), i(info);
   TESSERA_ON(self.device(), run_ldl_factor)
-  (self.dtype(), matrices(ld.tensor()), hermitian, static_cast<int32_t*>(p.data()), static_cast<int32_t*>(i.data()));
+  (self.dtype(), taken(self, ld.tensor(), true), hermitian, static_cast<int32_t*>(p.data()),
+   static_cast<int32_t*>(i.data()));
   ld.finish();
   p.finish();
   i.finish();

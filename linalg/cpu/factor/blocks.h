@@ -98,8 +98,12 @@ struct SmallTriangles {
   void (*solve)(int64_t count, int64_t n, int64_t width, Group<const T> a, TriangularForm form, Group<const T> from,
                 Group<T> b);
 };
+// (1 + sqrt(17)) / 8: how large a pivot of L D L^T is at least, beside what is in its column.
+inline constexpr double kLdlGrowth = 0.6403882032022076;
 template <class T>
 struct SmallLdl {
+  // What run_ldl_factor makes of real numbers; null: no faster than one matrix after the other.
+  void (*factor)(int64_t count, int64_t n, Group<const T> from, Group<T> a, int32_t* pivots, int32_t* info);
   // b = A^-1 from, of run_ldl_factor's results, of real numbers.
   void (*solve)(int64_t count, int64_t n, int64_t width, Group<const T> ld, const int32_t* pivots, Group<const T> from,
                 Group<T> b);

@@ -1,7 +1,7 @@
 // Factorizations of square (and for LU any) matrices, what solves and inverts by them, and triangular systems, below
 // the Tensor. float32, float64, complex64, complex128; what is written (`a` of factorizations, `b` of solutions) has
 // dense rows or is the transpose of such. Nan and inf give nan and inf. The same bits at any number of threads.
-// All that write over matrices but run_ldl_factor look at MatrixBatch::from.
+// All that write over matrices look at MatrixBatch::from.
 #pragma once
 
 #include <cstdint>

@@ -66,11 +66,11 @@ class LdlFactor {
   T on_diagonal(T x) const { return hermitian_ ? T(real_part(x)) : x; }
   R diagonal_size(T x) const { return hermitian_ ? std::abs(real_part(x)) : size_of(x); }
 
-  // Which row and column comes to k, and whether k + 1 belongs to it: elements of L stay below 1 / (1 - kGrowth).
+  // Which row and column comes to k, and whether k + 1 belongs to it: elements of L stay below 1 / (1 - kLdlGrowth).
   // column: column k, from row k on; sizes_of(r): RowSizes of a row.
   template <class F>
   Choice choose(int64_t k, const T* column, F&& sizes_of) {
-    constexpr R kGrowth = static_cast<R>(0.6403882032022076);  // (1 + sqrt(17)) / 8
+    constexpr R kGrowth = static_cast<R>(kLdlGrowth);
     const R own = diagonal_size(column[k]);
     R in_column = 0;
     int64_t r = k;
@@ -359,11 +359,20 @@ void run_ldl_factor(DType dtype, const MatrixBatch& a, bool hermitian, int32_t* 
   const int64_t n = a.rows;
   std::fill(info, info + a.count, 0);
   visit_number(dtype, [&]<class T>(T) {
+    if constexpr (!kIsComplex<T>) {
+      if (const auto factor = kernels<SmallLdl<T>>().factor; factor && n > 0 && is_lockstep<T>(a.count, n, n)) {
+        for_groups<T>(a.count, n, n, [&](int64_t first, int64_t count) {
+          factor(count, n, source_of<T>(a, first), group_of<T>(a, first), pivots + first * n, info + first);
+        });
+        return;
+      }
+    }
     for_matrices(a.count, n * n * n / 3, [&](int64_t b) {
       const Matrix<T> m = matrix_of<T>(a, b);
+      const Matrix<const T> from{source_of<T>(a, b).data, m.row_stride, m.col_stride};
       const ScratchArray<T> columns(n * n);
       for (int64_t i = 0; i < n; ++i)
-        for (int64_t j = 0; j <= i; ++j) columns[j * n + i] = m(i, j);
+        for (int64_t j = 0; j <= i; ++j) columns[j * n + i] = from(i, j);
       info[b] = LdlFactor<T>(n, columns.get(), hermitian && kIsComplex<T>, pivots + b * n).run();
       for (int64_t i = 0; i < n; ++i)
         for (int64_t j = 0; j < n; ++j) m(i, j) = j <= i ? columns[j * n + i] : T{};

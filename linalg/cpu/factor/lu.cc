@@ -68,21 +68,11 @@ template <class T>
     for (int64_t i = 0; i < n; ++i) std::swap(order[i], order[pivots[k * n + i] - 1]);
     const Matrix<const T> triangles = matrix_of<T>(a, k).reading();
     const TriangularForm lower{false, !form.transposed, form.conj}, upper{true, form.transposed, form.conj};
-    if (!form.transposed && from.data != x.data) {
-      solve_small(n, width, triangles, lower, from, order, x);
-      return solve_small(n, width, triangles, upper, x.reading(), nullptr, x);
-    }
     const ScratchArray<T> memory(n * width);
     const Matrix<T> rows = in_rows(memory.get(), width);
-    if (form.transposed) {
-      solve_small(n, width, triangles, lower, from, nullptr, rows);
-      solve_small(n, width, triangles, upper, rows.reading(), nullptr, rows);
-      for (int64_t i = 0; i < n; ++i) std::copy_n(&rows(i, 0), width, &x(order[i], 0));
-    } else {
-      for (int64_t i = 0; i < n; ++i) std::copy_n(&from(i, 0), width, &rows(i, 0));
-      solve_small(n, width, triangles, lower, rows.reading(), order, x);
-      solve_small(n, width, triangles, upper, x.reading(), nullptr, x);
-    }
+    solve_small(n, width, triangles, lower, from, form.transposed ? nullptr : order, rows);
+    solve_small(n, width, triangles, upper, rows.reading(), nullptr, form.transposed ? rows : x);
+    for (int64_t i = 0; i < n && form.transposed; ++i) std::copy_n(&rows(i, 0), width, &x(order[i], 0));
   });
 }
 
