@@ -18,13 +18,6 @@ void deprecate(const char* older, const char* newer) {
 }
 
 Tensor cholesky_solve(const Tensor& B, const Tensor& L, bool upper) {
-  TESSERA_CHECK(B.dim() >= 2, "cholesky_solve: b should have at least 2 dimensions, but has ", B.dim(),
-                " dimensions instead");
-  TESSERA_CHECK(L.dim() >= 2, "cholesky_solve: u should have at least 2 dimensions, but has ", L.dim(),
-                " dimensions instead");
-  check_square("cholesky_solve", L);
-  TESSERA_CHECK(L.size(-1) == B.size(-2), "Incompatible matrix sizes for cholesky_solve: each A matrix is ", L.size(-1),
-                " by ", L.size(-1), " but each b matrix is ", B.size(-2), " by ", B.size(-1));
   const Tensor other = mH(L);
   return upper ? linalg_solve_triangular(L, linalg_solve_triangular(other, B, false), true)
                : linalg_solve_triangular(other, linalg_solve_triangular(L, B, false), true);

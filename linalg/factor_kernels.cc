@@ -19,14 +19,6 @@ using linalg::with_matrix;
 int64_t rows_of(const Tensor& A) { return A.sizes()[A.dim() - 2]; }
 int64_t cols_of(const Tensor& A) { return A.sizes()[A.dim() - 1]; }
 
-// Whether `matrices` can say where the matrices of t are, and their rows are dense: an engine that knows pivots works
-// by rows.
-ResultMemory copied_result(const Tensor& A, const Tensor& out) {
-  ResultMemory memory = linalg::dense_result(out);
-  copy__kernel(memory.tensor(), A, false);
-  return memory;
-}
-
 cpu::MatrixBatch transposed(const cpu::MatrixBatch& m) {
   return {m.data, m.count, m.cols, m.rows, m.col_stride, m.row_stride, m.batch_stride, m.from};
 }
@@ -165,6 +157,31 @@ void cholesky_inverse_kernel(const Tensor& self, bool upper, const Tensor& out) 
   linalg::check_errors(first_zeros(self), "cholesky_inverse", self.dim() == 2);
   const ResultMemory x = linalg::dense_result(out);
   cpu::run_cholesky_inverse(self.dtype(), taken(self, x.tensor(), true), upper);
+  x.finish();
+}
+
+OutputSpec cholesky_solve_meta(const Tensor& self, const Tensor& input2, bool) {
+  TESSERA_CHECK(self.dim() >= 2, "cholesky_solve: b should have at least 2 dimensions, but has ", self.dim(),
+                " dimensions instead");
+  TESSERA_CHECK(input2.dim() >= 2, "cholesky_solve: u should have at least 2 dimensions, but has ", input2.dim(),
+                " dimensions instead");
+  linalg::check_square("cholesky_solve", input2);
+  linalg::check_alike("cholesky_solve", input2, self);
+  TESSERA_CHECK(rows_of(input2) == rows_of(self), "Incompatible matrix sizes for cholesky_solve: each A matrix is ",
+                rows_of(input2), " by ", rows_of(input2), " but each b matrix is ", rows_of(self), " by ",
+                cols_of(self));
+  return like(self, with_matrix(linalg::broadcast_batch(input2, self), rows_of(self), cols_of(self)));
+}
+void cholesky_solve_kernel(const Tensor& self, const Tensor& input2, bool upper, const Tensor& out) {
+  if (!self.is_cpu()) {
+    copy__kernel(out, linalg::cholesky_solve(self, input2, upper), false);
+    return;
+  }
+  const ResultMemory x = linalg::dense_result(out);
+  if (out.numel() != 0) {
+    const Tensor factor = for_batch(input2, batch_sizes(out));
+    cpu::run_cholesky_solve(out.dtype(), matrices(factor), upper, taken(self, x.tensor()));
+  }
   x.finish();
 }
 
@@ -350,9 +367,10 @@ std::array<OutputSpec, 3> linalg_ldl_factor_ex_meta(const Tensor& self, bool, bo
 }
 void linalg_ldl_factor_ex_kernel(const Tensor& self, bool hermitian, bool check_errors, const Tensor& LD,
                                  const Tensor& pivots, const Tensor& info) {
-  const ResultMemory ld = copied_result(self, LD), p(pivots), i(info);
+  const ResultMemory ld = linalg::dense_result(LD), p(pivots), i(info);
   TESSERA_ON(self.device(), run_ldl_factor)
-  (self.dtype(), matrices(ld.tensor()), hermitian, static_cast<int32_t*>(p.data()), static_cast<int32_t*>(i.data()));
+  (self.dtype(), taken(self, ld.tensor(), true), hermitian, static_cast<int32_t*>(p.data()),
+   static_cast<int32_t*>(i.data()));
   ld.finish();
   p.finish();
   i.finish();
@@ -366,12 +384,12 @@ OutputSpec linalg_ldl_solve_meta(const Tensor& LD, const Tensor& pivots, const T
 }
 void linalg_ldl_solve_kernel(const Tensor& LD, const Tensor& pivots, const Tensor& B, bool hermitian,
                              const Tensor& out) {
-  const ResultMemory x = copied_result(B, out);
+  const ResultMemory x = linalg::dense_result(out);
   if (out.numel() != 0) {
     const IntList batch = batch_sizes(out);
     const Tensor ld = for_batch(LD, batch), p = pivots_for_batch(pivots, batch, rows_of(LD));
     TESSERA_ON(out.device(), run_ldl_solve)
-    (out.dtype(), matrices(ld), static_cast<const int32_t*>(p.data_ptr()), hermitian, matrices(x.tensor()));
+    (out.dtype(), matrices(ld), static_cast<const int32_t*>(p.data_ptr()), hermitian, taken(B, x.tensor()));
   }
   x.finish();
 }

@@ -23,72 +23,77 @@ constexpr int columns_in_registers() {
 
 // ---- Triangles of equations ----
 
-// kRows rows of x from row i on, kColumns vectors of them; n > 0: one vector of n numbers.
+// kRows rows of x from row i on, kColumns vectors of them from column j on; part > 0: one vector of so many numbers.
 template <class T, int kRows, int kColumns, bool kPart>
-HWY_NOINLINE void solve_rows(int64_t i, const T* l, int64_t ldl, const T* inverse_diagonal, T* x, int64_t ldx,
-                             int64_t n) {
+HWY_NOINLINE void solve_rows(const BlockSystem<T>& system, int64_t i, int64_t j, int64_t part) {
   using W = Wide<T>;
   using V = typename W::V;
   constexpr int64_t kStep = W::kCount;
   const auto load = [&](const T* p) HWY_ATTR {
     if constexpr (kPart)
-      return W::load_n(p, n);
+      return W::load_n(p, part);
     else
       return W::load(p);
   };
+  const int64_t distance = system.distance, row_stride = system.l.row_stride, col_stride = system.l.col_stride;
+  const T *const inverse_diagonal = system.inverse_diagonal, *l = &system.l(i, 0), *done = system.x + j;
+  T* const x = system.x + i * distance + j;
   typename W::Sums acc[kRows][kColumns];
-  TESSERA_UNROLL for (int r = 0; r < kRows; ++r) TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) acc[r][c] =
-      W::sums(load(x + (i + r) * ldx + c * kStep));
-  for (int64_t p = 0; p < i; ++p) {
+  TESSERA_UNROLL for (int r = 0; r < kRows; ++r) {
+    const T* const from = system.from + (system.order ? system.order[i + r] : i + r) * system.from_distance + j;
+    TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) acc[r][c] = W::sums(load(from + c * kStep));
+  }
+  for (int64_t p = 0; p < i; ++p, l += col_stride, done += distance) {
     V s[kColumns];
-    TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) s[c] = load(x + p * ldx + c * kStep);
+    TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) s[c] = load(done + c * kStep);
     TESSERA_UNROLL for (int r = 0; r < kRows; ++r) {
-      const auto f = W::factor(l[(i + r) * ldl + p]);
+      const auto f = W::factor(l[r * row_stride]);
       TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) W::subtract(acc[r][c], s[c], f);
     }
   }
-  TESSERA_UNROLL for (int r = 0; r < kRows; ++r) {
+  TESSERA_UNROLL for (int r = 0; r < kRows; ++r, l += col_stride) {
+    V s[kColumns];
     TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) {
-      V s = W::value(acc[r][c]);
-      if (inverse_diagonal) s = W::product(s, W::factor(inverse_diagonal[i + r]));
+      s[c] = W::value(acc[r][c]);
+      if (inverse_diagonal) s[c] = W::product(s[c], W::factor(inverse_diagonal[i + r]));
       if constexpr (kPart)
-        W::store_n(s, x + (i + r) * ldx + c * kStep, n);
+        W::store_n(s[c], x + r * distance + c * kStep, part);
       else
-        W::store(s, x + (i + r) * ldx + c * kStep);
-      TESSERA_UNROLL for (int q = r + 1; q < kRows; ++q) W::subtract(acc[q][c], s, W::factor(l[(i + q) * ldl + i + r]));
+        W::store(s[c], x + r * distance + c * kStep);
+    }
+    TESSERA_UNROLL for (int q = r + 1; q < kRows; ++q) {
+      const auto f = W::factor(l[q * row_stride]);
+      TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) W::subtract(acc[q][c], s[c], f);
     }
   }
 }
 
 // Four rows: of complex numbers two by two, where registers for the sums of all would be all there are.
 template <class T, int kColumns, bool kPart>
-HWY_INLINE void solve_four_rows(int64_t i, const T* l, int64_t ldl, const T* inverse_diagonal, T* x, int64_t ldx,
-                                int64_t n) {
+HWY_INLINE void solve_four_rows(const BlockSystem<T>& system, int64_t i, int64_t j, int64_t part) {
   constexpr int kRows = kColumns * kParts<T> == 4 && HWY_TARGET > HWY_AVX3 ? 2 : 4;
-  for (int64_t r = 0; r < 4; r += kRows)
-    solve_rows<T, kRows, kColumns, kPart>(i + r, l, ldl, inverse_diagonal, x, ldx, n);
+  for (int64_t r = 0; r < 4; r += kRows) solve_rows<T, kRows, kColumns, kPart>(system, i + r, j, part);
 }
 
 template <class T, int kColumns, bool kPart>
-void solve_strip(int64_t n, const T* l, int64_t ldl, const T* inverse_diagonal, T* x, int64_t ldx, int64_t part) {
+void solve_strip(const BlockSystem<T>& system, int64_t j, int64_t part) {
   constexpr int64_t kStep = Wide<T>::kCount;
   int64_t i = 0;
-  for (; i + 4 <= n; i += 4) solve_four_rows<T, kColumns, kPart>(i, l, ldl, inverse_diagonal, x, ldx, part);
-  for (; i < n; ++i)  // up to three, for which other forms would be more code than they are worth
-    for (int64_t c = 0; c < kColumns; ++c)
-      solve_rows<T, 1, 1, true>(i, l, ldl, inverse_diagonal, x + c * kStep, ldx, kPart ? part : kStep);
+  for (; i + 4 <= system.n; i += 4) solve_four_rows<T, kColumns, kPart>(system, i, j, part);
+  for (; i < system.n; ++i)  // up to three, for which other forms would be more code than they are worth
+    for (int64_t c = 0; c < kColumns; ++c) solve_rows<T, 1, 1, true>(system, i, j + c * kStep, kPart ? part : kStep);
 }
 
 template <class T>
-void solve_block(int64_t n, const T* l, int64_t ldl, const T* inverse_diagonal, T* x, int64_t ldx, int64_t width) {
+void solve_block(const BlockSystem<T>& system) {
   constexpr int kColumns = std::max(2, columns_in_registers<T>());
   constexpr int64_t kStep = Wide<T>::kCount;
   int64_t j = 0;
-  for (; j + kColumns * kStep <= width; j += kColumns * kStep)
-    solve_strip<T, kColumns, false>(n, l, ldl, inverse_diagonal, x + j, ldx, 0);
+  for (; j + kColumns * kStep <= system.width; j += kColumns * kStep) solve_strip<T, kColumns, false>(system, j, 0);
+  if constexpr (kColumns > 2)
+    for (; j + 2 * kStep <= system.width; j += 2 * kStep) solve_strip<T, 2, false>(system, j, 0);
   // The rest by one form, for whole vectors as well: code of a form of its own would be more than the time is worth.
-  for (; j < width; j += kStep)
-    solve_strip<T, 1, true>(n, l, ldl, inverse_diagonal, x + j, ldx, std::min(kStep, width - j));
+  for (; j < system.width; j += kStep) solve_strip<T, 1, true>(system, j, std::min(kStep, system.width - j));
 }
 
 // ---- LU ----
@@ -323,10 +328,10 @@ int64_t cholesky_rows(int64_t i, int64_t n, T* a, int64_t ld, T* inverse) {
   for (int64_t r = 0; r < kRows; ++r)
     for (int64_t j = r + 1; j < kRows; ++j) corner[j * ld + r] = conj_if(corner[r * ld + j], true);
   const int64_t first = i + kRows;
+  const BlockSystem<T> system{n, {a, ld, 1}, inverse, a, ld, nullptr, a, ld, n};
   int64_t j = first;
-  for (; j + kColumns * kStep <= n; j += kColumns * kStep)
-    solve_four_rows<T, kColumns, false>(i, a, ld, inverse, a + j, ld, 0);
-  for (; j < n; j += kStep) solve_four_rows<T, 1, true>(i, a, ld, inverse, a + j, ld, std::min(kStep, n - j));
+  for (; j + kColumns * kStep <= n; j += kColumns * kStep) solve_four_rows<T, kColumns, false>(system, i, j, 0);
+  for (; j < n; j += kStep) solve_four_rows<T, 1, true>(system, i, j, std::min(kStep, n - j));
   for (j = first; j < n; ++j)
     for (int64_t r = 0; r < kRows; ++r) a[j * ld + i + r] = conj_if(a[(i + r) * ld + j], true);
   return 0;

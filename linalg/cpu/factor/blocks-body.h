@@ -23,7 +23,8 @@ constexpr SmallInverse<T> kSmallInverse = {small_inverse<T>};
 template <class T>
 constexpr SmallTriangles<T> kSmallTriangles = {small_solve<T>};
 template <class T>
-constexpr SmallLdl<T> kSmallLdl = {small_ldl_solve<T>};
+constexpr SmallLdl<T> kSmallLdl = {HWY_TARGET <= HWY_AVX2 ? small_ldl_factor<T> : nullptr, small_ldl_solve<T>,
+                                   mix_rows<T>};
 template <class T>
 constexpr int64_t kGroupSize = Lanes<T>::kCount;
 

@@ -37,15 +37,25 @@ T reciprocal(T x) {
 
 // The size of blocks that kernels work on at once; larger problems are cut, and products put them together.
 inline constexpr int64_t kBlock = 64;
+// x = L^-1 b, n x n and n x width.
+template <class T>
+struct BlockSystem {
+  int64_t n;
+  Matrix<const T> l;          // of which the lower triangle is read
+  const T* inverse_diagonal;  // what x's rows are multiplied by at the end of each; null: nothing
+  const T* from;              // b's rows, `from_distance` apart, row i as row order[i] (null: i); may be x
+  int64_t from_distance;
+  const int32_t* order;
+  T* x;  // rows `distance` apart
+  int64_t distance, width;
+};
 // In tables by what calls them, so that a program keeps those that it needs.
 template <class T>
 struct BlockKernels {
   // LU of m x n (m >= n), columns next to each other at distance ld; pivots count from 0, in the block; info as
   // run_lu_factor's, left alone if there is nothing to say.
   void (*lu_panel)(int64_t m, int64_t n, T* a, int64_t ld, int32_t* pivots, int32_t* info);
-  // x = L^-1 x. l: n x n lower triangle by rows at distance ldl; what x's rows are multiplied by at the end of each,
-  // null: nothing. x: n rows at distance ldx of `width` elements.
-  void (*solve_block)(int64_t n, const T* l, int64_t ldl, const T* inverse_diagonal, T* x, int64_t ldx, int64_t width);
+  void (*solve_block)(const BlockSystem<T>& system);
   // c -= a b, c: m x n, a: m x k, b: k x n; b and c lie in columns, and so does a, or (subtract_dots) in rows. n is
   // small.
   void (*subtract_columns)(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c,
@@ -88,10 +98,17 @@ struct SmallTriangles {
   void (*solve)(int64_t count, int64_t n, int64_t width, Group<const T> a, TriangularForm form, Group<const T> from,
                 Group<T> b);
 };
+// (1 + sqrt(17)) / 8: how large a pivot of L D L^T is at least, beside what is in its column.
+inline constexpr double kLdlGrowth = 0.6403882032022076;
 template <class T>
 struct SmallLdl {
-  // b = A^-1 b of run_ldl_factor's results, of real numbers.
-  void (*solve)(int64_t count, int64_t n, int64_t width, Group<const T> ld, const int32_t* pivots, Group<T> b);
+  // What run_ldl_factor makes of real numbers; null: no faster than one matrix after the other.
+  void (*factor)(int64_t count, int64_t n, Group<const T> from, Group<T> a, int32_t* pivots, int32_t* info);
+  // b = A^-1 from, of run_ldl_factor's results, of real numbers.
+  void (*solve)(int64_t count, int64_t n, int64_t width, Group<const T> ld, const int32_t* pivots, Group<const T> from,
+                Group<T> b);
+  // Rows x and y of n numbers become f[0] x + f[1] y and f[2] x + f[3] y; x alone, if y is null, f[0] x.
+  void (*mix_rows)(int64_t n, T* x, T* y, const T* f);
 };
 
 // Those of the SIMD target of this machine.

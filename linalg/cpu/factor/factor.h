@@ -1,7 +1,7 @@
 // Factorizations of square (and for LU any) matrices, what solves and inverts by them, and triangular systems, below
 // the Tensor. float32, float64, complex64, complex128; what is written (`a` of factorizations, `b` of solutions) has
 // dense rows or is the transpose of such. Nan and inf give nan and inf. The same bits at any number of threads.
-// All that write over matrices but run_ldl_factor and run_ldl_solve look at MatrixBatch::from.
+// All that write over matrices look at MatrixBatch::from.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +48,9 @@ void run_cholesky(DType dtype, const MatrixBatch& a, bool upper, int32_t* info);
 
 // a, of whose lower (upper) triangle that factor is read, becomes (L L^H)^-1, or (U^H U)^-1: both halves of it.
 void run_cholesky_inverse(DType dtype, const MatrixBatch& a, bool upper);
+
+// b = (L L^H)^-1 b, or (U^H U)^-1 b, for such a factor, of any strides.
+void run_cholesky_solve(DType dtype, const MatrixBatch& factor, bool upper, const MatrixBatch& b);
 
 struct TriangularForm {
   bool upper;

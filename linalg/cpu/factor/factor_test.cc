@@ -88,6 +88,29 @@ double ratio(const Matrices<T>& a, const Matrices<T>& b, double scale) {
   return r / (scale * std::numeric_limits<Real<T>>::epsilon());
 }
 
+// What `solve` makes of right-hand sides that have dense columns or rows, in their place or read where they are.
+template <class T, class F>
+Matrices<T> solved(const Matrices<T>& b, bool by_columns, bool is_apart, const F& solve) {
+  const auto turned = [](const Matrices<T>& m) {
+    Matrices<T> t(m.count, m.cols, m.rows);
+    for (int64_t q = 0; q < m.count; ++q)
+      for (int64_t i = 0; i < m.rows; ++i)
+        for (int64_t j = 0; j < m.cols; ++j) t.at(q, j, i) = m.at(q, i, j);
+    return t;
+  };
+  const Matrices<T> from = by_columns ? turned(b) : b;
+  Matrices<T> x = from;
+  if (is_apart) std::fill(x.data.begin(), x.data.end(), T(NAN));
+  MatrixBatch batch = x.batch();
+  if (by_columns) {
+    std::swap(batch.rows, batch.cols);
+    std::swap(batch.row_stride, batch.col_stride);
+  }
+  if (is_apart) batch.from = from.data.data();
+  solve(batch);
+  return by_columns ? turned(x) : x;
+}
+
 template <class T>
 struct Factor : testing::Test {};
 using Types = testing::Types<float, double, std::complex<float>, std::complex<double>>;
@@ -166,9 +189,9 @@ TYPED_TEST(Factor, LuSolvesEveryForm) {
     std::vector<int32_t> pivots(s.count * s.n), info(s.count);
     run_lu_factor(kDType<T>, lu.batch(), pivots.data(), info.data());
     for (const int64_t width : {1, 3, 20}) {
-      for (int form = 0; form < 4; ++form) {
+      for (int form = 0; form < 16; ++form) {
         SCOPED_TRACE(testing::Message() << s.count << " of " << s.n << ", " << width << " columns, form " << form);
-        const bool transposed = form & 1, conj = form & 2;
+        const bool transposed = form & 1, conj = form & 2, by_columns = form & 4, is_apart = form & 8;
         Matrices<T> system(s.count, s.n, s.n);
         for (int64_t b = 0; b < s.count; ++b)
           for (int64_t i = 0; i < s.n; ++i)
@@ -177,8 +200,9 @@ TYPED_TEST(Factor, LuSolvesEveryForm) {
               system.at(b, i, j) = conj ? conjugate(x) : x;
             }
         const Matrices<T> b = noise<T>(s.count, s.n, width, 7);
-        Matrices<T> x = b;
-        run_lu_solve(kDType<T>, lu.batch(), pivots.data(), {transposed, conj}, x.batch());
+        const Matrices<T> x = solved(b, by_columns, is_apart, [&](const MatrixBatch& to) {
+          run_lu_solve(kDType<T>, lu.batch(), pivots.data(), {transposed, conj}, to);
+        });
         EXPECT_LT(ratio(b, product(system, x), norm(a) * norm(x)), 30);
       }
     }
@@ -289,6 +313,35 @@ TYPED_TEST(Factor, CholeskyOfExtremeNumbers) {
   }
 }
 
+TYPED_TEST(Factor, CholeskySolvesEveryForm) {
+  using T = TypeParam;
+  for (const Size s : kSizes) {
+    if (s.m != s.n) continue;
+    Matrices<T> factor = noise<T>(s.count, s.n, s.n), adjoint = factor;
+    for (int64_t b = 0; b < s.count; ++b)
+      for (int64_t i = 0; i < s.n; ++i)
+        for (int64_t j = 0; j < s.n; ++j) {
+          if (i == j) factor.at(b, i, i) += T(static_cast<Real<T>>(2 * std::sqrt(s.n)));
+          if (i < j) factor.at(b, i, j) = T(0);
+          adjoint.at(b, j, i) = conjugate(factor.at(b, i, j));
+        }
+    const Matrices<T> a = product(factor, factor, true);
+    for (Matrices<T>* m : {&factor, &adjoint})
+      for (T& x : m->data)
+        if (x == T(0)) x = T(NAN);  // what is not read
+    for (const int64_t width : {1, 3, 27, 70}) {
+      for (int form = 0; form < 8; ++form) {
+        const Matrices<T> b = noise<T>(s.count, s.n, width, 7);
+        const Matrices<T> x = solved(b, form & 1, form & 2, [&](const MatrixBatch& to) {
+          run_cholesky_solve(kDType<T>, form & 4 ? adjoint.batch() : factor.batch(), form & 4, to);
+        });
+        EXPECT_LT(ratio(b, product(a, x), norm(a) * norm(x)), 30)
+            << s.count << " of " << s.n << ", " << width << " columns, form " << form;
+      }
+    }
+  }
+}
+
 TYPED_TEST(Factor, CholeskyInverse) {
   using T = TypeParam;
   for (const Size s : kSizes) {
@@ -336,10 +389,10 @@ TYPED_TEST(Factor, TriangularSystems) {
     for (T& x : a.data) x /= T(static_cast<Real<T>>(s.n));
     for (int64_t b = 0; b < s.count; ++b)
       for (int64_t i = 0; i < s.n; ++i) a.at(b, i, i) += T(2);
-    for (const int64_t width : {1, 5, 70}) {
-      for (int form = 0; form < 16; ++form) {
+    for (const int64_t width : {1, 5, 27, 70}) {
+      for (int form = 0; form < 32; ++form) {
         SCOPED_TRACE(testing::Message() << s.count << " of " << s.n << ", " << width << " columns, form " << form);
-        const bool upper = form & 1, unit = form & 2, conj = form & 4, by_columns = form & 8;
+        const bool upper = form & 1, unit = form & 2, conj = form & 4, by_columns = form & 8, is_apart = form & 16;
         Matrices<T> triangle(s.count, s.n, s.n);
         for (int64_t b = 0; b < s.count; ++b)
           for (int64_t i = 0; i < s.n; ++i)
@@ -348,20 +401,9 @@ TYPED_TEST(Factor, TriangularSystems) {
               triangle.at(b, i, j) = conj ? conjugate(x) : x;
             }
         const Matrices<T> b = noise<T>(s.count, s.n, width, 7);
-        Matrices<T> x = b;
-        if (by_columns) {
-          Matrices<T> columns(s.count, width, s.n);
-          for (int64_t q = 0; q < s.count; ++q)
-            for (int64_t i = 0; i < s.n; ++i)
-              for (int64_t j = 0; j < width; ++j) columns.at(q, j, i) = b.at(q, i, j);
-          run_triangular_solve(kDType<T>, a.batch(), {upper, unit, conj},
-                               {columns.data.data(), s.count, s.n, width, 1, s.n, s.n * width});
-          for (int64_t q = 0; q < s.count; ++q)
-            for (int64_t i = 0; i < s.n; ++i)
-              for (int64_t j = 0; j < width; ++j) x.at(q, i, j) = columns.at(q, j, i);
-        } else {
-          run_triangular_solve(kDType<T>, a.batch(), {upper, unit, conj}, x.batch());
-        }
+        const Matrices<T> x = solved(b, by_columns, is_apart, [&](const MatrixBatch& to) {
+          run_triangular_solve(kDType<T>, a.batch(), {upper, unit, conj}, to);
+        });
         EXPECT_LT(ratio(b, product(triangle, x), norm(triangle) * largest(x)), 30);
       }
     }
@@ -372,17 +414,26 @@ TYPED_TEST(Factor, TriangularSystemsWithTinyAndZeroPivots) {
   using T = TypeParam;
   using R = Real<T>;
   const R tiny = std::numeric_limits<R>::denorm_min() * 4;
-  Matrices<T> a(1, 3, 3), x(1, 3, 1);
-  a.at(0, 0, 0) = T(tiny);
-  a.at(0, 1, 1) = T(1);
-  a.at(0, 2, 2) = T(0);
-  x.at(0, 0, 0) = T(tiny);
-  x.at(0, 1, 0) = T(3);
-  x.at(0, 2, 0) = T(1);
-  run_triangular_solve(kDType<T>, a.batch(), {false, false, false}, x.batch());
-  EXPECT_EQ(x.at(0, 0, 0), T(1));
-  EXPECT_EQ(x.at(0, 1, 0), T(3));
-  EXPECT_FALSE(std::isfinite(std::abs(x.at(0, 2, 0))));
+  for (const int64_t count : {1, 3}) {  // few columns, and a batch that goes by rows
+    const int64_t width = count == 1 ? 1 : 64;
+    Matrices<T> a(count, 5, 5), b(count, 5, width);
+    for (int64_t q = 0; q < count; ++q)
+      for (int64_t i = 0; i < 5; ++i) {
+        a.at(q, i, i) = T(i == 1 ? tiny : i == 4 ? 0 : 1);
+        for (int64_t j = 0; j < width; ++j) b.at(q, i, j) = T(i == 1 ? tiny : 3);
+      }
+    for (const bool is_apart : {false, true}) {
+      const Matrices<T> x = solved(b, false, is_apart, [&](const MatrixBatch& to) {
+        run_triangular_solve(kDType<T>, a.batch(), {false, false, false}, to);
+      });
+      for (int64_t q = 0; q < count; ++q)
+        for (int64_t j = 0; j < width; ++j) {
+          EXPECT_EQ(x.at(q, 0, j), T(3));
+          EXPECT_EQ(x.at(q, 1, j), T(1));
+          EXPECT_FALSE(std::isfinite(std::abs(x.at(q, 4, j))));
+        }
+    }
+  }
 }
 
 TYPED_TEST(Factor, LdlSolvesIndefiniteSystems) {
@@ -403,11 +454,39 @@ TYPED_TEST(Factor, LdlSolvesIndefiniteSystems) {
       std::vector<int32_t> pivots(s.count * s.n), info(s.count, -1);
       run_ldl_factor(kDType<T>, ld.batch(), hermitian, pivots.data(), info.data());
       for (int32_t i : info) EXPECT_EQ(i, 0);
-      const Matrices<T> b = noise<T>(s.count, s.n, 3, 7);
-      Matrices<T> x = b;
-      run_ldl_solve(kDType<T>, ld.batch(), pivots.data(), hermitian, x.batch());
-      EXPECT_LT(ratio(b, product(a, x), norm(a) * largest(x)), 30);
+      for (const int64_t width : {3, 27}) {
+        for (int form = 0; form < 4; ++form) {
+          const Matrices<T> b = noise<T>(s.count, s.n, width, 7);
+          const Matrices<T> x = solved(b, form & 1, form & 2, [&](const MatrixBatch& to) {
+            run_ldl_solve(kDType<T>, ld.batch(), pivots.data(), hermitian, to);
+          });
+          EXPECT_LT(ratio(b, product(a, x), norm(a) * largest(x)), 30) << width << " " << form;
+        }
+      }
     }
+  }
+}
+
+TYPED_TEST(Factor, LdlOfTinyPivots) {
+  using T = TypeParam;
+  using R = Real<T>;
+  const R tiny = std::numeric_limits<R>::denorm_min() * 4;
+  for (const int64_t width : {1, 64}) {
+    Matrices<T> ld(3, 5, 5), b(3, 5, width);
+    std::vector<int32_t> pivots(15);
+    for (int64_t q = 0; q < 3; ++q)
+      for (int64_t i = 0; i < 5; ++i) {
+        pivots[q * 5 + i] = static_cast<int32_t>(i + 1);
+        ld.at(q, i, i) = T(i == 1 ? tiny : 1);
+        for (int64_t j = 0; j < width; ++j) b.at(q, i, j) = T(i == 1 ? tiny : 3);
+      }
+    const Matrices<T> x = solved(
+        b, false, true, [&](const MatrixBatch& to) { run_ldl_solve(kDType<T>, ld.batch(), pivots.data(), false, to); });
+    for (int64_t q = 0; q < 3; ++q)
+      for (int64_t j = 0; j < width; ++j) {
+        EXPECT_EQ(x.at(q, 0, j), T(3));
+        EXPECT_EQ(x.at(q, 1, j), T(1));
+      }
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "linalg/cpu/columns.h"
 #include "linalg/cpu/factor/blocks.h"
+#include "linalg/cpu/factor/by_rows.h"
 
 namespace tessera::cpu {
 namespace factor {
@@ -65,11 +66,11 @@ class LdlFactor {
   T on_diagonal(T x) const { return hermitian_ ? T(real_part(x)) : x; }
   R diagonal_size(T x) const { return hermitian_ ? std::abs(real_part(x)) : size_of(x); }
 
-  // Which row and column comes to k, and whether k + 1 belongs to it: elements of L stay below 1 / (1 - kGrowth).
+  // Which row and column comes to k, and whether k + 1 belongs to it: elements of L stay below 1 / (1 - kLdlGrowth).
   // column: column k, from row k on; sizes_of(r): RowSizes of a row.
   template <class F>
   Choice choose(int64_t k, const T* column, F&& sizes_of) {
-    constexpr R kGrowth = static_cast<R>(0.6403882032022076);  // (1 + sqrt(17)) / 8
+    constexpr R kGrowth = static_cast<R>(kLdlGrowth);
     const R own = diagonal_size(column[k]);
     R in_column = 0;
     int64_t r = k;
@@ -290,6 +291,65 @@ class LdlSolve {
   int64_t width_;
 };
 
+// Of more right-hand sides: the factorization as P A P^T = L D L^T, by rows, of real numbers.
+template <class T>
+class LdlRows {
+ public:
+  LdlRows(int64_t n, const Matrix<const T>& ld, const int32_t* pivots)
+      : n_(n), memory_(n * n), l_(in_rows(memory_.get(), n).reading()) {
+    T* const l = memory_.get();
+    for (int64_t i = 0; i < n; ++i) {
+      order_[i] = static_cast<int32_t>(i);
+      if (ld.col_stride == 1)
+        std::copy_n(&ld(i, 0), n, l + i * n);
+      else
+        for (int64_t j = 0; j < i; ++j) l[i * n + j] = ld(i, j);
+    }
+    for (int64_t k = 0; k < n; k += size_[k]) {
+      size_[k] = pivots[k] < 0 && k + 1 < n ? 2 : 1;
+      invert(k, ld);
+      const int64_t last = k + size_[k] - 1, with = std::abs(static_cast<int64_t>(pivots[last])) - 1;
+      if (last > k) l[last * n + k] = T{};
+      if (with == last) continue;
+      std::swap(order_[last], order_[with]);
+      std::swap_ranges(l + last * n, l + last * n + k, l + with * n);  // which have the order that they were found in
+    }
+  }
+  // Whether factors are as good as divisions.
+  bool is_good() const { return is_good_; }
+
+  void solve(int64_t width, const Matrix<const T>& from, const Matrix<T>& x) const {
+    const ScratchArray<T> memory(n_ * width);
+    const Matrix<T> y = in_rows(memory.get(), width);
+    solve_small(n_, width, l_, kUnitLower, from, order_, y);
+    for (int64_t k = 0; k < n_; k += size_[k])
+      kernels<SmallLdl<T>>().mix_rows(width, &y(k, 0), size_[k] == 2 ? &y(k + 1, 0) : nullptr, factors_[k]);
+    solve_small(n_, width, l_.transposed(), {true, true, false}, y.reading(), nullptr, y);
+    for (int64_t i = 0; i < n_; ++i) std::copy_n(&y(i, 0), width, &x(order_[i], 0));
+  }
+
+ private:
+  // Of a block of D, as Pair does it.
+  void invert(int64_t k, const Matrix<const T>& ld) {
+    T* const f = factors_[k];
+    f[0] = 1 / (size_[k] == 1 ? ld(k, k) : ld(k + 1, k));
+    is_good_ = is_good_ && std::isnormal(f[0]);
+    if (size_[k] == 1) return;
+    const T a_over = ld(k, k) * f[0], c_over = ld(k + 1, k + 1) * f[0];
+    f[1] = f[2] = -f[0] / (a_over * c_over - 1);
+    f[0] = -f[1] * c_over;
+    f[3] = -f[1] * a_over;
+  }
+
+  int64_t n_;
+  bool is_good_ = true;
+  ScratchArray<T> memory_;
+  Matrix<const T> l_;
+  T factors_[kBlock][4];  // of mix_rows, where a block of D begins
+  int32_t order_[kBlock];
+  int8_t size_[kBlock];  // of that block
+};
+
 }  // namespace
 }  // namespace factor
 
@@ -299,11 +359,20 @@ void run_ldl_factor(DType dtype, const MatrixBatch& a, bool hermitian, int32_t* 
   const int64_t n = a.rows;
   std::fill(info, info + a.count, 0);
   visit_number(dtype, [&]<class T>(T) {
+    if constexpr (!kIsComplex<T>) {
+      if (const auto factor = kernels<SmallLdl<T>>().factor; factor && n > 0 && is_lockstep<T>(a.count, n, n)) {
+        for_groups<T>(a.count, n, n, [&](int64_t first, int64_t count) {
+          factor(count, n, source_of<T>(a, first), group_of<T>(a, first), pivots + first * n, info + first);
+        });
+        return;
+      }
+    }
     for_matrices(a.count, n * n * n / 3, [&](int64_t b) {
       const Matrix<T> m = matrix_of<T>(a, b);
+      const Matrix<const T> from{source_of<T>(a, b).data, m.row_stride, m.col_stride};
       const ScratchArray<T> columns(n * n);
       for (int64_t i = 0; i < n; ++i)
-        for (int64_t j = 0; j <= i; ++j) columns[j * n + i] = m(i, j);
+        for (int64_t j = 0; j <= i; ++j) columns[j * n + i] = from(i, j);
       info[b] = LdlFactor<T>(n, columns.get(), hermitian && kIsComplex<T>, pivots + b * n).run();
       for (int64_t i = 0; i < n; ++i)
         for (int64_t j = 0; j < n; ++j) m(i, j) = j <= i ? columns[j * n + i] : T{};
@@ -315,20 +384,29 @@ void run_ldl_solve(DType dtype, const MatrixBatch& ld, const int32_t* pivots, bo
   const int64_t n = b.rows;
   check_pivots("LDL solution", pivots, b.count * n, n, true);
   visit_number(dtype, [&]<class T>(T) {
+    const auto solve_one = [&](int64_t i, const Matrix<T>& x) {
+      LdlSolve<T>(n, matrix_of<T>(ld, i).reading(), pivots + i * n, hermitian && kIsComplex<T>, x, b.cols).run();
+    };
     if constexpr (!kIsComplex<T>) {
+      if (goes_by_rows<T>(b)) {
+        for_rows_of<T>(b, n * n * b.cols, [&](int64_t i, const Matrix<const T>& from, const Matrix<T>& x) {
+          const LdlRows<T> rows(n, matrix_of<T>(ld, i).reading(), pivots + i * n);
+          if (rows.is_good()) return rows.solve(b.cols, from, x);
+          for (int64_t j = 0; j < n && from.data != x.data; ++j) std::copy_n(&from(j, 0), b.cols, &x(j, 0));
+          solve_one(i, x);
+        });
+        return;
+      }
       if (n > 0 && b.cols > 0 && is_lockstep<T>(b.count, n, b.cols)) {
         for_groups<T>(b.count, n, std::max(n, b.cols), [&](int64_t first, int64_t count) {
           kernels<SmallLdl<T>>().solve(count, n, b.cols, source_of<T>(ld, first), pivots + first * n,
-                                       group_of<T>(b, first));
+                                       source_of<T>(b, first), group_of<T>(b, first));
         });
         return;
       }
     }
-    for_matrices(b.count, n * n * b.cols, [&](int64_t i) {
-      LdlSolve<T>(n, matrix_of<T>(ld, i).reading(), pivots + i * n, hermitian && kIsComplex<T>, matrix_of<T>(b, i),
-                  b.cols)
-          .run();
-    });
+    bring<T>(b);
+    for_matrices(b.count, n * n * b.cols, [&](int64_t i) { solve_one(i, matrix_of<T>(b, i)); });
   });
 }
 

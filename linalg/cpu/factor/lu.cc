@@ -1,7 +1,9 @@
 // What stands on LU factorizations (lu_blocks.cc): solutions, determinants.
 #include <cmath>
+#include <numeric>
 
 #include "linalg/cpu/factor/blocks.h"
+#include "linalg/cpu/factor/by_rows.h"
 
 namespace tessera::cpu {
 namespace factor {
@@ -55,6 +57,25 @@ template <class T>
   if (form.transposed) apply_pivots<T>(b, pivots, true);
 }
 
+template <class T>
+[[gnu::noinline]] void lu_solve_by_rows(const MatrixBatch& lu, const int32_t* pivots, SystemForm form,
+                                        const MatrixBatch& b) {
+  const int64_t n = b.rows, width = b.cols;
+  const MatrixBatch a = form.transposed ? transposed(lu) : lu;
+  for_rows_of<T>(b, n * n * width, [&](int64_t k, const Matrix<const T>& from, const Matrix<T>& x) {
+    int32_t order[kBlock];
+    std::iota(order, order + n, 0);
+    for (int64_t i = 0; i < n; ++i) std::swap(order[i], order[pivots[k * n + i] - 1]);
+    const Matrix<const T> triangles = matrix_of<T>(a, k).reading();
+    const TriangularForm lower{false, !form.transposed, form.conj}, upper{true, form.transposed, form.conj};
+    const ScratchArray<T> memory(n * width);
+    const Matrix<T> rows = in_rows(memory.get(), width);
+    solve_small(n, width, triangles, lower, from, form.transposed ? nullptr : order, rows);
+    solve_small(n, width, triangles, upper, rows.reading(), nullptr, form.transposed ? rows : x);
+    for (int64_t i = 0; i < n && form.transposed; ++i) std::copy_n(&rows(i, 0), width, &x(order[i], 0));
+  });
+}
+
 }  // namespace
 
 void run_lu_solve(DType dtype, const MatrixBatch& lu, const int32_t* pivots, SystemForm form, const MatrixBatch& b) {
@@ -62,6 +83,7 @@ void run_lu_solve(DType dtype, const MatrixBatch& lu, const int32_t* pivots, Sys
   if (b.count == 0 || n == 0 || b.cols == 0) return;
   check_pivots("LU solution", pivots, b.count * n, n, false);
   visit_number(dtype, [&]<class T>(T) {
+    if (goes_by_rows<T>(b)) return lu_solve_by_rows<T>(lu, pivots, form, b);
     if (!is_lockstep<T>(b.count, n, b.cols)) {
       bring<T>(b);
       return lu_solve_each<T>(lu, pivots, form, b);
@@ -76,7 +98,7 @@ void run_lu_solve(DType dtype, const MatrixBatch& lu, const int32_t* pivots, Sys
 void run_solve(DType dtype, const MatrixBatch& a, int32_t* pivots, int32_t* info, const MatrixBatch& b) {
   const int64_t n = a.rows;
   visit_number(dtype, [&]<class T>(T) {
-    if (b.count == 0 || b.cols == 0 || n == 0 || !is_lockstep<T>(b.count, n, b.cols)) {
+    if (b.count == 0 || b.cols == 0 || n == 0 || goes_by_rows<T>(b) || !is_lockstep<T>(b.count, n, b.cols)) {
       run_lu_factor(dtype, a, pivots, info);
       MatrixBatch lu = a;
       lu.from = nullptr;

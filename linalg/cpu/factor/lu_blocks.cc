@@ -126,7 +126,8 @@ class BlockedLu {
       for (int64_t i = 0; i < rows; ++i)  // rows from below the top, for each of which one comes from there
         if (const int64_t p = pivots[i]; p >= rows) copy_row(&block(by.order[p], first), strip, &block(p, first));
     });
-    kernels<BlockKernels<T>>().solve_block(rows, by.triangle, rows, nullptr, top.data, cols, cols);
+    kernels<BlockKernels<T>>().solve_block(
+        {rows, {by.triangle, rows, 1}, nullptr, top.data, cols, nullptr, top.data, cols, cols});
     copy_matrix(rows, cols, top, block);
     // Rows of complex numbers are read where they lie, columns would have to be packed.
     const Matrix<const T> left =

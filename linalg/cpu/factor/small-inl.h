@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "linalg/cpu/factor/blocks.h"
+#include "linalg/cpu/factor/wide-inl.h"
 #include "linalg/cpu/inverse_root-inl.h"
 #include "linalg/cpu/lane_matrix-inl.h"
 
@@ -516,6 +517,149 @@ void small_lu_solve(int64_t count, int64_t n, int64_t width, Group<const T> lu, 
   x.store(count, n, b, form.transposed ? rows : nullptr);
 }
 
+// L D L^T of real numbers. Lanes take blocks of one or two where their pivots are: a step is the first or the second of
+// a block of two in some of them, and nothing in those that the step before it did.
+template <class T>
+class LdlLanes {
+ public:
+  static constexpr int64_t kLanes = Lanes<T>::kCount;
+  // memory: 4 x n numbers in lanes.
+  LdlLanes(LaneMatrix<T> w, T* memory, int32_t* pivots, int32_t* info)
+      : w_(w),
+        n_(w.cols),
+        u_(memory),
+        v_(u_ + n_ * kLanes),
+        x_(v_ + n_ * kLanes),
+        y_(x_ + n_ * kLanes),
+        pivots_(pivots),
+        info_(info) {}
+
+  HWY_NOINLINE void step(int64_t k) {
+    Largest<T> below(k);
+    below.size = hn::Zero(d);
+    for (int64_t i = k + 1; i < n_; ++i) below.take(w_.get(i, k), i);
+    T most[kLanes], rows[kLanes], ones[kLanes], twos[kLanes];
+    hn::StoreU(below.size, d, most);
+    hn::StoreU(below.row, d, rows);
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      const int size = is_second_[lane] ? 0 : choose(lane, k, most[lane], static_cast<int64_t>(rows[lane]));
+      is_second_[lane] = size == 2;
+      ones[lane] = size == 1;
+      twos[lane] = size == 2;
+    }
+    eliminate(k, hn::Ne(hn::LoadU(d, ones), hn::Zero(d)), hn::Ne(hn::LoadU(d, twos), hn::Zero(d)));
+  }
+
+ private:
+  using V = typename Lanes<T>::V;
+  using M = hn::Mask<typename Lanes<T>::D>;
+  static constexpr typename Lanes<T>::D d{};
+
+  T& at(int64_t lane, int64_t i, int64_t j) const { return w_.at(i, j)[lane]; }
+  // As LdlFactor does it, and what changes places with it. How many rows the step takes in a lane; 0: a zero.
+  int choose(int64_t lane, int64_t k, T in_column, int64_t r) {
+    constexpr T kGrowth = static_cast<T>(kLdlGrowth);
+    const T own = std::abs(at(lane, k, k));
+    int size = 1;
+    if (std::isnan(own) || (own == 0 && in_column == 0)) {
+      if (!info_[lane]) info_[lane] = static_cast<int32_t>(k + 1);
+      size = 0;
+      r = k;
+    } else if (own >= kGrowth * in_column) {
+      r = k;
+    } else {
+      T beside = 0;
+      for (int64_t j = k; j < r; ++j) beside = std::max(beside, std::abs(at(lane, r, j)));
+      for (int64_t i = r + 1; i < n_; ++i) beside = std::max(beside, std::abs(at(lane, i, r)));
+      if (own >= kGrowth * in_column * (in_column / beside))
+        r = k;
+      else if (!(std::abs(at(lane, r, r)) >= kGrowth * beside))
+        size = 2;
+    }
+    const int64_t p = k + (size == 2);
+    for (int64_t i = k; i <= p; ++i) pivots_[i * kLanes + lane] = static_cast<int32_t>(size == 2 ? -(r + 1) : r + 1);
+    if (p != r) exchange(lane, p, r, size == 2 ? k : -1);
+    return size;
+  }
+  // Rows and columns p and r > p, of column `before`, too, unless it is negative.
+  void exchange(int64_t lane, int64_t p, int64_t r, int64_t before) {
+    for (int64_t i = r + 1; i < n_; ++i) std::swap(at(lane, i, p), at(lane, i, r));
+    for (int64_t i = p + 1; i < r; ++i) std::swap(at(lane, i, p), at(lane, r, i));
+    std::swap(at(lane, p, p), at(lane, r, r));
+    if (before >= 0) std::swap(at(lane, p, before), at(lane, r, before));
+  }
+
+  V get(const T* rows, int64_t i) const { return hn::LoadU(d, rows + i * kLanes); }
+  void put(T* rows, int64_t i, V v) const { hn::StoreU(v, d, rows + i * kLanes); }
+  // Columns k and k + 1 of L D, u and v, and of L, x and y, zeros where there are none; what they do to the rest.
+  void eliminate(int64_t k, M ones, M twos) {
+    const int64_t second = std::min(k + 1, n_ - 1);
+    const V one = hn::Set(d, T{1}), own = w_.get(k, k).v;
+    const Divisor<T> pivot({hn::IfThenElse(ones, own, one)}), b({hn::IfThenElse(twos, w_.get(second, k).v, one)});
+    const V a_over = b.of({own}).v, c_over = b.of(w_.get(second, second)).v;
+    const V scale = hn::Div(one, hn::MulSub(a_over, c_over, one));
+    for (int64_t i = k + 1; i < n_; ++i) {
+      const M in_two = i == second ? hn::FirstN(d, 0) : twos;
+      const V u = w_.get(i, k).v, v = w_.get(i, second).v, u_over = b.of({u}).v, v_over = b.of({v}).v;
+      const V x = hn::IfThenElse(in_two, hn::Mul(scale, hn::MulSub(c_over, u_over, v_over)), pivot.of({u}).v);
+      put(u_, i, hn::IfThenElseZero(hn::Or(ones, twos), u));
+      put(v_, i, hn::IfThenElseZero(in_two, v));
+      put(x_, i, hn::IfThenElseZero(hn::Or(ones, in_two), x));
+      put(y_, i, hn::IfThenElseZero(in_two, hn::Mul(scale, hn::MulSub(a_over, v_over, u_over))));
+    }
+    subtract(k + 1);
+    for (int64_t i = k + 1; i < n_; ++i) {
+      const M in_two = i == second ? hn::FirstN(d, 0) : twos;
+      w_.put(i, k, {hn::IfThenElse(hn::Or(ones, in_two), get(x_, i), w_.get(i, k).v)});
+      w_.put(i, second, {hn::IfThenElse(in_two, get(y_, i), w_.get(i, second).v)});
+    }
+  }
+  // From row and column `first` on; two rows at once.
+  HWY_INLINE void subtract(int64_t first) const {
+    const int64_t pitch = w_.pitch(n_) * kLanes;
+    const T *const x = x_ + first * kLanes, *const y = y_ + first * kLanes;
+    const auto minus = [&](T* row, V u, V v, int64_t j) HWY_ATTR {
+      const V now = hn::NegMulAdd(u, hn::LoadU(d, x + j), hn::LoadU(d, row + j));
+      hn::StoreU(hn::NegMulAdd(v, hn::LoadU(d, y + j), now), d, row + j);
+    };
+    int64_t i = first;
+    if ((n_ - i) % 2) minus(w_.at(i, i), get(u_, i), get(v_, i), 0), ++i;
+    for (; i < n_; i += 2) {
+      const V u = get(u_, i), v = get(v_, i), below_u = get(u_, i + 1), below_v = get(v_, i + 1);
+      T* const row = w_.at(i, first);
+      const int64_t end = (i + 1 - first) * kLanes;
+      for (int64_t j = 0; j < end; j += kLanes) {
+        minus(row, u, v, j);
+        minus(row + pitch, below_u, below_v, j);
+      }
+      minus(row + pitch, below_u, below_v, end);
+    }
+  }
+
+  LaneMatrix<T> w_;
+  int64_t n_;
+  T *u_, *v_, *x_, *y_;
+  int32_t *pivots_, *info_;
+  bool is_second_[kLanes] = {};
+};
+
+template <class T>
+void small_ldl_factor(int64_t count, int64_t n, Group<const T> from, Group<T> a, int32_t* pivots, int32_t* info) {
+  constexpr int64_t kLanes = Lanes<T>::kCount;
+  const Scratch memory(LaneMatrix<T>::bytes(n, n) + 4 * n * kLanes * sizeof(T));
+  const LaneMatrix<T> w{memory.as<T>(), n};
+  int32_t rows[kMostRows<T>], found[kLanes] = {};
+  w.load(count, n, from, Part::kLower);
+  LdlLanes<T> lanes(w, w.at(n, 0), rows, found);
+  for (int64_t k = 0; k < n; ++k) lanes.step(k);
+  for (int64_t lane = 0; lane < count; ++lane) {
+    for (int64_t k = 0; k < n; ++k) pivots[lane * n + k] = rows[k * kLanes + lane];
+    info[lane] = found[lane];
+  }
+  for (int64_t i = 0; i < n; ++i) std::fill(w.at(i, i + 1), w.at(i, 0) + n * LaneMatrix<T>::kStep, T{0});
+  w.store(count, n, a);
+}
+
 // The pivots of L D L^T in lanes, as numbers: of step k, the row that comes to k, and that which comes to k + 1 where a
 // block of two begins; where none is wanted, their own numbers.
 template <class T>
@@ -571,14 +715,15 @@ void divide_ldl(LaneMatrix<T> w, LaneMatrix<T> x, const LdlSteps<T>& steps, int6
 }
 
 template <class T>
-void small_ldl_solve(int64_t count, int64_t n, int64_t width, Group<const T> ld, const int32_t* pivots, Group<T> b) {
+void small_ldl_solve(int64_t count, int64_t n, int64_t width, Group<const T> ld, const int32_t* pivots,
+                     Group<const T> from, Group<T> b) {
   using L = Lanes<T>;
   const Scratch memory(LaneMatrix<T>::bytes(n, n) + LaneMatrix<T>::bytes(n, width) + LdlSteps<T>::bytes(n));
   const LaneMatrix<T> w{memory.as<Real<T>>(), n};
   const LaneMatrix<T> x{w.at(n, 0), width};
   const LdlSteps<T> steps{{x.at(n, 0), n}};
   w.load(count, n, ld, Part::kLower);
-  x.load(count, n, reading(b));
+  x.load(count, n, from);
   steps.load(count, n, pivots);
   const auto for_columns = [&](auto f) HWY_ATTR { for_tiles<tile_cols<T>()>(0, width, f); };
   for (int64_t k = 0; k < n; ++k) {
@@ -612,6 +757,23 @@ void small_ldl_solve(int64_t count, int64_t n, int64_t width, Group<const T> ld,
     steps.exchange(x, n, k);
   }
   x.store(count, n, b);
+}
+
+template <class T>
+void mix_rows(int64_t n, T* x, T* y, const T* f) {
+  using W = Wide<T>;
+  const typename W::D d;
+  for (int64_t i = 0; i < n; i += W::kCount) {
+    const int64_t some = std::min(W::kCount, n - i);
+    const auto u = W::load_n(x + i, some);
+    auto first = hn::Mul(u, hn::Set(d, f[0]));
+    if (y) {
+      const auto v = W::load_n(y + i, some);
+      first = hn::MulAdd(v, hn::Set(d, f[1]), first);
+      W::store_n(hn::MulAdd(u, hn::Set(d, f[2]), hn::Mul(v, hn::Set(d, f[3]))), y + i, some);
+    }
+    W::store_n(first, x + i, some);
+  }
 }
 
 // Both of small_lu and small_lu_solve, without a look at memory between them.

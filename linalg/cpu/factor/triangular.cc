@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "linalg/cpu/factor/blocks.h"
+#include "linalg/cpu/factor/by_rows.h"
 
 namespace tessera::cpu {
 namespace factor {
@@ -40,7 +41,8 @@ class DiagonalBlock {
       ldx = -ldx;
     }
     if (exact_) return divide(x, ldx, width);
-    kernels<BlockKernels<T>>().solve_block(n_, memory_.get(), n_, form_.unit ? nullptr : inverse_, x, ldx, width);
+    kernels<BlockKernels<T>>().solve_block(
+        {n_, {memory_.get(), n_, 1}, form_.unit ? nullptr : inverse_, x, ldx, nullptr, x, ldx, width});
   }
 
  private:
@@ -168,6 +170,48 @@ template <class T>
   }
 }
 
+// Of a small triangle, in the order in which it is used; false: reciprocals are not as good as divisions.
+template <class T>
+bool invert_diagonal(int64_t n, const Matrix<const T>& a, TriangularForm form, T* to) {
+  constexpr Real<T> kLeast = 4 * kSafeMin<T>;
+  bool is_good = true;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t from = form.upper ? n - 1 - i : i;
+    const T x = conj_if(a(from, from), form.conj);
+    to[i] = reciprocal(x);
+    is_good &= (size_of(x) >= kLeast) & (size_of(x) <= 1 / kLeast);
+  }
+  return is_good;
+}
+
+template <class T>
+[[gnu::noinline]] void solve_small(int64_t n, int64_t width, const Matrix<const T>& a, TriangularForm form,
+                                   const Matrix<const T>& from, const int32_t* order, const Matrix<T>& x) {
+  T inverse[kBlock];
+  if (!form.unit && !invert_diagonal(n, a, form, inverse)) {
+    for (int64_t i = 0; i < n; ++i)
+      if (const T* const row = &from(order ? order[i] : i, 0); row != &x(i, 0)) std::copy_n(row, width, &x(i, 0));
+    return solve_triangle(n, width, a, form, x);
+  }
+  BlockSystem<T> system{n,    a, form.unit ? nullptr : inverse, from.data, from.row_stride, order, x.data, x.row_stride,
+                        width};
+  std::optional<ScratchArray<T>> memory;
+  if (kIsComplex<T> && form.conj) {
+    T* const conjugates = memory.emplace(n * n).get();
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < n; ++j) conjugates[i * n + j] = conjugate(a(i, j));
+    system.l = {conjugates, n, 1};
+  }
+  if (form.upper) {  // from the last row to the first
+    system.l = {&system.l(n - 1, n - 1), -system.l.row_stride, -system.l.col_stride};
+    system.from += (n - 1) * system.from_distance;
+    system.from_distance = -system.from_distance;
+    system.x += (n - 1) * system.distance;
+    system.distance = -system.distance;
+  }
+  kernels<BlockKernels<T>>().solve_block(system);
+}
+
 template <class T>
 void solve_each(const MatrixBatch& a, TriangularForm form, const MatrixBatch& b) {
   for_matrices(b.count, b.rows * b.rows * b.cols / 2, [&](int64_t i) {
@@ -175,8 +219,10 @@ void solve_each(const MatrixBatch& a, TriangularForm form, const MatrixBatch& b)
   });
 }
 
-#define TESSERA_INSTANCES(T)                                                                  \
-  template void solve_triangle(int64_t, int64_t, Matrix<const T>, TriangularForm, Matrix<T>); \
+#define TESSERA_INSTANCES(T)                                                                                  \
+  template void solve_small(int64_t, int64_t, const Matrix<const T>&, TriangularForm, const Matrix<const T>&, \
+                            const int32_t*, const Matrix<T>&);                                                \
+  template void solve_triangle(int64_t, int64_t, Matrix<const T>, TriangularForm, Matrix<T>);                 \
   template void solve_each<T>(const MatrixBatch&, TriangularForm, const MatrixBatch&);
 TESSERA_INSTANCES(float)
 TESSERA_INSTANCES(double)
@@ -191,6 +237,12 @@ void run_triangular_solve(DType dtype, const MatrixBatch& a, TriangularForm form
   const int64_t n = b.rows, width = b.cols;
   if (b.count == 0 || n == 0 || width == 0) return;
   visit_number(dtype, [&]<class T>(T) {
+    if (goes_by_rows<T>(b)) {
+      for_rows_of<T>(b, n * n * width / 2, [&](int64_t k, const Matrix<const T>& from, const Matrix<T>& x) {
+        solve_small(n, width, matrix_of<T>(a, k).reading(), form, from, nullptr, x);
+      });
+      return;
+    }
     if (is_lockstep<T>(b.count, n, width)) {
       for_groups<T>(b.count, n, std::max(n, width), [&](int64_t first, int64_t count) {
         kernels<SmallTriangles<T>>().solve(count, n, width, source_of<T>(a, first), form, source_of<T>(b, first),
