@@ -22,11 +22,13 @@ template <class T>
 int64_t panel_for(int64_t rows, int64_t count, bool by_columns = false) {
   const int64_t size = rows * count;
   const bool small = size < 288 * 288 && !(by_columns && kIsComplex<T>);
-  const int64_t narrow = by_columns ? std::max<int64_t>(16, kWide / sizeof(T)) : 16;
-  const int64_t most = small                                                         ? narrow
-                       : size < 576 * 576 && !(by_columns && kIsComplex<T>) ? 32
-                       : size < 1024 * 1024                                          ? 64
-                                                                                     : 128;
+  int64_t most = 128;
+  if (small)
+    most = by_columns ? std::max<int64_t>(16, kWide / sizeof(T)) : 16;
+  else if (size < 576 * 576 && !(by_columns && kIsComplex<T>))
+    most = 32;
+  else if (size < 1024 * 1024)
+    most = 64;
   return std::min(count, most);
 }
 

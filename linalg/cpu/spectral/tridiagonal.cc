@@ -62,15 +62,15 @@ class Panel {
     for (int64_t j = 0; j < rest; ++j) w[j] = times(tau[k], w[j]) + times(along, v[j]);
   }
 
-  // Brings what follows the panel's `count` columns up to date; `room` holds 4 count n elements.
+  // Brings what follows the panel's `count` columns up to date; `room` holds 3 count n elements.
   void update(int64_t count, T* room) const {
     const int64_t first = begin_ + count, rest = n_ - first;
     if (rest <= 0) return;
-    T *const left = room, *const right = room + 2 * count * rest;
+    // W, V, W: the first two are one factor, the last two the other.
+    T *const left = room, *const right = room + count * rest;
     for (int64_t p = 0; p < count; ++p) {
       const T *v = v_row(p) + first, *w = w_ + p * ld_ + first;
       std::copy_n(w, rest, left + p * rest);
-      std::copy_n(v, rest, left + (count + p) * rest);
       std::copy_n(v, rest, right + p * rest);
       std::copy_n(w, rest, right + (count + p) * rest);
     }
@@ -97,7 +97,7 @@ class Panel {
 template <class T>
 void reduce_to_tridiagonal(T* rows, int64_t ld, int64_t n, double* d, double* e, T* tau) {
   if (n == 0) return;
-  ScratchArray<T> w(kPanel * ld), room(4 * kPanel * n);
+  ScratchArray<T> w(kPanel * ld), room(3 * kPanel * n);
   std::fill_n(w.get(), kPanel * ld, T{});
   const RowProducts<T> products(n);
   complete_blocks(rows, ld, 0, n);
