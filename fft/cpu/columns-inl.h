@@ -206,7 +206,8 @@ struct Planar {
   }
 };
 
-// Complex numbers as everybody keeps them, as many as a vector has lanes; kMirrored: the last one in lane 0.
+// Complex numbers as everybody keeps them, as many as a vector has lanes, in an order that numbers() has, too;
+// kMirrored: the last one where the first one would be.
 template <class D, bool kMirrored = false>
 struct Pairs {
   D d;
@@ -219,6 +220,7 @@ struct Pairs {
     const Complex<D> t = turned(z);
     hn::StoreInterleaved2(t.re, t.im, d, at);
   }
+  HWY_INLINE hn::Vec<D> numbers(const hn::TFromD<D>* at) const { return hn::LoadU(d, at); }
 
  private:
   HWY_INLINE Complex<D> turned(const Complex<D>& z) const {
@@ -251,10 +253,12 @@ struct Pairs<hn::Simd<T, 64 / sizeof(T), 0>, kMirrored> {
     lower = hn::Xor(hn::Load(n, kPlaces.lower), part);
     upper = hn::Xor(hn::Load(n, kPlaces.upper), part);
   }
-  HWY_INLINE Complex<D> load(const T* at) const {
-    const auto a = hn::LoadU(d, at), b = hn::LoadU(d, at + kLanes);
+  HWY_INLINE Complex<D> load(const T* at) const { return load(at, at + kLanes); }
+  HWY_INLINE Complex<D> load(const T* first, const T* second) const {
+    const auto a = hn::LoadU(d, first), b = hn::LoadU(d, second);
     return {choose(d, a, b, real), choose(d, a, b, imaginary)};
   }
+  HWY_INLINE hn::Vec<D> numbers(const T* at) const { return hn::LoadU(d, at); }
   HWY_INLINE void store(const Complex<D>& z, T* at) const {
     const auto first = choose(d, z.re, z.im, lower), second = choose(d, z.re, z.im, upper);
     hn::StoreU(first, d, at);
@@ -283,6 +287,48 @@ struct Pairs<hn::Simd<T, 64 / sizeof(T), 0>, kMirrored> {
     return p;
   }
   static constexpr Places kPlaces = make_places();
+};
+#elif HWY_TARGET == HWY_AVX2
+// Within each of two blocks of 16 bytes alone: in lane_order.
+template <class T, bool kMirrored>
+struct Pairs<hn::Simd<T, 32 / sizeof(T), 0>, kMirrored> {
+  using D = hn::Simd<T, 32 / sizeof(T), 0>;
+  using V = hn::Vec<D>;
+  D d;
+  HWY_INLINE Complex<D> load(const T* at) const {
+    const V a = block_pair(at), b = block_pair(at + kLanes);
+    return kMirrored ? parts(b, a) : parts(a, b);
+  }
+  HWY_INLINE void store(const Complex<D>& z, T* at) const {
+    const V a = hn::InterleaveLower(d, z.re, z.im), b = hn::InterleaveUpper(d, z.re, z.im);
+    hn::StoreU(kMirrored ? turned(b) : a, d, at);
+    hn::StoreU(kMirrored ? turned(a) : b, d, at + kLanes);
+  }
+  HWY_INLINE V numbers(const T* at) const {
+    return hn::BitCast(d, hn::Vec<Doubles>{_mm256_permute4x64_pd(hn::BitCast(Doubles(), hn::LoadU(d, at)).raw, 0xd8)});
+  }
+
+ private:
+  using Doubles = hn::Repartition<double, D>;
+  static constexpr int64_t kLanes = 32 / sizeof(T);
+  HWY_INLINE V block_pair(const T* at) const {
+    if (!kMirrored) return hn::LoadU(d, at);
+    const hn::Half<D> h;
+    return hn::Combine(d, hn::LoadU(h, at), hn::LoadU(h, at + kLanes / 2));
+  }
+  HWY_INLINE Complex<D> parts(V a, V b) const {
+    if constexpr (sizeof(T) == 8)
+      return {hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)};
+    else if constexpr (kMirrored)
+      return {{_mm256_shuffle_ps(a.raw, b.raw, 0x22)}, {_mm256_shuffle_ps(a.raw, b.raw, 0x77)}};
+    else
+      return {{_mm256_shuffle_ps(a.raw, b.raw, 0x88)}, {_mm256_shuffle_ps(a.raw, b.raw, 0xdd)}};
+  }
+  // The last complex number first.
+  HWY_INLINE V turned(V v) const {
+    constexpr int kTurned = sizeof(T) == 8 ? 0x4e : 0x1b;
+    return hn::BitCast(d, hn::Vec<Doubles>{_mm256_permute4x64_pd(hn::BitCast(Doubles(), v).raw, kTurned)});
+  }
 };
 #endif
 
@@ -323,28 +369,13 @@ struct Interleaved {
         sign(hn::Set(d, backwards ? -T{0} : T{0})),
         scale_im(hn::Xor(sign, this->scale)) {}
   HWY_INLINE Complex<D> load(int64_t i) const {
-    const T* const from = at + i * stride;
-    Complex<D> z;
-#if HWY_TARGET == HWY_AVX2
-    const auto a = hn::LoadU(d, from), b = hn::LoadU(d, from + hn::Lanes(d));
-    if constexpr (sizeof(T) == 4)
-      z = {{_mm256_shuffle_ps(a.raw, b.raw, 0x88)}, {_mm256_shuffle_ps(a.raw, b.raw, 0xdd)}};
-    else
-      z = {hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)};
-#else
-    hn::LoadInterleaved2(d, from, z.re, z.im);
-#endif
+    const Complex<D> z = Pairs<D>{d}.load(at + i * stride);
     return {z.re, hn::Xor(z.im, sign)};
   }
   HWY_INLINE void store(int64_t i, const Complex<D>& z) const {
     store_as_is(i, {hn::Mul(z.re, scale), hn::Mul(z.im, scale_im)});
   }
-  HWY_INLINE void store_as_is(int64_t i, const Complex<D>& z) const {
-    T* const to = at + i * stride;
-    // These stay in their blocks, too.
-    hn::StoreU(hn::InterleaveLower(d, z.re, z.im), d, to);
-    hn::StoreU(hn::InterleaveUpper(d, z.re, z.im), d, to + hn::Lanes(d));
-  }
+  HWY_INLINE void store_as_is(int64_t i, const Complex<D>& z) const { Pairs<D>{d}.store(z, at + i * stride); }
 #endif
 };
 
@@ -453,16 +484,34 @@ HWY_INLINE void for_passes(D, const ColumnPasses& plan, int64_t at, const F& f) 
       &f);
 }
 
-// Transforms one vector of columns in place; result k is then in row plan.order[k].
+// Transforms one vector of columns, number k in row plan.in_line[k]; result k is then in row plan.order[k].
 template <class D, class T = hn::TFromD<D>>
 void transform_rows(D d, const ColumnPlan<T>& plan, const Planar<D>& rows) {
-  for_passes(d, plan, 0, [&](const auto& p, bool) HWY_ATTR { planar_pass(d, plan, p, rows); });
+  if (!plan.inner) return for_passes(d, plan, 0, [&](const auto& p, bool) HWY_ATTR { planar_pass(d, plan, p, rows); });
+  // See Line::convolve_powers. The transform with the other sign is this one in another order.
+  const ColumnPlan<T>& inner = *plan.inner;
+  const T* const filter = plan.filter.data();
+  const Planar<D> results{d, rows.at + plan.n * Planar<D>::kRow, rows.ahead};
+  transform_rows(d, inner, rows);
+  const Complex<D> first = rows.load(inner.n);
+  rows.store(inner.n, add(first, rows.load(0)));
+  for (int64_t k = 0; k < inner.n; ++k)
+    results.store(k, mul(rows.load(inner.order[k]), {hn::Set(d, filter[2 * k]), hn::Set(d, filter[2 * k + 1])}));
+  results.store(0, add(first, results.load(0)));
+  transform_rows(d, inner, results);
 }
 
-// Transforms one vector of columns. scratch: n rows; from may be there, if it is planar.
+// Transforms one vector of columns. scratch: plan.height rows; from may be there, if it is planar.
 template <class D, class From, class To, class T = hn::TFromD<D>>
 void transform_columns(D d, const ColumnPlan<T>& plan, const From& from, const To& to, T* scratch) {
   const Planar<D> rows{d, scratch};
+  if constexpr (std::is_same_v<From, Interleaved<D>> && std::is_same_v<To, Interleaved<D>>)
+    if (plan.inner) {
+      for (int64_t row = 0; row < plan.n; ++row) rows.store(plan.in_line[row], from.load(row));
+      transform_rows(d, plan, rows);
+      for (int64_t row = 0; row < plan.n; ++row) to.store(row, rows.load(plan.order[row]));
+      return;
+    }
   const auto count = static_cast<int64_t>(plan.passes.size());
   int64_t i = 0;
   if constexpr (std::is_same_v<From, Interleaved<D>>) {

@@ -294,7 +294,7 @@ void join_lines(const RealPlan<T>& plan, int64_t count, const T* from, int64_t f
   const auto some = [&](const auto& pairs, const auto& mirrored, int64_t k) HWY_ATTR __attribute__((always_inline)) {
     const auto d = pairs.d;
     const int64_t j = m - k - static_cast<int64_t>(hn::Lanes(d)) + 1;
-    const Complex<std::decay_t<decltype(d)>> root{hn::LoadU(d, w + k), hn::LoadU(d, w + plan.stride + k)};
+    const Complex<std::decay_t<decltype(d)>> root{pairs.numbers(w + k), pairs.numbers(w + plan.stride + k)};
     auto a = pairs.load(from + 2 * k), b = mirrored.load(from + 2 * j);
     join_pair<kBack>(a, b, root, hn::Set(d, kBack ? scale : scale / 2), conjugate);
     pairs.store(a, to + 2 * k);
@@ -323,20 +323,20 @@ void join_lines(const RealPlan<T>& plan, int64_t count, const T* from, int64_t f
 // The same in place for planar rows of kFftWidth lines, those of the m numbers in the order of the plan: m rows become
 // m + 1, or (all in their natural order) the other way round.
 template <bool kBack, class T>
-void join_rows(const RealPlan<T>& plan, const int32_t* order, T* rows, bool conjugate, T scale) {
+void join_rows(const RealPlan<T>& plan, const int32_t* index, int64_t height, T* rows, bool conjugate, T scale) {
   const Lanes<T> d;
   const int64_t m = plan.half;
   const auto half = hn::Set(d, kBack ? scale : scale / 2), whole = hn::Set(d, scale);
   for (int64_t l = 0; l < kFftWidth<T>; l += static_cast<int64_t>(hn::Lanes(d))) {
-    const Planar<Lanes<T>> at{d, rows + lane_begin<T>(l, m + 1)};
-    const auto first = at.load(0);
-    const auto other = kBack ? at.load(m).re : first.im;
+    const Planar<Lanes<T>> at{d, rows + lane_begin<T>(l, height)};
+    const auto first = at.load(index[0]);
+    const auto other = kBack ? at.load(index[m]).re : first.im;
     const auto sum = hn::Mul(hn::Add(first.re, other), whole), rest = hn::Mul(hn::Sub(first.re, other), whole);
-    at.store(0, {sum, kBack ? rest : hn::Zero(d)});
-    if (!kBack) at.store(m, {rest, hn::Zero(d)});
+    at.store(index[0], {sum, kBack ? rest : hn::Zero(d)});
+    if (!kBack) at.store(index[m], {rest, hn::Zero(d)});
     for (int64_t k = 1; 2 * k <= m; ++k) {
       const Complex<Lanes<T>> w{hn::Set(d, plan.roots[k]), hn::Set(d, plan.roots[plan.stride + k])};
-      const int64_t i = kBack ? k : order[k], j = kBack ? m - k : order[m - k];
+      const int64_t i = index[k], j = index[m - k];
       auto a = at.load(i), b = at.load(j);
       join_pair<kBack>(a, b, w, half, conjugate);
       at.store(i, a);
@@ -349,18 +349,18 @@ void join_rows(const RealPlan<T>& plan, const int32_t* order, T* rows, bool conj
 // k]) / 2. Planar rows of z (in the order of the plan) become those of A, and of B where z[n - k] was (B[0] in row n);
 // or back, all in their natural order: z[k] = A[k] + i B[k], z[n - k] = conj A[k] + i conj B[k].
 template <bool kBack, class T>
-void split_rows(int64_t n, const int32_t* order, T* rows, bool conjugate, T scale) {
+void split_rows(int64_t n, const int32_t* index, int64_t height, T* rows, bool conjugate, T scale) {
   const Lanes<T> d;
   const auto whole = hn::Set(d, scale), half = hn::Set(d, kBack ? scale : scale / 2);
   const auto turned = hn::Set(d, (kBack ? scale : scale / 2) * static_cast<T>(conjugate ? -1 : 1));
   for (int64_t l = 0; l < kFftWidth<T>; l += static_cast<int64_t>(hn::Lanes(d))) {
-    const Planar<Lanes<T>> at{d, rows + lane_begin<T>(l, n + 1)};
-    const auto first = at.load(0);
-    const auto other = kBack ? at.load(n).re : first.im;
-    at.store(0, {hn::Mul(first.re, whole), kBack ? hn::Mul(other, whole) : hn::Zero(d)});
-    if (!kBack) at.store(n, {hn::Mul(other, whole), hn::Zero(d)});
+    const Planar<Lanes<T>> at{d, rows + lane_begin<T>(l, height)};
+    const auto first = at.load(index[0]);
+    const auto other = kBack ? at.load(index[n]).re : first.im;
+    at.store(index[0], {hn::Mul(first.re, whole), kBack ? hn::Mul(other, whole) : hn::Zero(d)});
+    if (!kBack) at.store(index[n], {hn::Mul(other, whole), hn::Zero(d)});
     for (int64_t k = 1; 2 * k < n; ++k) {
-      const int64_t i = kBack ? k : order[k], j = kBack ? n - k : order[n - k];
+      const int64_t i = index[k], j = index[n - k];
       const auto a = at.load(i), b = at.load(j);
       if (kBack) {
         const auto ar = hn::Mul(a.re, half), ai = hn::Mul(a.im, turned);

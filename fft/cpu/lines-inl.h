@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "fft/cpu/fft.h"
-#include "fft/cpu/short-inl.h"
+#include "fft/cpu/real-inl.h"
 
 #if defined(TESSERA_FFT_LINES_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_FFT_LINES_INL
@@ -62,7 +62,7 @@ class Transform {
               static_cast<T>(lines.scale)} {}
 
   void complex() const {
-    if (ColumnPasses::serves(n_))
+    if (ColumnPlan<T>::serves(n_))
       for (const FftDim& d : lines_.dims)
         if (d.in_stride == 1 && d.out_stride == 1 && d.size >= kWidth / 2) return side_by_side(d);
     complex_alone_or_together();
@@ -74,9 +74,12 @@ class Transform {
     const Places places(lines_);
     if (n_ % 2) {
       const bool many = places.count() >= kWidth / 2 && n_ <= kLong;  // each alone would cost twice as much
-      return many && ColumnPasses::serves(n_) ? odd_real_together<kBack>(places) : odd_real_lines<kBack>(places);
+      return many && ColumnPlan<T>::serves(n_) ? odd_real_together<kBack>(places) : odd_real_lines<kBack>(places);
     }
 #if HWY_TARGET != HWY_SSE4
+#if HWY_TARGET == HWY_AVX3
+    if (!kBack && dense() && ShortRealPlan<T>::serves(n_)) return real_short(places);
+#endif
     // Halves of real signals that are many are joined faster together where their columns are odd and brief.
     const int64_t rows = n_ / 2 / ShortPlan<T>::width();
     if (in_registers(n_ / 2) && (rows == 4 || rows == 8 || rows >= 16 || places.count() < kWidth / 2)) {
@@ -118,7 +121,7 @@ class Transform {
   // they leave work for several threads, and not those that push each other out of the first cache, since they lie a
   // multiple of 4 KiB apart, and more of them than it has ways. A line that fills vectors by itself needs no company.
   bool together(int64_t count, int64_t length, int64_t parts) const {
-    if (count < kWidth / 2 || length > kLong || !ColumnPasses::serves(length)) return false;
+    if (count < kWidth / 2 || length > kLong || !ColumnPlan<T>::serves(length)) return false;
     if (parts == 2 && length >= kAlone && length % (kWidth * kWidth) == 0) return false;
     return length <= kShort || (count >= 4 * kWidth && (kWidth <= 8 || n_ * parts * sizeof(T) % 4096 != 0));
   }
@@ -135,7 +138,7 @@ class Transform {
     const auto plan = column_plan<T>(n_);
     const int64_t rest = inner.size % kWidth, groups = inner.size / kWidth + (2 * rest >= kWidth);
     parallel_for(places.count() * groups, grain(n_ * kWidth), [&](int64_t begin, int64_t end) HWY_ATTR {
-      ScratchArray<T> scratch(n_ * kRow), part(2 * rest >= kWidth ? n_ * kRow : 0);
+      ScratchArray<T> scratch(plan->height * kRow), part(2 * rest >= kWidth ? n_ * kRow : 0);
       const Lanes<T> d;
       for (int64_t i = begin; i < end; ++i) {
         const auto [from, to] = places(i / groups);
@@ -167,21 +170,21 @@ class Transform {
     T* to[2 * kWidth];
     int64_t count;
   };
-  // `each` lines (kWidth or twice as many) at a time. work(group, rows): planar rows for `length` + 1 numbers.
+  // `each` lines (kWidth or twice as many) at a time. work(group, rows): `height` planar rows.
   template <class Work>
-  void in_groups(const Places& places, int64_t each, int64_t length, const Work& work) const {
-    in_groups(places, each, length, &call<Work, const Group&, T*>, &work);
+  void in_groups(const Places& places, int64_t each, int64_t height, const Work& work) const {
+    in_groups(places, each, height, &call<Work, const Group&, T*>, &work);
   }
   // What is the same for all work is there once.
   template <class Work, class... Arguments>
   static void call(const void* work, Arguments... arguments) {
     (*static_cast<const Work*>(work))(arguments...);
   }
-  HWY_NOINLINE void in_groups(const Places& places, int64_t each, int64_t length,
+  HWY_NOINLINE void in_groups(const Places& places, int64_t each, int64_t height,
                               void (*call)(const void*, const Group&, T*), const void* work) const {
     const int64_t tasks = (places.count() + each - 1) / each;
-    parallel_for(tasks, grain(length * kWidth), [&](int64_t begin, int64_t end) {
-      ScratchArray<T> rows((length + 1) * kRow);
+    parallel_for(tasks, grain(height * kWidth), [&](int64_t begin, int64_t end) {
+      ScratchArray<T> rows(height * kRow);
       Group group;
       for (int64_t t = begin; t < end; ++t) {
         group.count = std::min(each, places.count() - t * each);
@@ -264,24 +267,25 @@ class Transform {
   static void transform_group(const ColumnPlan<T>& plan, T* rows, Ahead ahead = {}) {
     const Lanes<T> d;
     for (int64_t l = 0; l < kWidth; l += static_cast<int64_t>(hn::Lanes(d)))
-      transform_rows(d, plan, Planar<Lanes<T>>{d, rows + lane_begin<T>(l, plan.n + 1), &ahead});
+      transform_rows(d, plan, Planar<Lanes<T>>{d, rows + lane_begin<T>(l, plan.height), &ahead});
   }
   // Where lines lie one after the other: the group behind this one, and what this one's results are written to.
   Ahead behind(const Group& group, const ColumnPlan<T>& plan, int64_t numbers) const {
     const T* const from = group.from[0];
     if (!dense() || group.count < kWidth || group.from[1] - from != numbers) return {};
     int64_t butterflies = 0;
-    for (const auto& pass : plan.passes) butterflies += plan.n / pass.radix;
+    for (const auto& pass : (plan.inner ? *plan.inner : plan).passes) butterflies += plan.n / pass.radix;
     return {from + kWidth * numbers, group.to[0], kWidth * numbers * static_cast<int64_t>(sizeof(T)),
             butterflies * kWidth / static_cast<int64_t>(hn::Lanes(Lanes<T>()))};
   }
-  static void scale_group(T* rows, int64_t count, T scale) {
+  // The results.
+  static void scale_group(T* rows, const ColumnPlan<T>& plan, T scale) {
     const Lanes<T> d;
     constexpr int64_t kAll = 2 * kPlanarWidth<Lanes<T>>;
     if (scale != T{1})
       for (int64_t l = 0; l < kWidth; l += kAll / 2) {
-        T* const at = rows + lane_begin<T>(l, count + 1);
-        for (int64_t i = 0; i < count * kAll; i += static_cast<int64_t>(hn::Lanes(d)))
+        T* const at = rows + lane_begin<T>(l, plan.height) + plan.order[0] * kAll;
+        for (int64_t i = 0; i < plan.n * kAll; i += static_cast<int64_t>(hn::Lanes(d)))
           hn::StoreU(hn::Mul(hn::LoadU(d, at + i), hn::Set(d, scale)), d, at + i);
       }
   }
@@ -290,11 +294,11 @@ class Transform {
   void complex_together(const Places& places) const {
     const auto plan = column_plan<T>(n_);
     const int32_t* const results = (form_.conjugate ? plan->backwards : plan->order).data();
-    in_groups(places, kWidth, n_, [&](const Group& group, T* rows) HWY_ATTR {
-      gather(group.from, group.count, 2 * n_, {rows, plan->in_line.data(), n_ + 1, true});
+    in_groups(places, kWidth, plan->height, [&](const Group& group, T* rows) HWY_ATTR {
+      gather(group.from, group.count, 2 * n_, {rows, plan->in_line.data(), plan->height, true});
       transform_group(*plan, rows, behind(group, *plan, 2 * n_));
-      scale_group(rows, n_, form_.scale);
-      scatter(group.to, group.count, 2 * n_, {rows, results, n_ + 1, true});
+      scale_group(rows, *plan, form_.scale);
+      scatter(group.to, group.count, 2 * n_, {rows, results, plan->height, true});
     });
   }
 
@@ -304,13 +308,14 @@ class Transform {
     const auto plan = real_plan<T>(n_);
     const auto columns = column_plan<T>(n_ / 2);
     const int32_t *const order = columns->order.data(), *const in_line = columns->in_line.data();
-    in_groups(places, kWidth, n_ / 2, [&](const Group& group, T* rows) HWY_ATTR {
-      gather(group.from, group.count, kBack ? 2 * half_ : n_, {rows, in_line, half_, true});
-      if (kBack) join_rows<true>(*plan, order, rows, conjugate_, form_.scale);
+    const int64_t height = columns->height;
+    in_groups(places, kWidth, height, [&](const Group& group, T* rows) HWY_ATTR {
+      gather(group.from, group.count, kBack ? 2 * half_ : n_, {rows, in_line, height, true});
+      if (kBack) join_rows<true>(*plan, in_line, height, rows, conjugate_, form_.scale);
       transform_group(*columns, rows, behind(group, *columns, kBack ? 2 * half_ : n_));
-      if (!kBack) join_rows<false>(*plan, order, rows, conjugate_, form_.scale);
+      if (!kBack) join_rows<false>(*plan, order, height, rows, conjugate_, form_.scale);
       scatter(group.to, group.count, kBack ? n_ : 2 * half_,
-              {rows, kBack ? columns->backwards.data() : order, half_, true});
+              {rows, kBack ? columns->backwards.data() : order, height, true});
     });
   }
 
@@ -321,8 +326,8 @@ class Transform {
     // Where the second half's spectra are: see split_rows.
     std::vector<int32_t> mirrored = plan->backwards;
     if (kBack) std::reverse_copy(plan->in_line.begin(), plan->in_line.end(), mirrored.begin());
-    mirrored[0] = static_cast<int32_t>(n_);
-    in_groups(places, 2 * kWidth, n_, [&](const Group& group, T* rows) HWY_ATTR {
+    mirrored[0] = (kBack ? plan->in_line : plan->order)[n_];
+    in_groups(places, 2 * kWidth, plan->height, [&](const Group& group, T* rows) HWY_ATTR {
       if (!odd_real_group<kBack>(*plan, mirrored.data(), group, rows, true, group.count > kWidth)) {
         odd_real_group<kBack>(*plan, mirrored.data(), group, rows, true, false);
         odd_real_group<kBack>(*plan, mirrored.data(), group, rows, false, true);
@@ -335,6 +340,7 @@ class Transform {
   HWY_NOINLINE bool odd_real_group(const ColumnPlan<T>& plan, const int32_t* mirrored, const Group& group, T* rows,
                                    bool first, bool second) const {
     const int32_t *const order = plan.order.data(), *const in_line = plan.in_line.data();
+    const int64_t height = plan.height;
     const auto take = [&](bool half, int64_t count, const Rows<T>& row) {
       gather(group.from + half * kWidth, group.count - half * kWidth, count, row);
     };
@@ -342,27 +348,27 @@ class Transform {
       scatter(group.to + half * kWidth, group.count - half * kWidth, count, row);
     };
     T* const imaginary = rows + kPlanarWidth<Lanes<T>>;
-    if (!first || !second) std::memset(rows, 0, static_cast<size_t>((n_ + 1) * kRow) * sizeof(T));
+    if (!first || !second) std::memset(rows, 0, static_cast<size_t>(height * kRow) * sizeof(T));
     if (!kBack) {
-      if (first) take(false, n_, {rows, in_line, n_ + 1, false});
-      if (second) take(true, n_, {imaginary, in_line, n_ + 1, false});
+      if (first) take(false, n_, {rows, in_line, height, false});
+      if (second) take(true, n_, {imaginary, in_line, height, false});
     } else {
-      if (first) take(false, 2 * half_, {rows, in_line, n_ + 1, true});
-      if (second) take(true, 2 * half_, {rows, mirrored, n_ + 1, true});
-      split_rows<true>(n_, order, rows, conjugate_, form_.scale);
+      if (first) take(false, 2 * half_, {rows, in_line, height, true});
+      if (second) take(true, 2 * half_, {rows, mirrored, height, true});
+      split_rows<true>(n_, in_line, height, rows, conjugate_, form_.scale);
     }
     transform_group(plan, rows);
     // Number 0 is the sum of all.
     for (int64_t l = 0; first && second && l < kWidth; ++l)
       for (const T* part : {rows, imaginary})
-        if (!std::isfinite(part[lane_begin<T>(l, n_ + 1)])) return false;
+        if (!std::isfinite(part[lane_begin<T>(l, height) + order[0] * (2 * kPlanarWidth<Lanes<T>>)])) return false;
     if (!kBack) {
-      split_rows<false>(n_, order, rows, conjugate_, form_.scale);
-      if (first) put(false, 2 * half_, {rows, order, n_ + 1, true});
-      if (second) put(true, 2 * half_, {rows, mirrored, n_ + 1, true});
+      split_rows<false>(n_, order, height, rows, conjugate_, form_.scale);
+      if (first) put(false, 2 * half_, {rows, order, height, true});
+      if (second) put(true, 2 * half_, {rows, mirrored, height, true});
     } else {
-      if (first) put(false, n_, {rows, plan.backwards.data(), n_ + 1, false});
-      if (second) put(true, n_, {imaginary, plan.backwards.data(), n_ + 1, false});
+      if (first) put(false, n_, {rows, plan.backwards.data(), height, false});
+      if (second) put(true, n_, {imaginary, plan.backwards.data(), height, false});
     }
     return true;
   }
@@ -405,11 +411,20 @@ class Transform {
     for_short_lines(places, places.count(), lines.scratch(),
                     [&](const typename ShortLines<T>::Some& some, T* scratch) { lines.run(some, scratch); });
   }
+#if HWY_TARGET == HWY_AVX3
+  void real_short(const Places& places) const {
+    const auto plan = short_real_plan<T>(n_);
+    const ShortReal<T> real(*plan, conjugate_, form_.scale);
+    for_short_lines(places, places.count(), real.scratch(),
+                    [&](const typename ShortLines<T>::Some& some, T* scratch) { real.run(some, scratch); });
+  }
+#endif
   template <bool kBack>
   void even_real_short(const Places& places, const ShortLines<T>& lines) const {
     const auto plan = real_plan<T>(n_);
-    // Lines that the first cache holds.
-    const int64_t most = std::max<int64_t>(1, 1024 / n_), own = most * n_;
+    // Lines that the first cache holds beside what others need; where it is read last, it should still hold it all.
+    constexpr int64_t kBytes = kBack ? 8192 : 2048;
+    const int64_t most = std::max<int64_t>(1, kBytes / static_cast<int64_t>(sizeof(T)) / n_), own = most * n_;
     for_short_lines(places, most, own + lines.scratch(), [&](const typename ShortLines<T>::Some& some, T* z) {
       const auto [count, in, in_step, out, out_step] = some;
       if (kBack) {

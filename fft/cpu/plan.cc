@@ -5,6 +5,7 @@
 #include "fft/cpu/plan.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <mutex>
 #include <numbers>
@@ -20,8 +21,9 @@ namespace {
 // Above this many numbers the twiddle factors between columns and rows are products of two.
 constexpr int64_t kOneTable = 32768;
 
-// Longer lines of a prime length jump about in more memory than the second cache has: a chirp is as fast.
-constexpr int64_t kMostOfPrimes = 65537;
+// Longer lines of a prime length jump about in more memory than the second cache has: a chirp is as fast. Columns are
+// many at a time.
+constexpr int64_t kMostOfPrimes = 65537, kMostOfPrimeColumns = 4096;
 
 // Radices of n in the order of the passes; empty if a prime factor has no butterfly.
 std::vector<int> radices(int64_t n) {
@@ -110,6 +112,26 @@ int64_t convolution_length(int64_t least) {
   return length;
 }
 
+// Of an angle of at most an eighth of the circle, by their series: the same bits on every machine, and a program of one
+// transform does without the C library's functions, which are as long as the transform.
+std::pair<double, double> cos_and_sin(double x) {
+  constexpr int kTerms = 18;
+  static constexpr auto kSteps = [] {  // from a term to the next one: the quotient of two factorials
+    std::array<double, kTerms + 1> steps{};
+    for (int k = 1; k <= kTerms; ++k) steps[k] = 1.0 / (k * (k + 1));
+    return steps;
+  }();
+  const double square = x * x;
+  double of_cos = 0, of_sin = 0;  // what follows the last term, divided by it
+  for (int k = kTerms; k > 2; k -= 2) {
+    of_cos = -square * (1 + of_cos) * kSteps[k - 1];
+    of_sin = -square * (1 + of_sin) * kSteps[k];
+  }
+  of_sin = -square * (1 + of_sin) * kSteps[2];
+  const double half = square / 2, first = 1 - half;
+  return {first + (((1 - first) - half) - half * of_cos), x + x * of_sin};
+}
+
 void push(std::vector<double>* to, std::complex<double> z) {
   to->push_back(z.real());
   to->push_back(z.imag());
@@ -145,6 +167,19 @@ std::vector<double> twiddle_table(int64_t n, const std::vector<int64_t>& rows, i
   return table;
 }
 
+// Of ShortPlan, of floats in long vectors.
+std::vector<double> across_table() {
+  constexpr int kWidth = 16, kBlock = 4;
+  std::vector<double> table;
+  for (int k = 1; k < 4; ++k)
+    for (const bool real : {true, false})
+      for (int lane = 0; lane < kWidth; ++lane) {
+        const auto w = unit_root(lane % kBlock * k, kWidth);
+        table.push_back(real ? w.real() : w.imag());
+      }
+  return table;
+}
+
 // Of LinePlan: w^(k1 n2) where k1 is a multiple of `width`.
 std::vector<double> coarse_table(int64_t n, int64_t n1, int64_t n2, int64_t width) {
   std::vector<double> table;
@@ -153,13 +188,17 @@ std::vector<double> coarse_table(int64_t n, int64_t n1, int64_t n2, int64_t widt
   return table;
 }
 
+bool is_prime(int64_t n) {
+  for (int64_t p = 2; p * p <= n; ++p)
+    if (n % p == 0) return false;
+  return n > 1;
+}
+
 // The powers of a number mod n, n prime, that are all numbers from 1 to n - 1. Empty: n is not prime, or n - 1 has a
 // prime factor without butterfly.
 std::vector<int32_t> powers_of_root(int64_t n) {
   std::vector<int32_t> powers;
-  if (n > kMostOfPrimes || !ColumnPasses::serves(n - 1, kMaxRadixOfLines)) return powers;
-  for (int64_t p = 2; p * p <= n; ++p)
-    if (n % p == 0) return powers;
+  if (n > kMostOfPrimes || !ColumnPasses::serves(n - 1, kMaxRadixOfLines) || !is_prime(n)) return powers;
   for (int64_t root = 2; static_cast<int64_t>(powers.size()) < n - 1; ++root) {
     powers.clear();
     int64_t power = 1;
@@ -192,7 +231,8 @@ void make_chirp(int64_t n, int64_t m, std::vector<double>* chirp, std::vector<do
 
 template <class T>
 int64_t bytes_of(const ColumnPlan<T>& p) {
-  return static_cast<int64_t>(p.numbers.size() * sizeof(T) + (3 * p.order.size() + p.first.size()) * sizeof(int32_t));
+  return static_cast<int64_t>((p.numbers.size() + p.filter.size()) * sizeof(T) +
+                              (3 * p.order.size() + p.first.size()) * sizeof(int32_t));
 }
 template <class T>
 int64_t bytes_of(const LinePlan<T>& p) {
@@ -208,6 +248,11 @@ int64_t bytes_of(const ShortPlan<T>& p) {
 template <class T>
 int64_t bytes_of(const RealPlan<T>& p) {
   return static_cast<int64_t>(p.roots.size() * sizeof(T));
+}
+template <class T>
+int64_t bytes_of(const ShortRealPlan<T>& p) {
+  return bytes_of(p.columns) + bytes_of(p.eighths) +
+         static_cast<int64_t>((p.fine.size() + p.across.size()) * sizeof(T));
 }
 
 // Plans by length: of those that were used last, at most kPlans, and not many more bytes than kBytes.
@@ -277,7 +322,7 @@ std::complex<double> unit_root(int64_t k, int64_t n) {
   const auto rest = static_cast<int64_t>(static_cast<__int128>(k) * 4 - static_cast<__int128>(quarter) * n);
   const bool beyond = 2 * static_cast<__int128>(rest) > n;
   const double angle = std::numbers::pi / 2 * (static_cast<double>(beyond ? n - rest : rest) / static_cast<double>(n));
-  double c = std::cos(angle), s = std::sin(angle);
+  auto [c, s] = cos_and_sin(angle);
   if (beyond) std::swap(c, s);
   switch (quarter & 3) {
     case 0:
@@ -294,6 +339,13 @@ std::complex<double> unit_root(int64_t k, int64_t n) {
 bool ColumnPasses::serves(int64_t n, int largest) {
   const std::vector<int> r = radices(n);
   return n == 1 || (!r.empty() && *std::max_element(r.begin(), r.end()) <= largest);
+}
+
+bool ColumnPasses::convolves(int64_t n) {
+  if (n <= kMaxRadixOfLines || n > kMostOfPrimeColumns || !serves(n - 1, kMaxRadixOfLines) || !is_prime(n))
+    return false;
+  const double copies = 8.0 * static_cast<double>(n);
+  return n > kMaxRadix || 2 * smooth_cost(n - 1) + copies < smooth_cost(n);
 }
 
 ColumnPasses::ColumnPasses(int64_t n, std::vector<double>* numbers) : n(n) {
@@ -349,11 +401,38 @@ void ColumnPasses::walk(int64_t at, int64_t most, void (*call)(const void*, cons
     }
 }
 
+// The transform of a kernel, in order.
 template <class T>
-ColumnPlan<T>::ColumnPlan(int64_t n) {
+Table<T> filter_of(const std::vector<double>& kernel) {
+  const Table<T> x = rounded<T>(kernel);
+  Table<T> filter(x.size());
+  const auto m = static_cast<int64_t>(x.size() / 2);
+  const DType type = sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64;
+  run_fft({type, FftKind::kComplex, true, 1 / static_cast<double>(m), m, 1, 1, {}}, x.data(), filter.data());
+  return filter;
+}
+
+template <class T>
+ColumnPlan<T>::ColumnPlan(int64_t n) : height(n + 1) {
   std::vector<double> made;
-  static_cast<ColumnPasses&>(*this) = ColumnPasses(n, &made);
-  numbers = rounded<T>(made);
+  if (!convolves(n)) {
+    static_cast<ColumnPasses&>(*this) = ColumnPasses(n, &made);
+    numbers = rounded<T>(made);
+    return;
+  }
+  const std::vector<int32_t> powers = powers_of_root(n);
+  make_kernel(n, powers, &made);
+  filter = filter_of<T>(made);
+  inner = column_plan<T>(n - 1);
+  this->n = n;
+  height = 2 * n;
+  const auto m = static_cast<int32_t>(n - 1), spare = static_cast<int32_t>(height - 1);
+  for (auto* rows : {&in_line, &order, &backwards}) rows->assign(n + 1, m);
+  for (int32_t k = 0; k < m; ++k) {
+    in_line[powers[k]] = k;
+    order[powers[k]] = backwards[n - powers[k]] = m + 1 + inner->order[k];
+  }
+  for (auto* rows : {&in_line, &order, &backwards}) rows->back() = spare;
 }
 
 template <class T>
@@ -381,17 +460,7 @@ LinePlan<T>::LinePlan(int64_t n) : n(n) {
   else
     make_kernel(n, powers, &numbers);
   chirp = rounded<T>(made);
-  const Table<T> kernel = rounded<T>(numbers);
-  filter.resize(2 * m);
-  const FftLines lines{sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64,
-                       FftKind::kComplex,
-                       true,
-                       1 / static_cast<double>(m),
-                       m,
-                       1,
-                       1,
-                       {}};
-  run_fft(lines, kernel.data(), filter.data());
+  filter = filter_of<T>(numbers);
 }
 
 template <class T>
@@ -404,17 +473,15 @@ RealPlan<T>::RealPlan(int64_t n) : half(n / 2), stride((n / 4 / kFftWidth<T> + 2
 }
 
 template <class T>
-ShortPlan<T>::ShortPlan(int64_t n) : first(n / width()), where(first.leave()) {
+ShortPlan<T>::ShortPlan(int64_t n)
+    : pairs(n == 4 * width()), first(pairs && sizeof(T) == 4 ? 8 : n / width()), where(first.leave()) {
   std::vector<int64_t> result(first.n);
   for (int64_t k = 0; k < first.n; ++k) result[where[k]] = k;
-  fine = rounded<T>(twiddle_table(n, result, width(), width(), width()));
-  constexpr int64_t kWidth = kFftWidth<T>, kBlock = 16 / sizeof(T);
-  for (int64_t k = 1; k < 4; ++k)
-    for (const bool real : {true, false})
-      for (int64_t lane = 0; lane < kWidth; ++lane) {
-        const auto w = unit_root(lane % kBlock * k, kWidth);
-        across.push_back(static_cast<T>(real ? w.real() : w.imag()));
-      }
+  const int64_t columns = n / first.n;
+  const Table<T> table = rounded<T>(twiddle_table(n, result, columns, columns, width()));
+  for (auto row = table.begin(); row != table.end(); row += columns)
+    for (int64_t l = 0; l < width(); l += columns) fine.insert(fine.end(), row, row + columns);
+  if (sizeof(T) == 4) across = rounded<T>(across_table());
 }
 
 template <class T>
@@ -427,9 +494,22 @@ bool ShortPlan<T>::serves(int64_t n) {
   // Longer lines are worth several threads, or more groups of columns where a group is a small part of them.
   const bool long_vectors = simd_level() == SimdLevel::kAvx3;
   const int64_t most = long_vectors && sizeof(T) == 4 ? 4096 : 32768;
-  const int64_t m = n / width(), least = long_vectors ? 4 : 8;
-  return simd_level() != SimdLevel::kSse4 && n % width() == 0 && m >= least && n <= most &&
-         ColumnPasses::serves(m, kMaxRadixOfLines);
+  const int64_t m = n / width(), least = long_vectors && sizeof(T) == 4 ? 4 : 8;
+  return simd_level() != SimdLevel::kSse4 && n % width() == 0 && (m >= least || (long_vectors && m == 4)) &&
+         n <= most && ColumnPasses::serves(m, kMaxRadixOfLines);
+}
+
+template <class T>
+ShortRealPlan<T>::ShortRealPlan(int64_t n)
+    : columns(16),
+      eighths(2 * kFftWidth<T>),
+      fine(rounded<T>(twiddle_table(n, {1, 2, 3, 4, 5, 6, 7}, kFftWidth<T>, kFftWidth<T>, kFftWidth<T>))) {
+  if (sizeof(T) == 4) across = rounded<T>(across_table());
+}
+
+template <class T>
+bool ShortRealPlan<T>::serves(int64_t n) {
+  return simd_level() == SimdLevel::kAvx3 && n == 16 * kFftWidth<T>;
 }
 
 template <class T>
@@ -448,6 +528,10 @@ template <class T>
 Held<ShortPlan<T>> short_plan(int64_t n) {
   return cached<ShortPlan<T>>(n);
 }
+template <class T>
+Held<ShortRealPlan<T>> short_real_plan(int64_t n) {
+  return cached<ShortRealPlan<T>>(n);
+}
 
 template struct ColumnPlan<float>;
 template struct ColumnPlan<double>;
@@ -457,6 +541,8 @@ template struct RealPlan<float>;
 template struct RealPlan<double>;
 template struct ShortPlan<float>;
 template struct ShortPlan<double>;
+template struct ShortRealPlan<float>;
+template struct ShortRealPlan<double>;
 template Held<LinePlan<float>> line_plan(int64_t);
 template Held<LinePlan<double>> line_plan(int64_t);
 template Held<ColumnPlan<float>> column_plan(int64_t);
@@ -465,5 +551,7 @@ template Held<RealPlan<float>> real_plan(int64_t);
 template Held<RealPlan<double>> real_plan(int64_t);
 template Held<ShortPlan<float>> short_plan(int64_t);
 template Held<ShortPlan<double>> short_plan(int64_t);
+template Held<ShortRealPlan<float>> short_real_plan(int64_t);
+template Held<ShortRealPlan<double>> short_real_plan(int64_t);
 
 }  // namespace tessera::cpu::internal

@@ -59,14 +59,8 @@ struct ColumnPasses {
   void walk(int64_t at, int64_t most, void (*call)(const void*, const Pass&, bool), const void* f) const;
   // Whether all prime factors have a butterfly, and none is above `largest`.
   static bool serves(int64_t n, int largest = kMaxRadix);
-};
-
-template <class T>
-struct ColumnPlan : ColumnPasses {
-  Table<T> numbers;
-
-  ColumnPlan() = default;
-  explicit ColumnPlan(int64_t n);
+  // Whether a convolution is faster, or all there is.
+  static bool convolves(int64_t n);
 };
 
 // A plan that is used, whatever becomes of it in the cache. What lets go of one is code that is there once.
@@ -88,6 +82,22 @@ struct Held : AnyHeld {
   const Plan* operator->() const { return static_cast<const Plan*>(get()); }
   const Plan& operator*() const { return *operator->(); }
   explicit operator bool() const { return get() != nullptr; }
+};
+
+// Where n is a prime of no butterfly, or of a long one, but n - 1 has short ones alone, the transform is a convolution
+// (Rader's, see LinePlan) by two transforms of n - 1 numbers. Number 0 and the powers of a root then stand in rows of
+// their own order (in_line), and results in rows behind them.
+template <class T>
+struct ColumnPlan : ColumnPasses {
+  Table<T> numbers;
+  int64_t height = 2;      // rows of memory: one more than numbers, for what real signals have besides
+  Held<ColumnPlan> inner;  // of n - 1, if it is one
+  Table<T> filter;         // as that of LinePlan
+
+  ColumnPlan() = default;
+  explicit ColumnPlan(int64_t n);
+  // Whether there is one.
+  static bool serves(int64_t n) { return ColumnPasses::serves(n) || convolves(n); }
 };
 
 template <class T>
@@ -120,10 +130,11 @@ struct LinePlan {
 // A line of n = m width numbers, m from 4 to some thousand: columns of m, then rows across the lanes of vectors.
 template <class T>
 struct ShortPlan {
+  bool pairs;  // lines of four long vectors, by twos: floats in eight rows of half a vector of each
   ColumnPlan<T> first;
   std::vector<int32_t> where;  // the row of each result of a column
   Table<T> fine;               // as that of LinePlan, in the order of rows and groups of `width`
-  // exp(-2 pi i e k / kFftWidth), 0 < k < 4, planar; e: the place of a lane in its 16 bytes. Of whole groups alone.
+  // exp(-2 pi i e k / 16), 0 < k < 4, planar, of floats; e: the place of a lane in its 16 bytes. Of whole groups alone.
   Table<T> across;
 
   explicit ShortPlan(int64_t n);
@@ -142,6 +153,17 @@ struct RealPlan {
   explicit RealPlan(int64_t n);
 };
 
+// A line of n = 16 width real numbers, where vectors are long: see ShortReal.
+template <class T>
+struct ShortRealPlan {
+  RealPlan<T> columns, eighths;  // of 16 and of 2 width numbers
+  Table<T> fine;                 // exp(-2 pi i k l / n), 0 < k < 8, l < width, planar
+  Table<T> across;               // as that of ShortPlan
+
+  explicit ShortRealPlan(int64_t n);
+  static bool serves(int64_t n);
+};
+
 // From a cache of the plans that were used last; safe to call from any thread.
 template <class T>
 Held<LinePlan<T>> line_plan(int64_t n);
@@ -151,5 +173,7 @@ template <class T>
 Held<RealPlan<T>> real_plan(int64_t n);  // n even
 template <class T>
 Held<ShortPlan<T>> short_plan(int64_t n);
+template <class T>
+Held<ShortRealPlan<T>> short_real_plan(int64_t n);
 
 }  // namespace tessera::cpu::internal

@@ -1,5 +1,5 @@
-// What glibc asks for in every static program although few programs get there: 270 KB of character sets, translations,
-// the resolver of host names and the loader of shared objects.
+// What glibc asks for in every static program although few programs get there: 290 KB of character sets, translations,
+// the resolver of host names, the loader of shared objects, and functions for each kind of processor.
 //
 // Each name here is where such a part is entered, and does what the part would do in a program that does not use it.
 // All are weak: a program that calls setlocale, dlopen or getaddrinfo links the real part for other names of it, whose
@@ -115,3 +115,41 @@ TESSERA_WEAK struct __res_state _res;
 TESSERA_WEAK __thread struct __res_state* __libc_resp = &_res;
 
 }  // extern "C"
+
+// Functions that programs seldom call, and glibc itself for short strings: of each it has one for each of a dozen kinds
+// of processors. A loop must not become a call of what it stands for.
+#define TESSERA_STRING_PART(name, result, ...)                                          \
+  extern "C" result part_##name(__VA_ARGS__) noexcept;                                  \
+  extern "C" TESSERA_WEAK result outer_##name(__VA_ARGS__) noexcept __asm__(#name)      \
+      __attribute__((alias("part_" #name)));                                            \
+  extern "C" TESSERA_WEAK result inner_##name(__VA_ARGS__) noexcept __asm__("__" #name) \
+      __attribute__((alias("part_" #name)));                                            \
+  extern "C" __attribute__((optimize("no-tree-loop-distribute-patterns"))) result part_##name(__VA_ARGS__) noexcept
+
+TESSERA_STRING_PART(strchrnul, const char*, const char* s, int c) {
+  while (*s && *s != static_cast<char>(c)) ++s;
+  return s;
+}
+TESSERA_STRING_PART(rawmemchr, const char*, const char* s, int c) {
+  while (*s != static_cast<char>(c)) ++s;
+  return s;
+}
+TESSERA_STRING_PART(stpcpy, char*, char* to, const char* from) {
+  while ((*to = *from++)) ++to;
+  return to;
+}
+TESSERA_STRING_PART(wcslen, size_t, const wchar_t* s) {
+  size_t n = 0;
+  while (s[n]) ++n;
+  return n;
+}
+TESSERA_STRING_PART(wcsnlen, size_t, const wchar_t* s, size_t most) {
+  size_t n = 0;
+  while (n < most && s[n]) ++n;
+  return n;
+}
+TESSERA_STRING_PART(wmemchr, const wchar_t*, const wchar_t* s, wchar_t c, size_t n) {
+  for (; n > 0; --n, ++s)
+    if (*s == c) return s;
+  return nullptr;
+}
