@@ -12,6 +12,8 @@ namespace tessera::cpu::columns {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+#undef TESSERA_COLUMNS_UNROLL
+
 // Vectors of numbers T as vectors of their parts: complex numbers lie as pairs (re, im).
 template <class T>
 struct Lanes {
@@ -64,6 +66,24 @@ HWY_INLINE void for_vectors(int64_t n, F&& part) {
 #endif
 }
 
+// Calls part(number of columns, first of them): for kMostColumns, while there are so many, for two if `pairs`, and for
+// one.
+#if HWY_TARGET <= HWY_AVX2
+inline constexpr int kMostColumns = 4;
+#define TESSERA_COLUMNS_UNROLL TESSERA_UNROLL
+#else  // with less code
+inline constexpr int kMostColumns = 2;
+#define TESSERA_COLUMNS_UNROLL
+#endif
+template <bool pairs = false, class F>
+HWY_INLINE void by_columns(int64_t n, F&& part) {
+  int64_t j = 0;
+  for (; j + kMostColumns <= n; j += kMostColumns) part(std::integral_constant<int, kMostColumns>(), j);
+  if constexpr (pairs && kMostColumns > 2)
+    if (j + 2 <= n) part(std::integral_constant<int, 2>(), j), j += 2;
+  for (; j < n; ++j) part(std::integral_constant<int, 1>(), j);
+}
+
 // A number that vectors are multiplied by: x s = x re(s) + swapped(x) (-im(s), im(s)).
 template <class T>
 struct Factor {
@@ -114,16 +134,15 @@ HWY_INLINE void dots_of(int64_t m, const T* a, int64_t ld, const T* x, T* y) {
   Inner<T> sums[K];
   for_vectors<T>(m, [&](int64_t i, auto load, auto) HWY_ATTR {
     const auto v = load(x, i), s = kIsComplex<T> ? Lanes<T>::swapped(v) : v;
+    TESSERA_COLUMNS_UNROLL
     for (int c = 0; c < K; ++c) sums[c].add(load(a + c * ld, i), v, s);
   });
+  TESSERA_COLUMNS_UNROLL
   for (int c = 0; c < K; ++c) y[c] = sums[c].sum();
 }
 template <class T>
 void Dots(int64_t m, int64_t n, const T* a, int64_t ld, const T* x, T* y) {
-  int64_t j = 0;
-  for (; j + 4 <= n; j += 4) dots_of<T, 4>(m, a + j * ld, ld, x, y + j);
-  if (j + 2 <= n) dots_of<T, 2>(m, a + j * ld, ld, x, y + j), j += 2;
-  if (j < n) dots_of<T, 1>(m, a + j * ld, ld, x, y + j);
+  by_columns(n, [&](auto columns, int64_t j) HWY_ATTR { dots_of<T, columns>(m, a + j * ld, ld, x, y + j); });
 }
 
 template <class T, int K>
@@ -132,16 +151,14 @@ HWY_INLINE void combine_of(int64_t m, const T* a, int64_t ld, const T* x, T* y) 
                           Factor<T>(x[K > 3 ? 3 : 0])};
   for_vectors<T>(m, [&](int64_t i, auto load, auto store) HWY_ATTR {
     auto v = load(y, i);
+    TESSERA_COLUMNS_UNROLL
     for (int c = 0; c < K; ++c) v = f[c].add_to(v, load(a + c * ld, i));
     store(v, y, i);
   });
 }
 template <class T>
 void Combine(int64_t m, int64_t n, const T* a, int64_t ld, const T* x, T* y) {
-  int64_t j = 0;
-  for (; j + 4 <= n; j += 4) combine_of<T, 4>(m, a + j * ld, ld, x + j, y);
-  if (j + 2 <= n) combine_of<T, 2>(m, a + j * ld, ld, x + j, y), j += 2;
-  if (j < n) combine_of<T, 1>(m, a + j * ld, ld, x + j, y);
+  by_columns(n, [&](auto columns, int64_t j) HWY_ATTR { combine_of<T, columns>(m, a + j * ld, ld, x + j, y); });
 }
 
 template <class T, int K>
@@ -150,15 +167,13 @@ HWY_INLINE void rank_one_of(int64_t m, const T* x, const T* w, T* a, int64_t ld)
                           Factor<T>(-w[K > 3 ? 3 : 0])};
   for_vectors<T>(m, [&](int64_t i, auto load, auto store) HWY_ATTR {
     const auto v = load(x, i);
+    TESSERA_COLUMNS_UNROLL
     for (int c = 0; c < K; ++c) store(f[c].add_to(load(a + c * ld, i), v), a + c * ld, i);
   });
 }
 template <class T>
 void RankOne(int64_t m, int64_t n, const T* x, const T* w, T* a, int64_t ld) {
-  int64_t j = 0;
-  for (; j + 4 <= n; j += 4) rank_one_of<T, 4>(m, x, w + j, a + j * ld, ld);
-  if (j + 2 <= n) rank_one_of<T, 2>(m, x, w + j, a + j * ld, ld), j += 2;
-  if (j < n) rank_one_of<T, 1>(m, x, w + j, a + j * ld, ld);
+  by_columns(n, [&](auto columns, int64_t j) HWY_ATTR { rank_one_of<T, columns>(m, x, w + j, a + j * ld, ld); });
 }
 
 template <class T, int K>
@@ -168,20 +183,21 @@ HWY_INLINE void rank_one_dots_of(int64_t m, const T* v, const T* w, T* a, int64_
   Inner<T> sums[K];
   for_vectors<T>(m, [&](int64_t i, auto load, auto store) HWY_ATTR {
     const auto by = load(v, i), against = load(x, i), s = kIsComplex<T> ? Lanes<T>::swapped(against) : against;
+    TESSERA_COLUMNS_UNROLL
     for (int c = 0; c < K; ++c) {
       const auto now = f[c].add_to(load(a + c * ld, i), by);
       store(now, a + c * ld, i);
       sums[c].add(now, against, s);
     }
   });
+  TESSERA_COLUMNS_UNROLL
   for (int c = 0; c < K; ++c) y[c] = sums[c].sum();
 }
 template <class T>
 void RankOneDots(int64_t m, int64_t n, const T* v, const T* w, T* a, int64_t ld, const T* x, T* y) {
-  int64_t j = 0;
-  for (; j + 4 <= n; j += 4) rank_one_dots_of<T, 4>(m, v, w + j, a + j * ld, ld, x, y + j);
-  if (j + 2 <= n) rank_one_dots_of<T, 2>(m, v, w + j, a + j * ld, ld, x, y + j), j += 2;
-  if (j < n) rank_one_dots_of<T, 1>(m, v, w + j, a + j * ld, ld, x, y + j);
+  by_columns<!kIsComplex<T>>(n, [&](auto columns, int64_t j) HWY_ATTR {
+    rank_one_dots_of<T, columns>(m, v, w + j, a + j * ld, ld, x, y + j);
+  });
 }
 
 template <class T>
@@ -219,6 +235,7 @@ HWY_INLINE void reflect_rows(int64_t at, T* x, int64_t ld, const Reflections3<T>
   const int64_t step = Lanes<T>::step();
   T* column = x + q.first * ld;
   V a[K], b[K];
+  TESSERA_COLUMNS_UNROLL
   for (int v = 0; v < K; ++v) {
     a[v] = load(column, at + v * step);
     b[v] = load(column + ld, at + v * step);
@@ -226,6 +243,7 @@ HWY_INLINE void reflect_rows(int64_t at, T* x, int64_t ld, const Reflections3<T>
   const T* f = q.factors;
   for (int64_t i = 0; i < q.count; ++i, f += 5, column += ld) {
     const Factor<T> f0(f[0]), f1(f[1]), f2(-f[2]), f3(-f[3]), f4(-f[4]);
+    TESSERA_COLUMNS_UNROLL
     for (int v = 0; v < K; ++v) {
       const V c = load(column + 2 * ld, at + v * step), sum = f1.add_to(f0.add_to(a[v], b[v]), c);
       store(f2.add_to(a[v], sum), column, at + v * step);
@@ -235,12 +253,14 @@ HWY_INLINE void reflect_rows(int64_t at, T* x, int64_t ld, const Reflections3<T>
   }
   if (q.pair) {
     const Factor<T> f0(f[0]), f2(-f[2]), f3(-f[3]);
+    TESSERA_COLUMNS_UNROLL
     for (int v = 0; v < K; ++v) {
       const V sum = f0.add_to(a[v], b[v]);
       a[v] = f2.add_to(a[v], sum);
       b[v] = f3.add_to(b[v], sum);
     }
   }
+  TESSERA_COLUMNS_UNROLL
   for (int v = 0; v < K; ++v) {
     store(a[v], column, at + v * step);
     store(b[v], column + ld, at + v * step);

@@ -12,6 +12,9 @@ namespace tessera::cpu::columns {
 
 using internal::ScratchArray;
 
+// Bytes from which on vectors of any level are filled twice.
+inline constexpr int64_t kWide = 128;
+
 // How many of `count` reflections of so many rows are gathered before they are applied by matrix products: deep
 // products read and write less, where matrices are not in a near cache, or where they are complex and the product is
 // found by columns; but their panels cost more.
@@ -19,7 +22,13 @@ template <class T>
 int64_t panel_for(int64_t rows, int64_t count, bool by_columns = false) {
   const int64_t size = rows * count;
   const bool small = size < 288 * 288 && !(by_columns && kIsComplex<T>);
-  const int64_t most = small ? 16 : size < 576 * 576 && !by_columns ? 32 : size < 1024 * 1024 ? 64 : 128;
+  int64_t most = 128;
+  if (small)
+    most = by_columns ? std::max<int64_t>(16, kWide / sizeof(T)) : 16;
+  else if (size < 576 * 576 && !(by_columns && kIsComplex<T>))
+    most = 32;
+  else if (size < 1024 * 1024)
+    most = 64;
   return std::min(count, most);
 }
 
@@ -79,7 +88,9 @@ template <class T>
 void apply_left(const Block<T>& q, bool adjoint, int64_t n, Matrix<T> c) {
   if (n <= 0 || q.count == 0) return;
   const ScratchArray<T> memory(2 * q.count * n);
-  const Matrix<T> w{memory.get(), n, 1}, u{memory.get() + q.count * n, n, 1};
+  const bool by_columns = c.row_stride == 1 && q.count * static_cast<int64_t>(sizeof(T)) >= kWide;  // as c lies
+  const auto part = [&](T* p) { return by_columns ? in_columns(p, q.count) : in_rows(p, n); };
+  const Matrix<T> w = part(memory.get()), u = part(memory.get() + q.count * n);
   multiply_adjoint(q.count, n, q.rows, T(1), q.vectors(), c, T(0), w);
   if (adjoint)
     multiply_adjoint(q.count, n, q.count, T(1), q.triangle(), w, T(0), u);
@@ -93,7 +104,9 @@ template <class T>
 void apply_right(const Block<T>& q, bool adjoint, int64_t m, Matrix<T> c) {
   if (m <= 0 || q.count == 0) return;
   const ScratchArray<T> memory(2 * q.count * m);
-  const Matrix<T> w = in_columns(memory.get(), m), u = in_columns(memory.get() + q.count * m, m);
+  const bool by_rows = c.col_stride == 1 && q.count * static_cast<int64_t>(sizeof(T)) >= kWide;
+  const auto part = [&](T* p) { return by_rows ? in_rows(p, q.count) : in_columns(p, m); };
+  const Matrix<T> w = part(memory.get()), u = part(memory.get() + q.count * m);
   multiply(m, q.count, q.rows, T(1), c, q.vectors(), T(0), w);
   // w t or w t^H: as transposes, of which gemm conjugates the first factor.
   if (adjoint) {

@@ -1,6 +1,7 @@
 #include "linalg/cpu/eigen/schur.h"
 
 #include "linalg/cpu/eigen/schur_blocks.h"
+#include "linalg/cpu/eigen/schur_deflation.h"
 #include "linalg/cpu/eigen/schur_sweep.h"
 #include "tensor/cpu/support/scratch.h"
 
@@ -12,9 +13,22 @@ constexpr int64_t kMostSteps = 300, kExceptional = 10;
 // After so many, what is nothing beside the largest element is nothing: where the diagonal is (nearly) zero, neighbours
 // there say little. That is no more than rounding does to the matrix.
 constexpr int64_t kPatience = 20;
+// Where more than this part of a window was found, the next one may have as many.
+constexpr int64_t kFoundMany = 7;
 
-// Pairs of shifts for a block of so many rows.
-int64_t bulges_for(int64_t rows) { return rows < 60 ? 1 : rows < 150 ? 2 : rows < 600 ? 4 : 8; }
+// Pairs of shifts for a block of so many rows, and among how many of its last eigenvalues those are looked for that
+// are found already, where that is worth it.
+struct Effort {
+  int64_t bulges, window;
+};
+constexpr int64_t kMostBulges = 24;
+Effort effort_for(int64_t rows) {
+  if (rows < 60) return {1, 0};
+  if (rows < 150) return {2, 0};
+  if (rows < 200) return {4, 0};
+  if (rows < 400) return {12, 32};
+  return rows < 900 ? Effort{16, 48} : Effort{kMostBulges, 64};
+}
 
 template <class T>
 class Iteration {
@@ -39,7 +53,7 @@ class Iteration {
       if (hi - lo == 1)
         p_.w[lo] = h_(lo, lo);
       else if constexpr (!kIsComplex<T>)
-        split(lo);
+        standardize_block(p_, lo);
       hi = lo;
       step = -1;
     }
@@ -65,22 +79,8 @@ class Iteration {
     return most;
   }
 
-  // The two last rows become a block of their own.
-  void split(int64_t k) {
-    const Turn<R> q = standardize(h_(k, k), h_(k, k + 1), h_(k + 1, k), h_(k + 1, k + 1), p_.w + k);
-    const Kernels<T>& f = kernels<T>();
-    if (p_.form) {
-      for (int64_t j = k + 2; j < p_.n; ++j) {
-        const T x = h_(k, j), y = h_(k + 1, j);
-        h_(k, j) = q.c * x + q.s * y;
-        h_(k + 1, j) = q.c * y - q.s * x;
-      }
-      f.rotate(k, p_.h + k * p_.ld, p_.h + (k + 1) * p_.ld, q.c, q.s);
-    }
-    if (p_.z) f.rotate(p_.z_rows, p_.z + k * p_.z_ld, p_.z + (k + 1) * p_.z_ld, q.c, q.s);
-  }
-
-  void step_of(int64_t lo, int64_t hi, int64_t step) {
+  // Brings hi nearer, or the block nearer to that.
+  void step_of(int64_t lo, int64_t& hi, int64_t& step) {
     shifts_.clear();
     if (step % kExceptional == kExceptional - 1) {
       const bool bottom = step % (2 * kExceptional) == kExceptional - 1 || hi - lo < 3;
@@ -90,27 +90,30 @@ class Iteration {
       const C apart(0, R(0.66) * s);
       shifts_.push_back({at + apart, at - apart});
     } else {
-      choose_shifts(lo, hi);
+      const Effort effort = effort_for(hi - lo);
+      int64_t known = 0;  // eigenvalues of a window, in p_.w before hi
+      if (effort.window > 0) {
+        const int64_t found = deflate_early(p_, lo, hi, effort.window, tiny_);
+        if (found > 0) {
+          hi -= found;
+          step = -1;
+          if (found * kFoundMany > effort.window) return;
+        }
+        if (found >= 0) known = std::min(effort.window - found, 2 * effort.bulges);
+      }
+      if (known >= effort.bulges)
+        take_shifts(known, p_.w + hi - known);
+      else
+        choose_shifts(lo, hi);
     }
     sweep(p_, lo, hi, shifts_);
   }
 
-  // The eigenvalues of the last rows and columns.
-  void choose_shifts(int64_t lo, int64_t hi) {
-    const int64_t bulges = bulges_for(hi - lo), n = 2 * bulges;
-    C w[32];
-    if (n == 2 || !eigenvalues_of(hi - n, n, w)) {
-      two_eigenvalues(hi - 2, w);
-      // Of a block of two rows, the product with both is zero: there would be nothing to begin with.
-      const C last = h_(hi - 1, hi - 1);
-      if (hi - lo == 2) w[0] = w[1] = size_of(w[0] - last) <= size_of(w[1] - last) ? w[0] : w[1];
-      shifts_.push_back({w[0], w[1]});
-      return;
-    }
-    // Pairs stay together.
-    C alone[32];
+  // Pairs stay together.
+  void take_shifts(int64_t n, const C* w) {
+    C alone[2 * kMostBulges];
     int64_t singles = 0;
-    for (int64_t i = 0; i < n; ++i) {
+    for (int64_t i = !kIsComplex<T> && w[0].imag() < 0; i < n; ++i) {
       if (!kIsComplex<T> && w[i].imag() != 0) {
         shifts_.push_back({w[i], w[i + 1]});
         ++i;
@@ -119,6 +122,19 @@ class Iteration {
       }
     }
     for (int64_t i = 0; i + 1 < singles; i += 2) shifts_.push_back({alone[i], alone[i + 1]});
+    if (shifts_.empty()) shifts_.push_back({alone[0], alone[0]});
+  }
+
+  // The eigenvalues of the last rows and columns.
+  void choose_shifts(int64_t lo, int64_t hi) {
+    const int64_t n = 2 * effort_for(hi - lo).bulges;
+    C w[2 * kMostBulges];
+    if (n > 2 && eigenvalues_of(hi - n, n, w)) return take_shifts(n, w);
+    two_eigenvalues(hi - 2, w);
+    // Of a block of two rows, the product with both is zero: there would be nothing to begin with.
+    const C last = h_(hi - 1, hi - 1);
+    if (hi - lo == 2) w[0] = w[1] = size_of(w[0] - last) <= size_of(w[1] - last) ? w[0] : w[1];
+    shifts_.push_back({w[0], w[1]});
   }
 
   bool eigenvalues_of(int64_t from, int64_t n, C* w) const {
@@ -158,6 +174,24 @@ class Iteration {
 };
 
 }  // namespace
+
+template <class T>
+void standardize_block(const SchurProblem<T>& p, int64_t k) {
+  const Matrix<T> h = in_columns(p.h, p.ld);
+  const Turn<T> q = standardize(h(k, k), h(k, k + 1), h(k + 1, k), h(k + 1, k + 1), p.w + k);
+  const Kernels<T>& f = kernels<T>();
+  if (p.form) {
+    for (int64_t j = k + 2; j < p.n; ++j) {
+      const T x = h(k, j), y = h(k + 1, j);
+      h(k, j) = q.c * x + q.s * y;
+      h(k + 1, j) = q.c * y - q.s * x;
+    }
+    f.rotate(k, p.h + k * p.ld, p.h + (k + 1) * p.ld, q.c, q.s);
+  }
+  if (p.z) f.rotate(p.z_rows, p.z + k * p.z_ld, p.z + (k + 1) * p.z_ld, q.c, q.s);
+}
+template void standardize_block(const SchurProblem<float>&, int64_t);
+template void standardize_block(const SchurProblem<double>&, int64_t);
 
 template <class T>
 int64_t schur(const SchurProblem<T>& p) {

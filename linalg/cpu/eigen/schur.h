@@ -22,4 +22,8 @@ struct SchurProblem {
 template <class T>
 int64_t schur(const SchurProblem<T>& p);
 
+// Makes rows k, k + 1 of a real h a block as T has them, or two; their eigenvalues go to w[k], w[k + 1].
+template <class T>
+void standardize_block(const SchurProblem<T>& p, int64_t k);
+
 }  // namespace tessera::cpu::columns

@@ -3,56 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "linalg/cpu/reflections.h"
+#include "linalg/cpu/eigen/small_reflection.h"
+#include "tensor/core/parallel.h"
+#include "tensor/cpu/support/scratch.h"
 #include "tensor/cpu/support/simd_move.h"
 
 namespace tessera::cpu::columns {
 namespace {
 
-// A reflection of three elements as Kernels::reflect wants it for rows, from the left; of columns, from the right, the
-// conjugates.
-constexpr int64_t kFactors = 5;
-
-template <class R>
-R times_power(R x, int exponent) {
-  return std::ldexp(x, exponent);
-}
-template <class R>
-std::complex<R> times_power(std::complex<R> x, int exponent) {
-  return {std::ldexp(x.real(), exponent), std::ldexp(x.imag(), exponent)};
-}
-
-// I - tau (1, v) (1, v)^H that brings x, of 2 or 3 elements, to (beta, 0, 0); x[0] becomes beta.
-template <class T>
-bool small_reflection(int64_t size, T* x, T* factors) {
-  using R = Real<T>;
-  const auto square = [x] {
-    R sum = 0;
-    for (int i = 0; i < 3; ++i) sum += real_part(x[i]) * real_part(x[i]) + imag_part(x[i]) * imag_part(x[i]);
-    return sum;
-  };
-  if (size == 2) x[2] = T(0);
-  if (x[1] == T(0) && x[2] == T(0) && imag_part(x[0]) == 0) return false;
-  R squared = square();
-  constexpr R kLow = kSafeMin<T> / (kEps<T> * kEps<T>);
-  int exponent = 0;
-  if (!(squared > kLow && squared < 1 / kLow)) {  // squares that may be none
-    const R most = std::max({size_of(x[0]), size_of(x[1]), size_of(x[2])});
-    if (std::isfinite(most)) exponent = std::ilogb(most);
-    for (int i = 0; i < 3; ++i) x[i] = times_power(x[i], -exponent);
-    squared = square();
-  }
-  const R beta = -std::copysign(std::sqrt(squared), real_part(x[0]));
-  const T tau = (T(beta) - conjugate(x[0])) / beta, inverse = T(1) / (x[0] - T(beta));  // of the adjoint
-  const T v1 = times(x[1], inverse), v2 = times(x[2], inverse);
-  factors[0] = conjugate(v1);
-  factors[1] = conjugate(v2);
-  factors[2] = tau;
-  factors[3] = times(tau, v1);
-  factors[4] = times(tau, v2);
-  x[0] = T(std::ldexp(beta, exponent));
-  return true;
-}
+using internal::ScratchArray;
 
 template <class T>
 class Chain {
@@ -69,33 +28,32 @@ class Chain {
         right_(p.form ? p.n : hi),
         shifts_(shifts),
         bulges_(static_cast<int64_t>(shifts.size())),
-        window_(3 * bulges_ + kAdvance),
-        next_(shifts.size()),
-        sequences_(shifts.size()),
-        conjugates_(shifts.size()),
+        window_(3 * bulges_ + kFar + 1),
+        next_(shifts.size(), lo),
         factors_(window_ * kFactors * bulges_),
-        conjugated_(kIsComplex<T> ? window_ * kFactors * bulges_ : 0),
-        block_(window_ * kLanes) {}
+        conjugated_(kIsComplex<T> ? window_ * kFactors * bulges_ : 0) {}
 
   void run() {
-    std::fill(next_.begin(), next_.end(), lo_);
-    if (bulges_ == 1) next_[0] = first_row(shifts_[0]);
-    first_ = next_[0];
+    first_ = lo_;
+    if (bulges_ == 1) first_ = next_[0] = first_row(shifts_[0]);
     while (next_.back() < hi_ - 1) {
       // From the column that the last bulge stands in.
-      const int64_t begin = std::max(lo_, next_.back() - 1), end = std::min(hi_, begin + window_);
-      int64_t limit = end == hi_ ? hi_ - 1 : end - 3;
-      for (int64_t b = 0; b < bulges_; ++b) {
-        chase(b, begin, end, limit);
-        if (next_[static_cast<size_t>(b)] < hi_ - 1) limit = next_[static_cast<size_t>(b)] - 3;
-      }
-      update_outside(begin, end);
+      begin_ = std::max(lo_, next_.back() - 1);
+      end_ = std::min(hi_, begin_ + window_);
+      used_ = 0;
+      sequences_.clear();
+      conjugates_.clear();
+      for (int64_t b = 0; b < bulges_; b += kGroup) advance(b, std::min(bulges_, b + kGroup));
+      if (!sequences_.empty()) update_outside();
     }
   }
 
  private:
-  static constexpr int64_t kAdvance = 16;  // rows that the chain comes forward in a window
-  static constexpr int64_t kLanes = 64;    // columns that are turned into rows together
+  // Groups of bulges come forward one after the other, in small windows in which reflections are applied one by one;
+  // all of them so many rows within a larger window, before what is outside of that follows.
+  static constexpr int64_t kGroup = 4, kNear = 16, kFar = 3 * kNear;
+  static constexpr int64_t kLanes = 64;   // columns that are turned into rows together
+  static constexpr int64_t kStrip = 128;  // rows that are brought up to date together
 
   // (1, v1, v2) times (H - s1)(H - s2) e_k, up to a factor.
   void start(int64_t k, const Shifts<R>& s, T* x) const {
@@ -134,20 +92,36 @@ class Chain {
     return lo_;
   }
 
-  T* factors(int64_t bulge) const { return factors_.get() + bulge * window_ * kFactors; }
+  // Bulges [first, last), as far as the window and the bulge in front of them let them.
+  void advance(int64_t first, int64_t last) {
+    for (;;) {
+      const int64_t begin = std::max(begin_, next_[static_cast<size_t>(last - 1)] - 1),
+                    end = std::min(end_, begin + 3 * (last - first) + kNear + 1);
+      int64_t limit = end == hi_ ? hi_ - 1 : end - 3;
+      const size_t before = sequences_.size();
+      for (int64_t b = first; b < last; ++b) {
+        if (b > 0 && next_[static_cast<size_t>(b - 1)] < hi_ - 1)
+          limit = std::min(limit, next_[static_cast<size_t>(b - 1)] - 3);
+        chase(static_cast<size_t>(b), begin, end, limit);
+      }
+      if (sequences_.size() == before) return;
+      for (int64_t j = end; j < end_; j += kLanes) reflect_rows(before, begin, end, j, std::min(kLanes, end_ - j));
+      reflect_columns(before, begin - begin_, p_.h + begin_, p_.ld);
+    }
+  }
 
   // Reflections of this bulge up to row `limit`, of elements in rows and columns [begin, end) alone.
-  void chase(int64_t bulge, int64_t begin, int64_t end, int64_t limit) {
-    const auto at = static_cast<size_t>(bulge);
-    const int64_t from = next_[at];
-    T* f = factors(bulge);
+  void chase(size_t bulge, int64_t begin, int64_t end, int64_t limit) {
+    const int64_t from = next_[bulge];
+    if (limit <= from) return;
+    T *const factors = factors_.get() + used_, *f = factors;
     int64_t k = from;
     for (; k < limit; ++k, f += kFactors) {
       const int64_t size = std::min<int64_t>(3, hi_ - k);
       const bool starts = k == first_;
       T x[3] = {};
       if (starts)
-        start(k, shifts_[at], x);
+        start(k, shifts_[bulge], x);
       else
         for (int64_t i = 0; i < size; ++i) x[i] = h_(k + i, k - 1);
       if (!small_reflection(size, x, f)) {
@@ -160,66 +134,55 @@ class Chain {
       } else if (k > lo_) {
         h_(k, k - 1) -= times(f[2], h_(k, k - 1));
       }
-      reflect_inside(k, size, begin, end, f);
+      reflect_from_left(h_, k, size, f, k, end);
+      reflect_from_right(h_, k, size, f, begin, std::min(k + 4, end));
     }
-    const bool pair = k == hi_ - 1 && k > from;
-    next_[at] = std::max(from, k);
-    sequences_[at] = {from - begin, std::max<int64_t>(0, k - from - pair), pair, factors(bulge)};
+    next_[bulge] = k;
+    const bool pair = k == hi_ - 1;
+    sequences_.push_back({from - begin_, k - from - pair, pair, factors});
+    conjugates_.push_back(sequences_.back());
+    if constexpr (kIsComplex<T>) {
+      T* const to = conjugated_.get() + used_;
+      for (int64_t i = 0; i < f - factors; ++i) to[i] = std::conj(factors[i]);
+      conjugates_.back().factors = to;
+    }
+    used_ += f - factors;
   }
 
-  void reflect_inside(int64_t k, int64_t size, int64_t begin, int64_t end, const T* f) {
-    T* h = p_.h + k;
-    if (size == 3) {
-      for (int64_t j = k; j < end; ++j) {
-        T* x = h + j * p_.ld;
-        const T sum = x[0] + times(f[0], x[1]) + times(f[1], x[2]);
-        x[0] -= times(f[2], sum);
-        x[1] -= times(f[3], sum);
-        x[2] -= times(f[4], sum);
+  // The same reflections of the columns behind the window and of the rows before it, and of z.
+  void update_outside() {
+    const int64_t columns = (right_ - end_ + kLanes - 1) / kLanes, rows = (begin_ - top_ + kStrip - 1) / kStrip,
+                  others = p_.z ? (p_.z_rows + kStrip - 1) / kStrip : 0;
+    parallel_for(columns + rows + others, 1, [&](int64_t i, int64_t end) {
+      for (; i < end; ++i) {
+        if (i < columns) {
+          const int64_t j = end_ + i * kLanes;
+          reflect_rows(0, begin_, end_, j, std::min(kLanes, right_ - j));
+        } else if (i < columns + rows) {
+          const int64_t r = top_ + (i - columns) * kStrip;
+          reflect_columns(0, std::min(kStrip, begin_ - r), p_.h + r, p_.ld);
+        } else {
+          const int64_t r = (i - columns - rows) * kStrip;
+          reflect_columns(0, std::min(kStrip, p_.z_rows - r), p_.z + r, p_.z_ld);
+        }
       }
-    } else {
-      for (int64_t j = k; j < end; ++j) {
-        T* x = h + j * p_.ld;
-        const T sum = x[0] + times(f[0], x[1]);
-        x[0] -= times(f[2], sum);
-        x[1] -= times(f[3], sum);
-      }
-    }
-    T g[kFactors];
-    for (int64_t i = 0; i < kFactors; ++i) g[i] = conjugate(f[i]);
-    const Reflections3<T> one{0, size == 3 ? 1 : 0, size == 2, g};
-    kernels<T>().reflect(std::min(k + 4, end) - begin, p_.h + k * p_.ld + begin, p_.ld, &one, 1);
+    });
   }
 
-  // The same reflections of the columns behind `end` and the rows before `begin`, and of z.
-  void update_outside(int64_t begin, int64_t end) {
-    int64_t used = 0;
-    for (int64_t b = 0; b < bulges_; ++b) {
-      const Reflections3<T>& s = sequences_[static_cast<size_t>(b)];
-      if (s.count == 0 && !s.pair) continue;
-      conjugates_[static_cast<size_t>(used)] = s;
-      if constexpr (kIsComplex<T>) {
-        T* c = conjugated_.get() + b * window_ * kFactors;
-        for (int64_t i = 0; i < (s.count + s.pair) * kFactors; ++i) c[i] = std::conj(s.factors[i]);
-        conjugates_[static_cast<size_t>(used)].factors = c;
-      }
-      sequences_[static_cast<size_t>(used++)] = s;
-    }
-    if (used == 0) return;
-    for (int64_t j = end; j < right_; j += kLanes)
-      reflect_rows(begin, end, p_.h + j * p_.ld, std::min(kLanes, right_ - j), used);
-    const Kernels<T>& k = kernels<T>();
-    k.reflect(begin - top_, p_.h + begin * p_.ld + top_, p_.ld, conjugates_.data(), used);
-    if (p_.z) k.reflect(p_.z_rows, p_.z + begin * p_.z_ld, p_.z_ld, conjugates_.data(), used);
+  // The reflections from `sequence` on, of so many rows of a matrix from `rows` on.
+  void reflect_columns(size_t sequence, int64_t count, T* rows, int64_t ld) const {
+    kernels<T>().reflect(count, rows + begin_ * ld, ld, conjugates_.data() + sequence,
+                         static_cast<int64_t>(conjugates_.size() - sequence));
   }
-
-  // Rows [begin, end) of these columns: as the columns of a block in which they lie side by side.
-  void reflect_rows(int64_t begin, int64_t end, T* columns, int64_t count, int64_t used) {
-    T* block = block_.get();
+  // And of rows [begin, end) of columns j ..., as the columns of a block in which they lie side by side.
+  void reflect_rows(size_t sequence, int64_t begin, int64_t end, int64_t j, int64_t count) const {
+    const ScratchArray<T> block(window_ * kLanes);
+    T *const inner = block.get() + (begin - begin_) * kLanes, *const columns = p_.h + j * p_.ld + begin;
     const int64_t rows = end - begin;
-    flip(rows, count, columns + begin, p_.ld, block, kLanes);
-    kernels<T>().reflect(count, block, kLanes, sequences_.data(), used);
-    flip(count, rows, block, kLanes, columns + begin, p_.ld);
+    flip(rows, count, columns, p_.ld, inner, kLanes);
+    kernels<T>().reflect(count, block.get(), kLanes, sequences_.data() + sequence,
+                         static_cast<int64_t>(sequences_.size() - sequence));
+    flip(count, rows, inner, kLanes, columns, p_.ld);
   }
   // to(j, i) = from(i, j) for m rows and n columns of `from`; both in columns.
   static void flip(int64_t m, int64_t n, const T* from, int64_t from_ld, T* to, int64_t to_ld) {
@@ -243,10 +206,11 @@ class Chain {
   const int64_t lo_, hi_, top_, right_;
   const std::vector<Shifts<R>>& shifts_;
   const int64_t bulges_, window_;
-  int64_t first_ = 0;
-  std::vector<int64_t> next_;  // of each bulge: the row of its next reflection
-  std::vector<Reflections3<T>> sequences_, conjugates_;
-  const ScratchArray<T> factors_, conjugated_, block_;
+  int64_t first_ = 0, begin_ = 0, end_ = 0;  // where bulges begin; the window
+  std::vector<int64_t> next_;                // of each bulge: the row of its next reflection
+  std::vector<Reflections3<T>> sequences_, conjugates_;  // in the window; from its first column on
+  const ScratchArray<T> factors_, conjugated_;
+  int64_t used_ = 0;
 };
 
 }  // namespace

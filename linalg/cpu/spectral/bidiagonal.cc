@@ -17,36 +17,46 @@ class Panel {
  public:
   using R = Real<T>;
 
-  Panel(T* columns, int64_t ld, int64_t m, int64_t n, int64_t begin, T* right, T* x, T* y,
+  // x, y: room for panels of columns as long as those of the matrix.
+  Panel(T* columns, int64_t ld, int64_t m, int64_t n, int64_t begin, T* right, int64_t right_ld, T* x, T* y,
         const RowProducts<T>& products)
-      : a_(columns), ld_(ld), m_(m), n_(n), begin_(begin), w_(right), x_(x), y_(y), products_(products) {}
+      : a_(columns),
+        ld_(ld),
+        m_(m),
+        n_(n),
+        begin_(begin),
+        w_(right),
+        w_ld_(right_ld),
+        x_(x),
+        y_(y),
+        products_(products) {}
 
   void reduce(int64_t i, double* d, double* e, T* tau_left, T* tau_right) const {
     const int64_t k = begin_ + i, tall = m_ - k, rest = n_ - k - 1;
     T* const column = a_ + k * ld_ + k;
     T c[kPanel];
-    gather(y_ + k, n_, i, c);
+    gather(y_ + k, ld_, i, c);
     products_.axpy(v(0) + k, ld_, i, tall, c, column);
-    gather(w(0) + k, n_, i, c);
-    products_.axpy(x_ + k, m_, i, tall, c, column);
+    gather(w(0) + k, w_ld_, i, c);
+    products_.axpy(x_ + k, ld_, i, tall, c, column);
     tau_left[k] = make_reflector(column, tall, d + k);
     if (rest == 0) return;
 
     // y = tau (A - V Y^H - X W^H)^H v, and the row, conjugate, without y: of both what the panel changes.
-    T *const y = y_ + i * n_ + k + 1, *const row = w(i) + k + 1;
+    T *const y = y_ + i * ld_ + k + 1, *const row = w(i) + k + 1;
     std::fill_n(y, rest, T{});
     products_.dot(v(0) + k, ld_, i, tall, column, c);
-    subtract(y_ + k + 1, n_, i, rest, c, y);
-    products_.dot(x_ + k, m_, i, tall, column, c);
-    subtract(w(0) + k + 1, n_, i, rest, c, y);
+    subtract(y_ + k + 1, ld_, i, rest, c, y);
+    products_.dot(x_ + k, ld_, i, tall, column, c);
+    subtract(w(0) + k + 1, w_ld_, i, rest, c, y);
     for (int64_t j = 0; j < rest; ++j) row[j] = conjugate(a_[(k + 1 + j) * ld_ + k]);
     gather(v(0) + k, ld_, i, c);
-    products_.axpy(y_ + k + 1, n_, i, rest, c, row);
-    gather(x_ + k, m_, i, c);
-    products_.axpy(w(0) + k + 1, n_, i, rest, c, row);
+    products_.axpy(y_ + k + 1, ld_, i, rest, c, row);
+    gather(x_ + k, ld_, i, c);
+    products_.axpy(w(0) + k + 1, w_ld_, i, rest, c, row);
 
     // x = tau (A - V Y^H - X W^H) w below row k, where w is the row but for a factor and its first element.
-    T* const x = x_ + i * m_ + k + 1;
+    T* const x = x_ + i * ld_ + k + 1;
     const int64_t below = tall - 1;
     pass(k, tau_left[k], y, row, x);
     const T first = row[0];
@@ -64,10 +74,10 @@ class Panel {
       std::fill_n(x, below, T{});
       products_.axpy(a_ + (k + 1) * ld_ + k + 1, ld_, rest, below, row, x);
     }
-    products_.dot(y_ + k + 1, n_, i + 1, rest, row, c);
+    products_.dot(y_ + k + 1, ld_, i + 1, rest, row, c);
     subtract(v(0) + k + 1, ld_, i + 1, below, c, x);
-    products_.dot(w(0) + k + 1, n_, i, rest, row, c);
-    subtract(x_ + k + 1, m_, i, below, c, x);
+    products_.dot(w(0) + k + 1, w_ld_, i, rest, row, c);
+    subtract(x_ + k + 1, ld_, i, below, c, x);
     for (int64_t j = 0; j < below; ++j) x[j] = times(tau_right[k], x[j]);
   }
 
@@ -77,10 +87,10 @@ class Panel {
     if (rest <= 0) return;
     T *const right = room, *const left = room + 2 * count * rest;
     for (int64_t p = 0; p < count; ++p) {
-      std::copy_n(y_ + p * n_ + k, rest, right + p * rest);
+      std::copy_n(y_ + p * ld_ + k, rest, right + p * rest);
       std::copy_n(w(p) + k, rest, right + (count + p) * rest);
       std::copy_n(v(p) + k, below, left + p * below);
-      std::copy_n(x_ + p * m_ + k, below, left + (count + p) * below);
+      std::copy_n(x_ + p * ld_ + k, below, left + (count + p) * below);
     }
     multiply_adjoint(rest, below, 2 * count, T(-1), in_rows(right, rest), in_rows(left, below), T(1),
                      in_rows(a_ + k * (ld_ + 1), ld_));
@@ -89,7 +99,7 @@ class Panel {
  private:
   // Row i of the panel's part.
   T* v(int64_t i) const { return a_ + (begin_ + i) * ld_; }
-  T* w(int64_t i) const { return w_ + (begin_ + i) * n_; }
+  T* w(int64_t i) const { return w_ + (begin_ + i) * w_ld_; }
 
   static void gather(const T* from, int64_t stride, int64_t count, T* to) {
     for (int64_t p = 0; p < count; ++p) to[p] = -conjugate(from[p * stride]);
@@ -146,7 +156,9 @@ class Panel {
 
   T* a_;
   int64_t ld_, m_, n_, begin_;
-  T *w_, *x_, *y_;
+  T* w_;
+  int64_t w_ld_;
+  T *x_, *y_;
   const RowProducts<T>& products_;
 };
 
@@ -154,12 +166,12 @@ class Panel {
 
 template <class T>
 void reduce_to_bidiagonal(T* columns, int64_t ld, int64_t m, int64_t n, double* d, double* e, T* tau_left, T* right,
-                          T* tau_right) {
-  ScratchArray<T> x(kPanel * m), y(kPanel * n), room(2 * kPanel * (m + n));
+                          int64_t right_ld, T* tau_right) {
+  ScratchArray<T> x(kPanel * ld), y(kPanel * ld), room(2 * kPanel * (m + n));
   const RowProducts<T> products(m);
-  for (int64_t begin = 0; begin < n; begin += panel_width(n)) {
-    const int64_t count = std::min(panel_width(n), n - begin);
-    const Panel<T> panel(columns, ld, m, n, begin, right, x.get(), y.get(), products);
+  for (int64_t begin = 0; begin < n; begin += kPanel) {
+    const int64_t count = std::min(kPanel, n - begin);
+    const Panel<T> panel(columns, ld, m, n, begin, right, right_ld, x.get(), y.get(), products);
     for (int64_t i = 0; i < count; ++i) panel.reduce(i, d, e, tau_left, tau_right);
     panel.update(count, room.get());
   }
@@ -318,7 +330,7 @@ bool bidiagonal_qr(double* d, double* e, int64_t n, int64_t extra, R* left, int6
 }
 
 #define TESSERA_BIDIAGONAL(T) \
-  template void reduce_to_bidiagonal<T>(T*, int64_t, int64_t, int64_t, double*, double*, T*, T*, T*)
+  template void reduce_to_bidiagonal<T>(T*, int64_t, int64_t, int64_t, double*, double*, T*, T*, int64_t, T*)
 TESSERA_BIDIAGONAL(float);
 TESSERA_BIDIAGONAL(double);
 TESSERA_BIDIAGONAL(std::complex<float>);

@@ -10,10 +10,10 @@ namespace tessera::cpu::internal {
 // Q^H A P = B, upper bidiagonal, for an m x n matrix A (m >= n) whose element (i, j) is columns[j * ld + i], near 1 or
 // smaller; columns and ld whole lines of the cache, if it is to be fast. d (n), e (n - 1): the diagonals. Q = H_0 ...
 // H_{n-1} comes into `columns` as apply_reflectors takes it with a shift of 0, P = G_0 ... G_{n-2} into `right` (n rows
-// of n) with a shift of 1.
+// of n, right_ld apart) with a shift of 1.
 template <class T>
 void reduce_to_bidiagonal(T* columns, int64_t ld, int64_t m, int64_t n, double* d, double* e, T* tau_left, T* right,
-                          T* tau_right);
+                          int64_t right_ld, T* tau_right);
 
 // The singular values d >= 0 of the n x (n + extra) upper bidiagonal matrix B with diagonals d and e (n - 1 + extra),
 // in any order, by implicit QR (Golub and Kahan 1965, Demmel and Kahan 1990). B = U S V^T: `left` (n rows of `width`)

@@ -23,11 +23,15 @@ class Eigh {
       : n_(n), ld_(columns::padded_rows<T>(n)), scale_(scale), rows_(n * ld_), tau_(n), d_(n), e_(n) {
     // Row i holds column i of the lower triangle.
     T* const rows = rows_.get();
-    const auto scaled = [scale](T x) { return x * scale; };
-    if (lower)
-      read_rows<T>(a.transposed(), n, n, rows, ld_, scaled);
-    else
-      read_rows<T>(a, n, n, rows, ld_, [scale](T x) { return conjugate(x * scale); });
+    constexpr int64_t kBand = 64;
+    for (int64_t i = 0; i < n; i += kBand) {  // from the diagonal on
+      const int64_t band = std::min(kBand, n - i);
+      T* const to = rows + i * (ld_ + 1);
+      if (lower)
+        read_rows<T>(a.at(i, i).transposed(), band, n - i, to, ld_, [scale](T x) { return x * scale; });
+      else
+        read_rows<T>(a.at(i, i), band, n - i, to, ld_, [scale](T x) { return conjugate(x * scale); });
+    }
     for (int64_t i = 0; i < n; ++i) rows[i * (ld_ + 1)] = real_part(rows[i * (ld_ + 1)]);
     reduce_to_tridiagonal(rows, ld_, n, d_.get(), e_.get(), tau_.get());
   }

@@ -29,7 +29,8 @@ class Svd {
         ld_(columns::padded_rows<T>(m_)),
         scale_(scale),
         columns_(ld_ * n_),
-        right_(n_ * n_),
+        right_ld_(columns::padded_rows<T>(n_)),
+        right_(right_ld_ * n_),
         tau_left_(n_),
         tau_right_(n_),
         d_(n_),
@@ -41,7 +42,7 @@ class Svd {
     else
       read_rows<T>(a.transposed(), n_, m_, columns_.get(), ld_, [scale](T x) { return x * scale; });
     reduce_to_bidiagonal(columns_.get(), ld_, m_, n_, d_.get(), e_.get(), tau_left_.get(), right_.get(),
-                         tau_right_.get());
+                         right_ld_, tau_right_.get());
     std::iota(order_.begin(), order_.end(), 0);
   }
 
@@ -67,7 +68,7 @@ class Svd {
       for (int64_t i = 0; i < n_; ++i) std::copy_n(right.get() + order_[i] * n_, n_, short_rows.get() + i * n_);
     }
     apply_reflectors<T>(columns_.get(), ld_, n_, 0, m_, tau_left_.get(), long_rows.get(), m_, long_count);
-    apply_reflectors<T>(right_.get(), n_, n_ - 1, 1, n_, tau_right_.get(), short_rows.get(), n_, n_);
+    apply_reflectors<T>(right_.get(), right_ld_, n_ - 1, 1, n_, tau_right_.get(), short_rows.get(), n_, n_);
     put(long_rows.get(), long_count, m_, short_rows.get(), matrix_of<T>(u, k), matrix_of<T>(vh, k));
     put_values(to);
     return true;
@@ -112,7 +113,9 @@ class Svd {
   bool wide_;
   int64_t m_, n_, ld_;
   R scale_;
-  ScratchArray<T> columns_, right_, tau_left_, tau_right_;
+  ScratchArray<T> columns_;
+  int64_t right_ld_;
+  ScratchArray<T> right_, tau_left_, tau_right_;
   ScratchArray<double> d_, e_;
   std::vector<int64_t> order_;
 };

@@ -9,6 +9,13 @@
 namespace tessera::cpu::internal {
 namespace {
 
+// The other halves of the blocks on the diagonal that products read whole, from row `begin` on.
+template <class T>
+void complete_blocks(T* rows, int64_t ld, int64_t begin, int64_t n) {
+  for (int64_t i = begin; i < n; ++i)
+    for (int64_t j = std::max(begin, i - i % kLine<T>); j < i; ++j) rows[i * ld + j] = conjugate(rows[j * ld + i]);
+}
+
 // Columns `begin` ... of a Hermitian matrix in rows, reduced while what is to come is left as it was: that is A - V W^H
 // - W V^H with the rows of V where the columns were, and those of W in `w`.
 template <class T>
@@ -55,23 +62,25 @@ class Panel {
     for (int64_t j = 0; j < rest; ++j) w[j] = times(tau[k], w[j]) + times(along, v[j]);
   }
 
-  // Brings what follows the panel's `count` columns up to date; `room` holds 4 count n elements.
+  // Brings what follows the panel's `count` columns up to date; `room` holds 3 count n elements.
   void update(int64_t count, T* room) const {
     const int64_t first = begin_ + count, rest = n_ - first;
     if (rest <= 0) return;
-    T *const left = room, *const right = room + 2 * count * rest;
+    // W, V, W: the first two are one factor, the last two the other.
+    T *const left = room, *const right = room + count * rest;
     for (int64_t p = 0; p < count; ++p) {
       const T *v = v_row(p) + first, *w = w_ + p * ld_ + first;
       std::copy_n(w, rest, left + p * rest);
-      std::copy_n(v, rest, left + (count + p) * rest);
       std::copy_n(v, rest, right + p * rest);
       std::copy_n(w, rest, right + (count + p) * rest);
     }
-    const int64_t strip = std::max<int64_t>(64, (rest / 6 + 15) / 16 * 16);
+    const int64_t strip = std::max<int64_t>(64, (rest / 4 + 15) / 16 * 16);
     parallel_for(rest, strip, [&](int64_t j, int64_t end) {
-      multiply_adjoint(end - j, rest - j, 2 * count, T(-1), in_rows(left + j, rest), in_rows(right + j, rest), T(1),
-                       in_rows(rows_ + (first + j) * (ld_ + 1), ld_));
+      gemm_wide(kDType<T>, end - j, rest - j, 2 * count, number(T(-1)), in_rows(left + j, rest).transposed().ref(),
+                in_rows(right + j, rest).ref(), number(T(1)), in_rows(rows_ + (first + j) * (ld_ + 1), ld_).ref(),
+                kIsComplex<T>, false, GemmPart::kUpper);
     });
+    complete_blocks(rows_, ld_, first, n_);
   }
 
  private:
@@ -83,24 +92,17 @@ class Panel {
   const RowProducts<T>& products_;
 };
 
-// The other halves of the blocks on the diagonal that products read whole.
-template <class T>
-void complete_blocks(T* rows, int64_t ld, int64_t n) {
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t j = i - i % kLine<T>; j < i; ++j) rows[i * ld + j] = conjugate(rows[j * ld + i]);
-}
-
 }  // namespace
 
 template <class T>
 void reduce_to_tridiagonal(T* rows, int64_t ld, int64_t n, double* d, double* e, T* tau) {
   if (n == 0) return;
-  ScratchArray<T> w(kPanel * ld), room(4 * kPanel * n);
+  ScratchArray<T> w(kPanel * ld), room(3 * kPanel * n);
   std::fill_n(w.get(), kPanel * ld, T{});
   const RowProducts<T> products(n);
-  complete_blocks(rows, ld, n);
-  for (int64_t begin = 0; begin < n - 1; begin += panel_width(n)) {
-    const int64_t count = std::min(panel_width(n), n - 1 - begin);
+  complete_blocks(rows, ld, 0, n);
+  for (int64_t begin = 0; begin < n - 1; begin += kPanel) {
+    const int64_t count = std::min(kPanel, n - 1 - begin);
     const Panel<T> panel(rows, ld, n, begin, w.get(), products);
     for (int64_t i = 0; i < count; ++i) panel.reduce(i, d, e, tau);
     panel.update(count, room.get());

@@ -123,8 +123,7 @@ void normalize_rows(R* rows, int64_t stride, int64_t count, int64_t n) {
 
 // How many columns are reduced before the rest is brought up to date: products with the panel so far cost less where it
 // is narrow, those that bring the rest up to date where it is wide.
-inline constexpr int64_t kPanel = 32;
-inline int64_t panel_width(int64_t n) { return n <= 256 ? 16 : kPanel; }
+inline constexpr int64_t kPanel = 16;
 
 // A reflection such that H^H x = (beta, 0 ... 0) with a real beta; x (n > 0 numbers) becomes its vector, 1 in front.
 // The result is tau.
