@@ -195,9 +195,8 @@ HWY_INLINE void rank_one_dots_of(int64_t m, const T* v, const T* w, T* a, int64_
 }
 template <class T>
 void RankOneDots(int64_t m, int64_t n, const T* v, const T* w, T* a, int64_t ld, const T* x, T* y) {
-  by_columns<!kIsComplex<T>>(n, [&](auto columns, int64_t j) HWY_ATTR {
-    rank_one_dots_of<T, columns>(m, v, w + j, a + j * ld, ld, x, y + j);
-  });
+  by_columns<!kIsComplex<T>>(n, [&](auto columns, int64_t j)
+                                    HWY_ATTR { rank_one_dots_of<T, columns>(m, v, w + j, a + j * ld, ld, x, y + j); });
 }
 
 template <class T>

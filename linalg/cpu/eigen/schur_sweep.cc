@@ -206,8 +206,8 @@ class Chain {
   const int64_t lo_, hi_, top_, right_;
   const std::vector<Shifts<R>>& shifts_;
   const int64_t bulges_, window_;
-  int64_t first_ = 0, begin_ = 0, end_ = 0;  // where bulges begin; the window
-  std::vector<int64_t> next_;                // of each bulge: the row of its next reflection
+  int64_t first_ = 0, begin_ = 0, end_ = 0;              // where bulges begin; the window
+  std::vector<int64_t> next_;                            // of each bulge: the row of its next reflection
   std::vector<Reflections3<T>> sequences_, conjugates_;  // in the window; from its first column on
   const ScratchArray<T> factors_, conjugated_;
   int64_t used_ = 0;

@@ -41,8 +41,8 @@ class Svd {
       read_rows<T>(a, n_, m_, columns_.get(), ld_, [scale](T x) { return conjugate(x * scale); });
     else
       read_rows<T>(a.transposed(), n_, m_, columns_.get(), ld_, [scale](T x) { return x * scale; });
-    reduce_to_bidiagonal(columns_.get(), ld_, m_, n_, d_.get(), e_.get(), tau_left_.get(), right_.get(),
-                         right_ld_, tau_right_.get());
+    reduce_to_bidiagonal(columns_.get(), ld_, m_, n_, d_.get(), e_.get(), tau_left_.get(), right_.get(), right_ld_,
+                         tau_right_.get());
     std::iota(order_.begin(), order_.end(), 0);
   }
 
