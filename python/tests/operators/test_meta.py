@@ -378,7 +378,7 @@ VALUE_ERRORS = re.compile(
     "is out of bounds for dimension|index out of range in self|ZeroDivisionError|invalid max index|invalid multinomial "
     "distribution|"
     "offsets\\[0\\] has to be 0|offsets has to be non-decreasing|could not be completed|algorithm failed to converge|"
-    "does not have full rank|has a zero on its diagonal|has an illegal value"
+    "does not have full rank|has a zero on its diagonal|has an illegal value|would result in a division by zero"
 )
 ERRORS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, OverflowError)
 
