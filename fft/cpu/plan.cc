@@ -410,12 +410,11 @@ Table<T> filter_of(const std::vector<double>& kernel) {
 template <class T>
 ColumnPlan<T>::ColumnPlan(int64_t n) : height(n + 1) {
   const auto cost = [](int64_t m) { return 2 * smooth_cost(m) + 8 * static_cast<double>(m); };
+  const bool direct = ColumnPasses::serves(n, kMaxRadixOfLines);  // those of lines have no other form
   const int64_t length = convolution_length(2 * n - 1);
-  double chirped = HUGE_VAL, by_powers = HUGE_VAL;
-  if (n > kMaxRadixOfLines) {
-    chirped = cost(length);
-    if (ColumnPasses::serves(n - 1) && is_prime(n)) by_powers = cost(n - 1);
-  }
+  const double chirped = direct ? HUGE_VAL : cost(length);
+  const bool has_powers = !direct && ColumnPasses::serves(n - 1) && is_prime(n) && !column_plan<T>(n - 1)->inner;
+  const double by_powers = has_powers ? cost(n - 1) : HUGE_VAL;
   if (ColumnPasses::serves(n) && smooth_cost(n) <= std::min(chirped, by_powers)) {
     std::vector<double> made;
     static_cast<ColumnPasses&>(*this) = ColumnPasses(n, &made);
