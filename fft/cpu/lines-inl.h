@@ -123,11 +123,13 @@ class Transform {
   }
   // Whether `count` lines are transformed kWidth at a time, by columns of `length`: short ones; longer ones only where
   // they leave work for several threads, and not those that push each other out of the first cache, since they lie a
-  // multiple of 4 KiB apart, and more of them than it has ways. A line that fills vectors by itself needs no company.
+  // multiple of 4 KiB apart, and more of them than it has ways. A line that fills vectors by itself needs no company;
+  // one that is a convolution jumps about in memory, or is twice as long.
   bool together(int64_t count, int64_t length, int64_t parts) const {
     if (!fills(count, length) || length > kLong || !ColumnPlan<T>::serves(length)) return false;
     if (parts == 2 && length >= kAlone && length % (kWidth * kWidth) == 0) return false;
-    return length <= kShort || (count >= 4 * kWidth && (kWidth <= 8 || n_ * parts * sizeof(T) % 4096 != 0));
+    if (length <= kShort || !ColumnPasses::serves(length, kMaxRadixOfLines)) return true;
+    return count >= 4 * kWidth && (kWidth <= 8 || n_ * parts * sizeof(T) % 4096 != 0);
   }
 
   // Dimension `inner` is dense in both memories: its elements are columns as they lie there. A few that are left over
