@@ -393,7 +393,7 @@ struct CholeskyRows {
   Real<T>* const inverses;  // reciprocals of the diagonal, none of which is too small or too large to multiply by
   V found = hn::Zero(typename L::D());
 
-  // The diagonal's element k. Where it is none, `found` says so.
+  // The diagonal's element k. Where it is none, `found` says so, and it stays what it is.
   HWY_INLINE L divide(L pivot, int64_t k) {
     const typename L::D d;
     const V x = pivot.real_part();
@@ -401,7 +401,7 @@ struct CholeskyRows {
     found = hn::IfThenElse(is_first, hn::Set(d, static_cast<Real<T>>(k + 1)), found);
     const V square = hn::IfThenElse(bad, hn::Set(d, 1), x), inverse = InverseRoot(d, square);
     hn::StoreU(inverse, d, inverses + k * L::kCount);
-    return L::real(RootOf(d, square, inverse));
+    return L::real(hn::IfThenElse(bad, x, RootOf(d, square, inverse)));
   }
   // Rows i ... of columns j ..., of which kFrom are above them in the block on the diagonal.
   template <int kRows, int kCols, int kFrom>

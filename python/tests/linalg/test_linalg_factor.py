@@ -96,6 +96,22 @@ def test_cholesky_inverse_reads_one_triangle(batch, n, upper):
     close(a @ out, eye, 100)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("count", [1, 21])
+@pytest.mark.parametrize("value", [float("nan"), -2.0, 0.0])
+def test_pivots_that_end_cholesky_stay_what_they_are(count, value, dtype):
+    """Whether matrices are worked on one by one or side by side; others are factored as ever."""
+    for n in (1, 5, 33):
+        a = torch.eye(n, dtype=dtype).repeat(count, 1, 1) * 4
+        a[count // 2, n // 2, n // 2] = value
+        factor, info = L.cholesky_ex(a)
+        pivot = factor[count // 2, n // 2, n // 2]
+        assert bool(pivot.isnan()) if value != value else pivot.item() == value
+        factor[count // 2] = 2 * torch.eye(n, dtype=dtype)
+        assert torch.equal(factor, 2 * torch.eye(n, dtype=dtype).expand(count, n, n))
+        assert info.tolist() == [n // 2 + 1 if i == count // 2 else 0 for i in range(count)]
+
+
 @pytest.mark.parametrize("n", [3, 70])
 def test_cholesky_inverse_of_singular_factors(n):
     factor = torch.eye(n)
