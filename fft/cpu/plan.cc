@@ -167,18 +167,16 @@ std::vector<double> twiddle_table(int64_t n, const std::vector<int64_t>& rows, i
   return table;
 }
 
-// Of ShortPlan, of floats in long vectors.
-std::vector<double> across_table() {
-  constexpr int kWidth = 16, kBlock = 4;
-  std::vector<double> table;
-  for (int k = 1; k < 4; ++k)
-    for (const bool real : {true, false})
-      for (int lane = 0; lane < kWidth; ++lane) {
-        const auto w = unit_root(lane % kBlock * k, kWidth);
-        table.push_back(real ? w.real() : w.imag());
-      }
-  return table;
+// Each row of `columns` numbers as often as fills `width`.
+std::vector<double> repeated(const std::vector<double>& table, int64_t columns, int64_t width) {
+  std::vector<double> wide;
+  for (auto row = table.begin(); row != table.end(); row += columns)
+    for (int64_t l = 0; l < width; l += columns) wide.insert(wide.end(), row, row + columns);
+  return wide;
 }
+
+// Of ShortPlan, of floats in long vectors.
+std::vector<double> across_table() { return repeated(twiddle_table(16, {1, 2, 3}, 4, 4, 16), 4, 16); }
 
 // Of LinePlan: w^(k1 n2) where k1 is a multiple of `width`.
 std::vector<double> coarse_table(int64_t n, int64_t n1, int64_t n2, int64_t width) {
@@ -495,9 +493,7 @@ ShortPlan<T>::ShortPlan(int64_t n)
   std::vector<int64_t> result(first.n);
   for (int64_t k = 0; k < first.n; ++k) result[where[k]] = k;
   const int64_t columns = n / first.n;
-  const Table<T> table = rounded<T>(twiddle_table(n, result, columns, columns, width()));
-  for (auto row = table.begin(); row != table.end(); row += columns)
-    for (int64_t l = 0; l < width(); l += columns) fine.insert(fine.end(), row, row + columns);
+  fine = rounded<T>(repeated(twiddle_table(n, result, columns, columns, width()), columns, width()));
   if (sizeof(T) == 4) across = rounded<T>(across_table());
 }
 

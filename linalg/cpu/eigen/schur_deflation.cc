@@ -147,22 +147,14 @@ void read_eigenvalues(int64_t n, Matrix<T> t, std::complex<Real<T>>* w) {
   }
 }
 
-// c = c q, or q^H c, where q is `size` x `size`.
-template <class T>
-void times_window(int64_t rows, int64_t size, Matrix<T> c, Matrix<T> q) {
-  if (rows <= 0) return;
-  const ScratchArray<T> memory(rows * size);
-  const Matrix<T> product = in_columns(memory.get(), rows);
-  multiply(rows, size, size, T(1), c, q, T(0), product);
-  for (int64_t j = 0; j < size; ++j) std::copy_n(&product(0, j), rows, &c(0, j));
-}
-template <class T>
-void adjoint_times(int64_t columns, int64_t size, Matrix<T> q, Matrix<T> c) {
-  if (columns <= 0) return;
-  const ScratchArray<T> memory(columns * size);
-  const Matrix<T> product = in_columns(memory.get(), size);
-  multiply_adjoint(size, columns, size, T(1), q, c, T(0), product);
-  for (int64_t j = 0; j < columns; ++j) std::copy_n(&product(0, j), size, &c(0, j));
+// c, of m rows and n columns, becomes what product(to) makes of it.
+template <class T, class Product>
+void replace(int64_t m, int64_t n, Matrix<T> c, const Product& product) {
+  if (m <= 0 || n <= 0) return;
+  const ScratchArray<T> memory(m * n);
+  const Matrix<T> to = in_columns(memory.get(), m);
+  product(to);
+  for (int64_t j = 0; j < n; ++j) std::copy_n(&to(0, j), m, &c(0, j));
 }
 
 }  // namespace
@@ -222,9 +214,14 @@ int64_t deflate_early(const SchurProblem<T>& p, int64_t lo, int64_t hi, int64_t 
   h(begin, begin - 1) = beside;
   for (int64_t j = 0; j < size; ++j) std::copy_n(&t(0, j), size, &h(begin, begin + j));
   const int64_t top = p.form ? 0 : lo, right = p.form ? p.n : hi;
-  times_window(begin - top, size, h.at(top, begin), u);
-  adjoint_times(right - hi, size, u, h.at(begin, hi));
-  if (p.z) times_window(p.z_rows, size, in_columns(p.z, p.z_ld).at(0, begin), u);
+  const auto times_window = [&](int64_t rows, Matrix<T> c) {
+    replace(rows, size, c, [&](Matrix<T> to) { multiply(rows, size, size, T(1), c, u, T(0), to); });
+  };
+  times_window(begin - top, h.at(top, begin));
+  if (p.z) times_window(p.z_rows, in_columns(p.z, p.z_ld).at(0, begin));
+  const Matrix<T> behind = h.at(begin, hi);
+  replace(size, right - hi, behind,
+          [&](Matrix<T> to) { multiply_adjoint(size, right - hi, size, T(1), u, behind, T(0), to); });
   return size - left;
 }
 
