@@ -36,9 +36,9 @@ void invert_lower(int64_t n, Matrix<const T> l, TriangularForm form, int64_t zer
 }
 
 template <class T>
-int32_t invert(int64_t n, Matrix<T> a) {
+int32_t invert(int64_t n, Matrix<T> a, const T* from) {
   const ScratchArray<int32_t> pivots(n);
-  const int32_t info = factor_lu(n, n, a, pivots.get());
+  const int32_t info = factor_lu(n, n, a, pivots.get(), from);
   if (info) return info;
   const ScratchArray<T> memory(n * n);
   const Matrix<T> w{memory.get(), n, 1};
@@ -95,8 +95,9 @@ void run_inverse(DType dtype, const MatrixBatch& a, int32_t* info) {
       });
       return;
     }
-    bring<T>(a);
-    for_matrices(a.count, n * n * n, [&](int64_t b) { info[b] = invert(n, matrix_of<T>(a, b)); });
+    for_matrices(a.count, n * n * n, [&](int64_t b) {
+      info[b] = invert<T>(n, matrix_of<T>(a, b), a.from ? source_of<T>(a, b).data : nullptr);
+    });
   });
 }
 

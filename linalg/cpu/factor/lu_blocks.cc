@@ -2,9 +2,9 @@
 //
 // At each step one block of columns, the panel, is factored; it changes all blocks to its right (rows exchanged, a
 // triangle solved, a product subtracted), and the first of these is the next panel, which is factored at once, while
-// other threads have the blocks beyond. A block goes to the same thread at each step, where threads are equally fast:
-// it stays in that core's cache. Blocks to the left exchange their rows at the end. What is wider than kWidest goes by
-// halves: products with longer sums read and write less.
+// other threads have the blocks beyond and put the panel before into its place. A block goes to the same thread at each
+// step, where threads are equally fast: it stays in that core's cache. Blocks to the left exchange their rows at the
+// end. What is wider than kWidest goes by halves: products with longer sums read and write less.
 #include <algorithm>
 #include <numeric>
 
@@ -38,15 +38,25 @@ class BlockedLu {
         rows_(2 * m),
         order_(blocks_) {}
 
-  int32_t run() {
-    factor_panel(0);
+  int32_t run(const T* from) {
+    const Matrix<T> source = from ? a_.over(from) : a_;
+    for_blocks(0, from ? blocks_ : 1, [&](int64_t j) {
+      if (j == 0) return factor_panel(0, source);
+      bring_part(j, source);
+    });
     for (int64_t k = 0; k + 1 < blocks_; ++k)
-      for_blocks(k + 1, blocks_, [&](int64_t j) {
+      for_blocks(k, blocks_, [&](int64_t j) {
+        if (j == k) return put_panel(k);
         apply(k, j);
-        if (j == k + 1) factor_panel(j);
+        if (j == k + 1) factor_panel(j, at(j, j));
       });
     for (int64_t i = kBlock; i < n_; ++i) pivots_[i] += static_cast<int32_t>(i / kBlock * kBlock);
-    for_blocks(0, blocks_ - 1, [&](int64_t j) { exchange_rows(j); });
+    for_blocks(0, blocks_, [&](int64_t j) {
+      if (j + 1 < blocks_)
+        exchange_rows(j);
+      else
+        put_panel(j);
+    });
     return info_;
   }
 
@@ -73,19 +83,35 @@ class BlockedLu {
     });
   }
 
-  void factor_panel(int64_t k) {
+  // One of blocks_ - 1 parts of what is right of the first panel.
+  void bring_part(int64_t part, Matrix<T> source) const {
+    const auto row = [&](int64_t i) { return m_ * i / (blocks_ - 1); };
+    if (const int64_t first = row(part - 1); a_.col_stride == 1)
+      copy_matrix(row(part) - first, n_ - kBlock, source.at(first, kBlock), a_.at(first, kBlock));
+    else
+      copy_matrix(m_, width(part), source.at(0, part * kBlock), at(0, part));
+  }
+
+  void factor_panel(int64_t k, Matrix<T> from) {
     const int64_t rows = m_ - k * kBlock, cols = width(k);
     const Panel<T> to = panel(k);
     const Matrix<T> columns{to.columns, 1, distance_};
-    copy_matrix(rows, cols, at(k, k), columns);
+    copy_matrix(rows, cols, from, columns);
     int32_t info = 0;
     kernels<BlockKernels<T>>().lu_panel(rows, cols, to.columns, distance_, pivots_ + k * kBlock, &info);
     if (info && !info_) info_ = info + static_cast<int32_t>(k * kBlock);
-    copy_matrix(rows, cols, columns, at(k, k));
+    if (is_read_in_place()) copy_matrix(rows, cols, columns, at(k, k));
     copy_matrix(cols, cols, columns, {to.triangle, cols, 1});
     std::iota(to.order, to.order + rows, 0);
     for (int64_t i = 0; i < cols; ++i) std::swap(to.order[i], to.order[pivots_[k * kBlock + i]]);
   }
+
+  void put_panel(int64_t k) const {
+    if (!is_read_in_place())
+      copy_matrix(m_ - k * kBlock, width(k), Matrix<T>{panel(k).columns, 1, distance_}, at(k, k));
+  }
+  // By products: rows of complex numbers are, columns would have to be packed.
+  bool is_read_in_place() const { return kIsComplex<T> && a_.col_stride == 1; }
 
   // Calls f(first, strip) for strips of columns in which rows are copied: all of them where these are dense.
   template <class F>
@@ -103,14 +129,21 @@ class BlockedLu {
   // Rows below block j on the diagonal come to where the pivots of all later panels bring them.
   void exchange_rows(int64_t j) const {
     const int64_t first = (j + 1) * kBlock, rows = m_ - first, cols = width(j);
-    const ScratchArray<int32_t> order(rows);
-    std::iota(order.get(), order.get() + rows, 0);
+    const ScratchArray<int32_t> order(2 * rows);
+    int32_t* const places = order.get() + rows;  // of rows that move
+    std::iota(order.get(), places, 0);
     for (int64_t i = first; i < n_; ++i) std::swap(order[i - first], order[pivots_[i] - first]);
-    const ScratchArray<T> memory(rows * cols);
+    int64_t count = 0;
+    for (int64_t i = 0; i < rows; ++i) {
+      if (order[i] == i) continue;
+      places[count] = static_cast<int32_t>(i);
+      order[count++] = order[i];
+    }
+    const ScratchArray<T> memory(count * cols);
     const Matrix<T> block = at(j + 1, j);
     for_strips(cols, [&](int64_t from, int64_t strip) {
-      for (int64_t i = 0; i < rows; ++i) copy_row(&block(order[i], from), strip, memory.get() + i * strip);
-      for (int64_t i = 0; i < rows; ++i) copy_row(memory.get() + i * strip, strip, &block(i, from));
+      for (int64_t i = 0; i < count; ++i) copy_row(&block(order[i], from), strip, memory.get() + i * strip);
+      for (int64_t i = 0; i < count; ++i) copy_row(memory.get() + i * strip, strip, &block(places[i], from));
     });
   }
 
@@ -129,9 +162,8 @@ class BlockedLu {
     kernels<BlockKernels<T>>().solve_block(
         {rows, {by.triangle, rows, 1}, nullptr, top.data, cols, nullptr, top.data, cols, cols});
     copy_matrix(rows, cols, top, block);
-    // Rows of complex numbers are read where they lie, columns would have to be packed.
     const Matrix<const T> left =
-        kIsComplex<T> && a_.col_stride == 1 ? at(k + 1, k).reading() : Matrix<const T>{by.columns + rows, 1, distance_};
+        is_read_in_place() ? at(k + 1, k).reading() : Matrix<const T>{by.columns + rows, 1, distance_};
     subtract_product<T>(below, cols, rows, left, top.reading(), block.at(rows, 0));
   }
 
@@ -175,12 +207,13 @@ template <class T>
 }
 
 template <class T>
-[[gnu::noinline]] int32_t factor_lu(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots) {
+[[gnu::noinline]] int32_t factor_lu(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots, const T* from) {
   if (m == 0 || n == 0) return 0;
-  if (n <= kWidest && m >= n) return BlockedLu<T>(m, n, a, pivots).run();
+  if (n <= kWidest && m >= n) return BlockedLu<T>(m, n, a, pivots).run(from);
   const int64_t left = m < n ? m : (n / 2 + kBlock - 1) / kBlock * kBlock, right = n - left;
-  const int32_t info = factor_lu(m, left, a, pivots);
+  const int32_t info = factor_lu(m, left, a, pivots, from);
   const Matrix<T> b = a.at(0, left);
+  if (from) bring_matrix(m, right, b.over(from + (b.data - a.data)), b);
   swap_rows(left, right, b, pivots);
   solve_triangle<T>(left, right, a.reading(), kUnitLower, b);
   if (m == left) return info;
@@ -193,7 +226,7 @@ template <class T>
 
 #define TESSERA_INSTANCES(T)                                                  \
   template void swap_rows(int64_t, int64_t, Matrix<T>, const int32_t*, bool); \
-  template int32_t factor_lu(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots);
+  template int32_t factor_lu(int64_t, int64_t, Matrix<T>, int32_t*, const T*);
 TESSERA_INSTANCES(float)
 TESSERA_INSTANCES(double)
 TESSERA_INSTANCES(std::complex<float>)
