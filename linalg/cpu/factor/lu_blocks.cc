@@ -1,12 +1,15 @@
 // The factorization itself: LU with partial pivoting, in blocks of columns.
 //
-// At each step one block of columns, the panel, is factored; it changes all blocks to its right (rows exchanged, a
-// triangle solved, a product subtracted), and the first of these is the next panel, which is factored at once, while
-// other threads have the blocks beyond and put the panel before into its place. A block goes to the same thread at each
-// step, where threads are equally fast: it stays in that core's cache. Blocks to the left exchange their rows at the
-// end. What is wider than kWidest goes by halves: products with longer sums read and write less.
+// A block of columns, once it is factored, is a panel, which changes all blocks to its right: rows exchanged, a
+// triangle solved, a product subtracted. Each block goes through these steps in their order, on whatever thread has
+// nothing to do; no step of all is waited for, and what the next panel needs comes first. A block goes to the same
+// thread each time if that is free: it stays in that core's cache. Blocks to the left exchange their rows at the end.
+// What is wider than kWidest goes by halves: products with longer sums read and write less.
 #include <algorithm>
+#include <atomic>
+#include <exception>
 #include <numeric>
+#include <thread>
 
 #include "linalg/cpu/factor/blocks.h"
 
@@ -14,6 +17,84 @@ namespace tessera::cpu::factor {
 namespace {
 
 constexpr int64_t kWidest = 512;
+
+// Which steps blocks have behind them: block j is changed by the j panels on its left, factored, and put into its place
+// last. Threads take what can be done, so that one alone comes to the end as well.
+class BlockSteps {
+ public:
+  explicit BlockSteps(int64_t blocks) : blocks_(blocks) {}
+
+  // f(j, steps that block j has behind it), until all is done. worker: one of `workers`.
+  template <class F>
+  void work(int64_t worker, int64_t workers, const F& f) {
+    for (int64_t j = 0; (j = take(worker, workers)) >= 0;) {
+      const Return back{*this, j};
+      f(j, done_[j]);
+    }
+  }
+
+ private:
+  // What a step that throws leaves would be waited for for ever.
+  struct Return {
+    BlockSteps& steps;
+    int64_t block;
+    const int exceptions = std::uncaught_exceptions();
+    ~Return() {
+      const Lock lock(steps.lock_);
+      steps.is_taken_[block] = false;
+      ++steps.done_[block];
+      if (std::uncaught_exceptions() > exceptions) steps.is_over_ = true;
+    }
+  };
+  struct Lock {
+    std::atomic_flag& flag;
+    explicit Lock(std::atomic_flag& f) : flag(f) {
+      while (flag.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
+    }
+    ~Lock() { flag.clear(std::memory_order_release); }
+  };
+
+  int64_t take(int64_t worker, int64_t workers) {
+    for (int tries = 0;; ++tries) {
+      {
+        const Lock lock(lock_);
+        const int64_t j = is_over_ ? blocks_ : find(worker, workers);
+        if (j >= 0 && j < blocks_) is_taken_[j] = true;
+        if (j >= 0) return j < blocks_ ? j : -1;
+      }
+      if (tries > 1000) std::this_thread::yield();
+      for (int i = 0; i < 16; ++i) __builtin_ia32_pause();
+    }
+  }
+  // blocks_: all is done; -1: nothing can be done now.
+  int64_t find(int64_t worker, int64_t workers) const {
+    int64_t next = 0, best = -1, rest = 0;
+    while (next < blocks_ && done_[next] > next) ++next;
+    if (next < blocks_ && is_ready(next)) return next;
+    const auto cost = [&](int64_t j) { return done_[j] * 2 + (j % workers != worker); };
+    for (int64_t j = 0; j < blocks_; ++j) {
+      rest += done_[j] < j + 2;
+      if (is_ready(j) && (best < 0 || cost(j) < cost(best))) best = j;
+    }
+    return rest ? best : blocks_;
+  }
+  bool is_ready(int64_t j) const {
+    const int64_t steps = done_[j], before = j - 2;
+    if (is_taken_[j] || steps == j + 2) return false;
+    if (steps != j) return steps > j || done_[steps] > steps;
+    // The panel two blocks before has the same memory.
+    if (before < 0) return true;
+    for (int64_t i = before + 1; i < blocks_; ++i)
+      if (done_[i] <= before) return false;
+    return done_[before] == j;
+  }
+
+  static constexpr int64_t kMost = kWidest / kBlock;
+  int64_t blocks_;
+  int64_t done_[kMost] = {};
+  bool is_taken_[kMost] = {}, is_over_ = false;
+  std::atomic_flag lock_ = ATOMIC_FLAG_INIT;
+};
 
 // Columns next to each other, the triangle at their top by rows, and where each row was before they were factored.
 template <class T>
@@ -35,28 +116,29 @@ class BlockedLu {
         pivots_(pivots),
         distance_(static_cast<int64_t>((m * sizeof(T) / 64 + 1) | 1) * 64 / sizeof(T)),  // odd: columns share no lines
         memory_(std::min<int64_t>(blocks_, 2) * (distance_ + kBlock) * std::min(n, kBlock)),
-        rows_(2 * m),
-        order_(blocks_) {}
+        rows_(2 * m) {}
 
   int32_t run(const T* from) {
     const Matrix<T> source = from ? a_.over(from) : a_;
-    for_blocks(0, from ? blocks_ : 1, [&](int64_t j) {
-      if (j == 0) return factor_panel(0, source);
-      bring_part(j, source);
-    });
-    for (int64_t k = 0; k + 1 < blocks_; ++k)
-      for_blocks(k, blocks_, [&](int64_t j) {
-        if (j == k) return put_panel(k);
-        apply(k, j);
-        if (j == k + 1) factor_panel(j, at(j, j));
+    if (from) {
+      parallel_for(blocks_, 1, [&](int64_t part, int64_t) {
+        if (part == 0)
+          factor_panel(0, source);
+        else
+          bring_part(part, source);
       });
-    for (int64_t i = kBlock; i < n_; ++i) pivots_[i] += static_cast<int32_t>(i / kBlock * kBlock);
-    for_blocks(0, blocks_, [&](int64_t j) {
-      if (j + 1 < blocks_)
-        exchange_rows(j);
-      else
-        put_panel(j);
+    }
+    BlockSteps steps(blocks_);
+    const int64_t workers = std::min<int64_t>(num_threads(), blocks_);
+    parallel_for(workers, 1, [&](int64_t worker, int64_t) {
+      steps.work(worker, workers, [&](int64_t j, int64_t k) {
+        if (k < j) return apply(k, j);
+        if (k > j) return put_panel(j);
+        if (j > 0 || !from) factor_panel(j, at(j, j));
+      });
     });
+    for (int64_t i = kBlock; i < n_; ++i) pivots_[i] += static_cast<int32_t>(i / kBlock * kBlock);
+    parallel_for(blocks_ - 1, 1, [&](int64_t j, int64_t) { exchange_rows(j); });
     return info_;
   }
 
@@ -68,19 +150,6 @@ class BlockedLu {
     const int64_t most = std::min(n_, kBlock);
     T* const columns = memory_.get() + k % 2 * (distance_ + kBlock) * most;
     return {columns, columns + distance_ * most, rows_.get() + k % 2 * m_};
-  }
-
-  // f(j) for the blocks from `first` to before `last`, those with the same rest to one thread.
-  template <class F>
-  void for_blocks(int64_t first, int64_t last, F&& f) {
-    const int64_t threads = num_threads();
-    int64_t count = 0;
-    for (int64_t rest = 0; rest < std::min(threads, last); ++rest)
-      for (int64_t j = rest; j < last; j += threads)
-        if (j >= first) order_[count++] = j;
-    parallel_for(count, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) f(order_[i]);
-    });
   }
 
   // One of blocks_ - 1 parts of what is right of the first panel.
@@ -174,7 +243,6 @@ class BlockedLu {
   int64_t distance_;
   ScratchArray<T> memory_;
   ScratchArray<int32_t> rows_;
-  ScratchArray<int64_t> order_;
 };
 
 }  // namespace
