@@ -300,7 +300,8 @@ bool Emitter::fits_flags(Function& f, const std::vector<Argument>& args) {
   f.ensure_schema();
   for (size_t i = 0; i < f.args.size(); ++i) {
     const Param& p = f.args[i];
-    if (!p.has_default || !p.type->is(K::kBool) || !p.name.starts_with("return_")) continue;
+    if (!p.has_default || !p.type->is(K::kBool)) continue;
+    if (!p.name.starts_with("return_") && p.name != "get_infos") continue;
     for (size_t k = 0; k < args.size(); ++k) {
       if (args[k].name.empty() ? k != i : args[k].name != p.name) continue;
       const Value* v = known(args[k].value);

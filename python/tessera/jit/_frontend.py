@@ -277,8 +277,6 @@ def operator_of(obj):
     if isinstance(obj, types.BuiltinFunctionType) or (module or "").partition(".")[0] == "tessera":
         if name and (module or "").startswith("tessera.jit"):
             return None
-        if obj is tessera.tensordot:  # takes its dimensions in several forms
-            return None
         if obj is tessera.sparse.mm:
             return "aten::_sparse_mm"
         if obj is tessera.autograd.grad:
