@@ -400,8 +400,9 @@ void logcumsumexp_kernel(const Tensor& self, int64_t dim, const Tensor& out) {
 // --- softmax ---
 
 OutputSpec softmax_meta(const Tensor& self, int64_t dim, bool half_to_float) {
-  TESSERA_CHECK_NOT_IMPLEMENTED(self.is_floating_point(), "\"softmax_lastdim_kernel_impl\" not implemented for '",
-                                type_name_of(self.dtype()), "'");
+  TESSERA_CHECK_NOT_IMPLEMENTED(self.is_floating_point() || self.numel() == 0,
+                                "\"softmax_lastdim_kernel_impl\" not implemented for '", type_name_of(self.dtype()),
+                                "'");
   wrap_dim(dim, self.dim());
   return same_shape(self, half_to_float ? DType::kFloat32 : self.dtype());
 }
