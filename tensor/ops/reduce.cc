@@ -356,6 +356,7 @@ void vector_norm_kernel(const Tensor& self, const Scalar& ord, std::optional<Int
                         std::optional<DType> dtype, const Tensor& out) {
   KernelParam p{};
   p.f = ord.to_double();
+  if (p.f != 0 && out.numel() == self.numel()) p.f = 1;  // one number each: its absolute value, whatever the order
   reduce_into(cpu::ReduceKind::kNorm, dtype.value_or(self.dtype()), self, reduce_mask(self, dim), keepdim, out, &p);
 }
 
