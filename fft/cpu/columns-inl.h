@@ -438,7 +438,7 @@ HWY_NOINLINE void pass(D d, const ColumnPlan<T>& plan, const ColumnPasses::Pass&
 // no such passes of the others, whose code is long and whose arithmetic outweighs the copy that they take instead.
 inline bool is_brief(int radix) { return radix <= 5 || radix == 8; }
 inline constexpr bool kForms = HWY_TARGET != HWY_SSE4;
-inline constexpr int kEight = HWY_TARGET == HWY_AVX2 ? 4 : 8;  // plans have no eights there
+inline constexpr int kEight = HWY_TARGET == HWY_AVX3 ? 8 : 4;  // plans have no eights there
 
 template <bool kLast, class D, class From, class To, class T = hn::TFromD<D>>
 void brief_pass(D d, const ColumnPlan<T>& plan, const ColumnPasses::Pass& p, const From& from, const To& to) {
@@ -488,7 +488,8 @@ HWY_INLINE void for_passes(D, const ColumnPasses& plan, int64_t at, const F& f) 
 // Transforms one vector of columns, number k in row plan.in_line[k]; result k is then in row plan.order[k].
 template <class D, class T = hn::TFromD<D>>
 void transform_rows(D d, const ColumnPlan<T>& plan, const Planar<D>& rows) {
-  if (!plan.inner) return for_passes(d, plan, 0, [&](const auto& p, bool) HWY_ATTR { planar_pass(d, plan, p, rows, rows); });
+  if (!plan.inner)
+    return for_passes(d, plan, 0, [&](const auto& p, bool) HWY_ATTR { planar_pass(d, plan, p, rows, rows); });
   // See Line::convolve, convolve_powers. The transform with the other sign is this one in another order.
   const ColumnPlan<T>& inner = *plan.inner;
   const bool chirps = !plan.chirp.empty();

@@ -32,7 +32,7 @@ std::vector<int> radices(int64_t n) {
   for (; n % 2 == 0; n /= 2) ++twos;
   // Eights, and fours for what does not fill an eight: a pass of radix 2 costs as much memory traffic as one of 8.
   // Fours alone where vectors are few: registers do not hold eight numbers and what becomes of them.
-  if (simd_level() == SimdLevel::kAvx2) {
+  if (simd_level() != SimdLevel::kAvx3) {
     if (twos % 2) r.push_back(2);
     r.insert(r.end(), twos / 2, 4);
   } else {

@@ -1,5 +1,5 @@
-// Real lines of an even number of vectors, without a transform of half the length that has to be taken apart: columns of
-// real numbers have half a spectrum, which leaves half as many rows. Included once per SIMD target.
+// Real lines of an even number of vectors, without a transform of half the length that has to be taken apart: columns
+// of real numbers have half a spectrum, which leaves half as many rows. Included once per SIMD target.
 #include <cstring>
 
 #include "fft/cpu/short-inl.h"
@@ -24,8 +24,7 @@ namespace HWY_NAMESPACE {
 template <class T>
 class ShortReal {
  public:
-  ShortReal(const ShortRealPlan<T>& plan, bool conjugate, T scale)
-      : plan_(plan), conjugate_(conjugate), scale_(scale) {
+  ShortReal(const ShortRealPlan<T>& plan, bool conjugate, T scale) : plan_(plan), conjugate_(conjugate), scale_(scale) {
     const D d;
     const V minus = hn::Set(d, -T{0});
     signs_[kForward] = conjugate ? minus : hn::Zero(d);
@@ -106,15 +105,14 @@ class ShortReal {
     const Complex<D> sums = rows[0];
     rows[0] = {hn::ConcatEven(d, sums.im, sums.re), hn::ConcatOdd(d, sums.im, sums.re)};
     const T* const roots = plan_.columns.roots.data();
-    repeat<(R - 1) / 2>(
-        (R - 1) / 2, TESSERA_FFT_BODY(i) {
-          const int k = i + 1;
-          Complex<D>&a = rows[k], &b = rows[R - k];
-          const Complex<D> root{hn::Set(d, roots[k]), hn::Set(d, roots[plan_.columns.stride + k])};
-          join_pair<false>(a, b, root, hn::Set(d, scale_ / 2), false);
-          a = mul(a, factors(k));
-          b = mul(b, factors(R - k));
-        });
+    repeat<(R - 1) / 2>((R - 1) / 2, TESSERA_FFT_BODY(i) {
+      const int k = i + 1;
+      Complex<D>&a = rows[k], &b = rows[R - k];
+      const Complex<D> root{hn::Set(d, roots[k]), hn::Set(d, roots[plan_.columns.stride + k])};
+      join_pair<false>(a, b, root, hn::Set(d, scale_ / 2), false);
+      a = mul(a, factors(k));
+      b = mul(b, factors(R - k));
+    });
     if (R % 2) return;
     Complex<D>& middle = rows[R / 2];
     middle = mul({hn::Mul(middle.re, hn::Set(d, scale_)), hn::Mul(middle.im, hn::Set(d, -scale_))}, factors(R / 2));
@@ -183,8 +181,7 @@ class ShortReal {
                      hn::Set(d, scale_ / 2), conjugate_);
     pairs.store(a, z);
     const int64_t step = 2 * count;
-    repeat<kLanes - 1>(
-        kLanes - 1, TESSERA_FFT_BODY(k) { move(out + step * (k + 1), z + 2 * (k + 1)); });
+    for (int64_t k = 1; k < kLanes; ++k) move(out + step * k, z + 2 * k);
     T* const end = out + step * kLanes;
     out[0] = (re + im) * scale_;
     end[0] = (re - im) * scale_;
