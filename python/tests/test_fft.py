@@ -221,6 +221,14 @@ def test_windows_with_parameters():
             call()
 
 
+def test_windows_of_a_single_point():
+    windows = tessera.signal.windows
+    for name in ("bartlett", "cosine", "exponential", "gaussian", "hann", "nuttall"):
+        assert getattr(windows, name)(1, sym=False).tolist() == [1]
+    assert windows.exponential(1, sym=False, center=2.0, dtype=tessera.float64).item() == pytest.approx(np.exp(-2))
+    assert windows.general_cosine(0, a=[]).shape == (0,)
+
+
 @pytest.mark.parametrize("transform", ["_fft_r2c", "_fft_c2r"])
 def test_no_dimensions_under_transforms(transform):
     """A batching rule takes no dimensions for all of them: the derivative must not look for the last of none."""
