@@ -79,7 +79,8 @@ Val* Emitter::convert(Val* v, const Formal& f, TypePtr concrete, bool allow, con
   }
   if (v->type->is(K::kNumber) && (want->is(K::kInt) || want->is(K::kFloat)))
     return op(want->is(K::kInt) ? "aten::Int" : "aten::Float", {v}, where);
-  if (f.is_op && v->type->is(K::kInt) && want->is(K::kFloat)) return op("aten::Float", {v}, where);
+  if (f.is_op && (v->type->is(K::kInt) || v->type->is(K::kBool)) && want->is(K::kFloat))
+    return op("aten::Float", {v}, where);
   if (f.is_op && v->type->is(K::kBool) && (want->is(K::kInt) || want->is(K::kNumber)))
     return op("aten::Int", {v}, where);
   if (v->type->is(K::kStr) && want->is(K::kDevice)) return op("aten::device", {v}, where);

@@ -736,11 +736,13 @@ _HOMES = (
     "tessera.nn._recurrent",
     "tessera.nn.utils.rnn",
     "tessera.functional",
+    "tessera._lowrank",
+    "tessera._lobpcg",
     "tessera.sparse",
     "tessera._root.quantized",
     "tessera._named",
 )
-STAYS_PYTHON = "tessera._root.quantized"  # its functions are declared here, and called as they are
+STAYS_PYTHON = ("tessera._root.quantized", "tessera._lobpcg")  # declared here, and called as they are
 METHODS = frozenset(  # of tensors, among those functions
     "dequantize int_repr q_scale q_zero_point q_per_channel_scales q_per_channel_zero_points q_per_channel_axis".split()
 )

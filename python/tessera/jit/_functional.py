@@ -1,4 +1,4 @@
-"""Functions of `tessera.functional` as programs (see _definitions)."""
+"""Functions of `tessera.functional` and of low-rank factorizations as programs (see _definitions)."""
 
 FUNCTIONS = """
 def tensordot(a: Tensor, b: Tensor, dims: Union[int, Tensor, List[List[int]], Tuple[List[int], List[int]]] = 2,
@@ -106,4 +106,34 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False,
         out[1].resize_(parts[1].size()).copy_(parts[1])
         return out
     return parts[:2]
+def svd_lowrank(A: Tensor, q: Optional[int] = 6, niter: Optional[int] = 2,
+        M: Optional[Tensor] = None) -> Tuple[Tensor, Tensor, Tensor]:
+    x = A if M is None else A - M
+    wide = x.size(-2) < x.size(-1)
+    if wide:
+        x = x.mH
+    n = x.size(-1)
+    sketch = torch.randn([n, min(6 if q is None else q, n)], dtype=x.dtype, device=x.device)
+    basis = torch.linalg.qr(torch.matmul(x, sketch))[0]
+    for i in range(2 if niter is None else niter):
+        basis = torch.linalg.qr(torch.matmul(x.mH, basis))[0]
+        basis = torch.linalg.qr(torch.matmul(x, basis))[0]
+    U, S, Vh = torch.linalg.svd(torch.matmul(x.mH, basis).mH, False)
+    U, V = torch.matmul(basis, U), Vh.mH
+    return (V, S, U) if wide else (U, S, V)
+def pca_lowrank(A: Tensor, q: Optional[int] = None, center: bool = True,
+        niter: int = 2) -> Tuple[Tensor, Tensor, Tensor]:
+    most = min(A.size(-2), A.size(-1))
+    count = min(6, most) if q is None else q
+    if count < 0 or count > most:
+        raise ValueError("q(={}) must be non-negative integer and not greater than min(m, n)={}".format(count, most))
+    if niter < 0:
+        raise ValueError("niter(={}) must be non-negative integer".format(niter))
+    return torch.svd_lowrank(A, count, niter, A.mean([-2], True) if center else None)
+def lobpcg(A: Tensor, k: Optional[int] = None, B: Optional[Tensor] = None, X: Optional[Tensor] = None,
+        n: Optional[int] = None, iK: Optional[Tensor] = None, niter: Optional[int] = None, tol: Optional[float] = None,
+        largest: Optional[bool] = None, method: Optional[str] = None, tracker: Optional[Tensor] = None,
+        ortho_iparams: Optional[Dict[str, int]] = None, ortho_fparams: Optional[Dict[str, float]] = None,
+        ortho_bparams: Optional[Dict[str, bool]] = None) -> Tuple[Tensor, Tensor]:
+    return A, A
 """
