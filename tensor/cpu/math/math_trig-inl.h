@@ -627,7 +627,8 @@ HWY_NOINLINE V DigammaDouble(D d, V x) {
     const V reflected = hn::Sub(r, hn::Div(hn::Mul(pi, cosine), sine));
     r = hn::IfThenElse(below, hn::IfThenElse(hn::Eq(x, whole), hn::NaN(d), reflected), r);
   }
-  return hn::IfThenElse(hn::Eq(x, zero), hn::CopySign(hn::Inf(d), hn::Neg(x)), r);
+  const auto pole = hn::Lt(hn::Abs(x), hn::Set(d, 5.5e-309));  // or so near that -1 / x is infinite
+  return hn::IfThenElse(pole, hn::CopySign(hn::Inf(d), hn::Neg(x)), r);
 }
 template <class D, class V>
 HWY_INLINE V Digamma(D d, V x) {
