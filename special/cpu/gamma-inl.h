@@ -122,7 +122,7 @@ HWY_NOINLINE V UpperFraction(D d, V a, V x) {
 template <class D, class V>
 HWY_NOINLINE V UpperOfSmall(D d, V a, V x) {
   const V zero = hn::Zero(d), one = hn::Set(d, 1.0);
-  const V exponent = hn::Mul(a, hn::Sub(LogOf(d, x), ByPieces<7>(d, tables::kLogGammaNear, 0, 0.125, a)));
+  const V exponent = hn::Mul(a, hn::Sub(LogOf(d, x), ByPieces<7>(d, TESSERA_PIECES(kLogGammaNear), 0, 0.125, a)));
   V first;
   if constexpr (kForFloat<D>) {
     V p;
@@ -148,7 +148,7 @@ HWY_NOINLINE V UpperOfSmall(D d, V a, V x) {
 template <class D, class V>
 HWY_NOINLINE V NearTransition(D d, V a, V m, Two<V> exponent) {
   const V zero = hn::Zero(d), half = hn::Set(d, 0.5), one = hn::Set(d, 1.0);
-  const V w = ByPieces<6>(d, tables::kLogRest, -0.3125, 0.0390625, m), phi = hn::Mul(hn::Mul(m, m), w),
+  const V w = ByPieces<6>(d, TESSERA_PIECES(kLogRest), -0.3125, 0.0390625, m), phi = hn::Mul(hn::Mul(m, m), w),
           eta = hn::Mul(m, hn::Sqrt(hn::Add(w, w))), inverse = hn::Div(one, a);
   V c = hn::Set(d, tables::kTemme11[0]);
 #define TESSERA_TERM(k) c = hn::MulAdd(c, inverse, math::Polynomial(d, eta, tables::kTemme##k));
