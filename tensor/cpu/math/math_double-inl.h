@@ -124,6 +124,15 @@ HWY_INLINE hn::Vec<D> Entry(D d, const double (&table)[16], VU index) {
 #if HWY_TARGET == HWY_AVX3
   if constexpr (hn::MaxLanes(D()) == 8)
     return hn::Vec<D>{_mm512_permutex2var_pd(_mm512_load_pd(table), index.raw, _mm512_load_pd(table + 8))};
+#elif HWY_TARGET == HWY_AVX2
+  // The compiler must not see that the mask is full: it would leave the destination undefined, and the instruction
+  // waits for what was in that register last, which ties each vector to the one before.
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    __m256d all = _mm256_castsi256_pd(_mm256_set1_epi64x(-1));
+    asm("" : "+x"(all));
+    const __m256i entry = _mm256_and_si256(index.raw, _mm256_set1_epi64x(15));
+    return hn::Vec<D>{_mm256_mask_i64gather_pd(_mm256_setzero_pd(), table, entry, all, 8)};
+  }
 #endif
   const hn::RebindToSigned<D> di;
   return hn::GatherIndex(d, table, hn::And(hn::BitCast(di, index), hn::Set(di, 15)));
