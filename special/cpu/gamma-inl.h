@@ -190,14 +190,14 @@ HWY_NOINLINE V IncompleteGamma(D d, V a, V x) {
       kUpper ? hn::IfThenElseZero(hn::Gt(a, hn::Set(d, 2.0)), hn::Mul(hn::Sqrt(a), hn::Set(d, 0.5))) : hn::Sqrt(a);
   const auto lower = hn::AndNot(small, hn::AndNot(near, hn::Or(hn::Le(x, one), hn::Le(x, hn::Add(a, reach))))),
              upper = hn::Not(hn::Or(hn::Or(near, small), lower));
-  V p = zero, q = zero;  // one of them is known
-  if (!hn::AllFalse(d, lower))
-    p = TimesExp(d, hn::Mul(factor, LowerSeries(d, hn::IfThenElse(lower, a, one), hn::IfThenElseZero(lower, x))),
-                 exponent.hi, exponent.lo);
+  V sum = zero;
+  if (!hn::AllFalse(d, lower)) sum = LowerSeries(d, hn::IfThenElse(lower, a, one), hn::IfThenElseZero(lower, x));
   if (!hn::AllFalse(d, upper)) {
-    const V fraction = UpperFraction(d, hn::IfThenElse(upper, a, one), hn::IfThenElse(upper, x, hn::Set(d, 4.0)));
-    q = TimesExp(d, hn::Mul(hn::Mul(factor, a), fraction), exponent.hi, exponent.lo);
+    const V far = hn::Set(d, 1e15);  // needs no terms
+    const V fraction = UpperFraction(d, hn::IfThenElse(upper, a, one), hn::IfThenElse(upper, x, far));
+    sum = hn::IfThenElse(upper, hn::Mul(a, fraction), sum);
   }
+  V p = TimesExp(d, hn::Mul(factor, sum), exponent.hi, exponent.lo), q = p;  // one of them is known
   if (!hn::AllFalse(d, small))
     q = hn::IfThenElse(small, UpperOfSmall(d, hn::IfThenElse(small, a, one), hn::IfThenElse(small, x, one)), q);
   auto have_p = lower;
