@@ -10,6 +10,7 @@
 
 #include "hwy/highway.h"
 #include "special/cpu/pieces-inl.h"
+#include "tensor/cpu/math/math_bessel-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
@@ -95,7 +96,7 @@ HWY_NOINLINE V BesselY(D d, V x) {
 
 // e^-|x| I(x), by pieces in 2 / (|x| + 2).
 template <int kOrder, class D, class V>
-HWY_NOINLINE V ScaledI(D d, V x) {
+HWY_NOINLINE V ScaledIOfDouble(D d, V x) {
   const V a = hn::Abs(x);
   if constexpr (kForFloat<D>) {
     if (hn::AllTrue(d, hn::Le(a, hn::Set(d, 1.0)))) {
@@ -124,6 +125,16 @@ HWY_NOINLINE V ScaledI(D d, V x) {
     const V r = hn::Mul(share, hn::Div(ByPieces<7>(d, TESSERA_PIECES(kI1e), 0, 0.0625, v), root));
     return hn::Xor(r, hn::And(x, hn::SignBit(d)));
   }
+}
+// By kernels that have the function in float32 for float32 numbers.
+template <int kOrder, class D, class V>
+HWY_INLINE V ScaledI(D d, V x) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  if constexpr (sizeof(hn::TFromD<D>) == 4)
+    return math::ScaledIOfFloat<kOrder>(d, x);
+  else
+#endif
+    return ScaledIOfDouble<kOrder>(d, x);
 }
 
 // Orders 0 and 1 of K(x), and of e^x K(x).
@@ -203,7 +214,13 @@ HWY_NOINLINE V Airy(D d, V x) {
 
 template <class D, class V>
 HWY_NOINLINE V SinByX(D d, V x) {
-  const V r = hn::Div(math::Sin(d, x), x);
+  V sine;
+  if constexpr (kForFloat<D>)
+    sine = math::LargeLanes(d, x, math::BriefSin<0>(d, x), math::Fp<float>::kTrigLimit,
+                            [](double v) HWY_ATTR { return std::sin(v); });
+  else
+    sine = math::Sin(d, x);
+  const V r = hn::Div(sine, x);
   return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Set(d, 1.0), hn::IfThenZeroElse(hn::IsInf(x), r));
 }
 

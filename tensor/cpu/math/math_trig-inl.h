@@ -719,20 +719,6 @@ HWY_NOINLINE V BesselI(D d, V x) {
   if constexpr (F::kOrder == 1) r = hn::Xor(r, hn::And(x, hn::SignBit(d)));
   return r;
 }
-template <class D, class V>
-HWY_INLINE V I0(D d, V x) {
-  if constexpr (sizeof(hn::TFromD<D>) == 4)
-    return InDouble(d, TESSERA_IN_DOUBLE(BesselI<BesselI0>), x);
-  else
-    return BesselI<BesselI0>(d, x);
-}
-template <class D, class V>
-HWY_INLINE V I1(D d, V x) {
-  if constexpr (sizeof(hn::TFromD<D>) == 4)
-    return InDouble(d, TESSERA_IN_DOUBLE(BesselI<BesselI1>), x);
-  else
-    return BesselI<BesselI1>(d, x);
-}
 
 // The Hurwitz zeta function, sum over k >= 0 of (q + k)^-s, for s > 1 and finite q > 0: ten terms and the
 // Euler-Maclaurin formula (NIST DLMF 25.11.5); where q is large, the formula alone.
