@@ -37,6 +37,13 @@ struct FloatBessel {
   }
 #endif
   template <int kOrder>
+  static constexpr const auto& far() {
+    if constexpr (kOrder == 0)
+      return tables::kScaledI0Far;
+    else
+      return tables::kScaledI1Far;
+  }
+  template <int kOrder>
   static constexpr const auto& rows() {
 #if HWY_TARGET == HWY_AVX3
     if constexpr (kOrder == 0)
@@ -82,12 +89,7 @@ HWY_INLINE Two<V> NearScaledI(D d, V a) {
 // e^-a I(a) for a >= kFarBessel, infinity too: 1 / sqrt(a) as a sum, times a polynomial in 1 / a.
 template <int kOrder, class D, class V>
 HWY_NOINLINE Two<V> FarScaledI(D d, V a) {
-  constexpr const auto& c = [] -> const auto& {
-    if constexpr (kOrder == 0)
-      return tables::kScaledI0Far;
-    else
-      return tables::kScaledI1Far;
-  }();
+  constexpr auto& c = FloatBessel::far<kOrder>();
   const V one = hn::Set(d, 1.0f), y = hn::Div(one, hn::Sqrt(a)), h = hn::Mul(a, y);
   const V miss = hn::IfThenElseZero(hn::Lt(a, hn::Inf(d)),  // 1 - a y^2
                                     hn::NegMulAdd(hn::MulSub(a, y, h), y, hn::NegMulAdd(h, y, one)));
