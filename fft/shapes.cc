@@ -5,6 +5,7 @@
 
 #include "fft/fft_ops.h"
 #include "tensor/ops/api.h"
+#include "tensor/ops/structured.h"
 
 namespace tessera::fft {
 namespace {
@@ -115,6 +116,11 @@ Tensor along(const Transform& what, const Tensor& self, std::optional<SymIntList
     sizes.push_back(given != -1 ? given : default_size(what, x, dims[k], k + 1 == dims.size()));
   }
   return dims.empty() ? clone(x) : transformed(what, x, dims, sizes, mode);
+}
+
+void write_real(const Tensor& out, const Tensor& value) {
+  TESSERA_CHECK(out.is_floating_point(), "fft: expects a floating point output tensor, but got ", name_of(out.dtype()));
+  structured::store_out(out, value, OutDtype::kCast);
 }
 
 Tensor frequencies(int64_t n, double d, std::optional<DType> dtype, std::optional<Device> device) {

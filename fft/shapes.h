@@ -34,6 +34,9 @@ Tensor along(const Transform& what, const Tensor& self, std::optional<SymInt> n,
 Tensor along(const Transform& what, const Tensor& self, std::optional<SymIntList> s, std::optional<IntList> dim,
              std::optional<std::string_view> norm);
 
+// out= of functions with real results. Error: out is complex, or integers.
+void write_real(const Tensor& out, const Tensor& value);
+
 // fft_fftfreq, fft_rfftfreq
 Tensor frequencies(int64_t n, double d, std::optional<DType> dtype, std::optional<Device> device);
 Tensor half_frequencies(int64_t n, double d, std::optional<DType> dtype, std::optional<Device> device);

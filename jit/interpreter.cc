@@ -96,6 +96,7 @@ class Generator {
   Generator(Code& code, Graph& g) : code_(code), g_(g) {}
 
   void run() {
+    code_.constants.emplace_back();  // the first one's place, ~0, would be that of a value without
     count_uses(g_.top);
     find_fixed_lists(g_.top);
     for (Val* p : g_.top->params) p->reg = code_.registers++;

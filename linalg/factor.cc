@@ -17,17 +17,11 @@ void deprecate(const char* older, const char* newer) {
             " and will be removed in a future release.");
 }
 
-Tensor cholesky_solve(const Tensor& B, const Tensor& L, bool upper) {
-  const Tensor other = mH(L);
-  return upper ? linalg_solve_triangular(L, linalg_solve_triangular(other, B, false), true)
-               : linalg_solve_triangular(other, linalg_solve_triangular(L, B, false), true);
-}
-
 // (L L^H)^-1 by halves: with K = L21 L11^-1 and X = (L22 L22^H)^-1 it is [(L11 L11^H)^-1 + K^H X K, -K^H X; -X K, X].
 Tensor inverse_of_product(const Tensor& L) {
   constexpr int64_t kSmall = 64;
   const int64_t n = L.size(-1), top = (n / 2 + 31) / 32 * 32, rest = n - top;
-  if (n <= kSmall) return linalg::cholesky_solve(eye(n, L.dtype(), std::nullopt, L.device()), L, false);
+  if (n <= kSmall) return tessera::cholesky_solve(eye(n, L.dtype(), std::nullopt, L.device()), L);
   const Tensor left = narrow(L, -1, 0, top), first = narrow(left, -2, 0, top);
   const Tensor X = inverse_of_product(narrow(narrow(L, -2, top, rest), -1, top, rest));
   const Tensor K = linalg_solve_triangular(first, narrow(left, -2, top, rest), false, false);

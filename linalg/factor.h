@@ -14,8 +14,6 @@ using Tensors3 = std::tuple<Tensor, Tensor, Tensor>;
 // Warns, once, that torch.<older> is deprecated.
 void deprecate(const char* older, const char* newer);
 
-// (L L^H)^-1 B, by two triangles of equations.
-Tensor cholesky_solve(const Tensor& B, const Tensor& L, bool upper);
 // (L L^H)^-1, by products and equations.
 Tensor inverse_of_product(const Tensor& L);
 Tensors2 lu_factor(const Tensor& A, bool pivot);

@@ -12,16 +12,13 @@ namespace tessera::kernels {
 namespace {
 
 using linalg::batch_sizes;
+using linalg::Integers;
 using linalg::matrices;
 using linalg::taken;
 using linalg::with_matrix;
 
 int64_t rows_of(const Tensor& A) { return A.sizes()[A.dim() - 2]; }
 int64_t cols_of(const Tensor& A) { return A.sizes()[A.dim() - 1]; }
-
-cpu::MatrixBatch transposed(const cpu::MatrixBatch& m) {
-  return {m.data, m.count, m.cols, m.rows, m.col_stride, m.row_stride, m.batch_stride, m.from};
-}
 
 // A number of the dtype and device of A.
 Tensor number(int64_t x, const Tensor& A) { return full(SymIntList(), Scalar(x), A.dtype(), std::nullopt, A.device()); }
@@ -59,9 +56,10 @@ Tensor pivots_for_batch(const Tensor& pivots, IntList batch, int64_t n) {
 }
 
 // Error unless A X = B (left), or X A = B, has matrices that fit.
-void check_equation(const char* name, const Tensor& A, const Tensor& B, bool left) {
-  linalg::check_square(name, A);
-  linalg::check_matrix(name, B, "B");
+void check_equation(const char* name, const Tensor& A, const Tensor& B, bool left,
+                    Integers integers = Integers::kNoNumbers) {
+  linalg::check_square(name, A, "A", integers);
+  linalg::check_matrix(name, B, "B", integers);
   linalg::check_alike(name, A, B);
   TESSERA_CHECK(cols_of(A) == (left ? rows_of(B) : cols_of(B)), name,
                 ": Incompatible shapes of A and B for the equation ", left ? "AX = B" : "XA = B", " (", rows_of(A), "x",
@@ -146,7 +144,7 @@ void linalg_cholesky_ex_kernel(const Tensor& self, bool upper, bool check_errors
 }
 
 OutputSpec cholesky_inverse_meta(const Tensor& self, bool) {
-  linalg::check_square("cholesky_inverse", self);
+  linalg::check_square("cholesky_inverse", self, "A", Integers::kAsHalf);
   return like(self, self.sizes());
 }
 void cholesky_inverse_kernel(const Tensor& self, bool upper, const Tensor& out) {
@@ -165,7 +163,7 @@ OutputSpec cholesky_solve_meta(const Tensor& self, const Tensor& input2, bool) {
                 " dimensions instead");
   TESSERA_CHECK(input2.dim() >= 2, "cholesky_solve: u should have at least 2 dimensions, but has ", input2.dim(),
                 " dimensions instead");
-  linalg::check_square("cholesky_solve", input2);
+  linalg::check_square("cholesky_solve", input2, "A", Integers::kAsHalf);
   linalg::check_alike("cholesky_solve", input2, self);
   TESSERA_CHECK(rows_of(input2) == rows_of(self), "Incompatible matrix sizes for cholesky_solve: each A matrix is ",
                 rows_of(input2), " by ", rows_of(input2), " but each b matrix is ", rows_of(self), " by ",
@@ -173,14 +171,15 @@ OutputSpec cholesky_solve_meta(const Tensor& self, const Tensor& input2, bool) {
   return like(self, with_matrix(linalg::broadcast_batch(input2, self), rows_of(self), cols_of(self)));
 }
 void cholesky_solve_kernel(const Tensor& self, const Tensor& input2, bool upper, const Tensor& out) {
-  if (!self.is_cpu()) {
-    copy__kernel(out, linalg::cholesky_solve(self, input2, upper), false);
-    return;
-  }
   const ResultMemory x = linalg::dense_result(out);
   if (out.numel() != 0) {
     const Tensor factor = for_batch(input2, batch_sizes(out));
-    cpu::run_cholesky_solve(out.dtype(), matrices(factor), upper, taken(self, x.tensor()));
+    const cpu::MatrixBatch f = matrices(factor), b = taken(self, x.tensor());
+    if (self.is_cpu())
+      cpu::run_cholesky_solve(out.dtype(), f, upper, b);
+    else
+      for (const cpu::Triangle& t : cpu::triangles_of(out.dtype(), f, upper))
+        TESSERA_ON(out.device(), run_triangular_solve)(out.dtype(), t.matrix, t.form, b);
   }
   x.finish();
 }
@@ -188,7 +187,7 @@ void cholesky_solve_kernel(const Tensor& self, const Tensor& input2, bool upper,
 // --- LU
 
 std::array<OutputSpec, 3> linalg_lu_factor_ex_meta(const Tensor& A, bool pivot, bool) {
-  linalg::check_matrix("linalg.lu_factor", A);
+  linalg::check_matrix("linalg.lu_factor", A, "A", Integers::kAsHalf);
   TESSERA_CHECK(pivot || !A.is_cpu(),
                 "linalg.lu_factor: LU without pivoting is not implemented on the CPU; call it with pivot=True");
   return {like(A, A.sizes()), integers(A, with_vector(batch_sizes(A), std::min(rows_of(A), cols_of(A)))),
@@ -295,7 +294,7 @@ void _linalg_solve_ex_kernel(const Tensor& A, const Tensor& B, bool left, bool c
 }
 
 OutputSpec linalg_solve_triangular_meta(const Tensor& self, const Tensor& B, bool, bool left, bool) {
-  check_equation("linalg.solve_triangular", self, B, left);
+  check_equation("linalg.solve_triangular", self, B, left, Integers::kAsHalf);
   return like(B, with_matrix(linalg::broadcast_batch(self, B), rows_of(B), cols_of(B)));
 }
 void linalg_solve_triangular_kernel(const Tensor& self, const Tensor& B, bool upper, bool left, bool unitriangular,

@@ -9,7 +9,7 @@
 
 namespace tessera::linalg {
 
-void check_matrix(const char* name, const Tensor& A, const char* argument) {
+void check_matrix(const char* name, const Tensor& A, const char* argument, Integers integers) {
   TESSERA_CHECK(A.dim() >= 2, name, ": The input tensor ", argument, " must have at least 2 dimensions, but got ",
                 A.dim());
   const DType t = A.dtype();
@@ -17,17 +17,13 @@ void check_matrix(const char* name, const Tensor& A, const char* argument) {
   const std::string kind(type_name_of(t)), wanted = std::string(": ") + argument +
                                                     " has to be of float32, float64, complex64 or complex128; convert "
                                                     "it first";
-  // Half types are floating ones that there are no kernels for; others are none at all, which is all the same to some.
-  constexpr std::string_view kAlike[] = {
-      "linalg.solve_triangular",          "cholesky_solve", "cholesky_inverse", "linalg.lu_factor", "torch.geqrf",
-      "torch.linalg.householder_product", "linalg.eigh"};
-  const bool is_number = is_floating_point(t) || is_complex(t) || std::ranges::find(kAlike, name) != std::end(kAlike);
+  const bool is_number = is_floating_point(t) || is_complex(t) || integers == Integers::kAsHalf;
   TESSERA_CHECK_NOT_IMPLEMENTED(!is_number, '"', name, "\" not implemented for '", kind, "'", wanted);
   TESSERA_CHECK(false, name, ": Expected a floating point or complex tensor as input. Got ", kind, wanted);
 }
 
-void check_square(const char* name, const Tensor& A, const char* argument) {
-  check_matrix(name, A, argument);
+void check_square(const char* name, const Tensor& A, const char* argument, Integers integers) {
+  check_matrix(name, A, argument, integers);
   const int64_t rows = A.sizes()[A.dim() - 2], cols = A.sizes()[A.dim() - 1];
   TESSERA_CHECK(rows == cols, name, ": ", argument, " must be batches of square matrices, but they are ", rows, " by ",
                 cols, " matrices");

@@ -11,11 +11,16 @@ namespace tessera::linalg {
 
 // `name` is that of the documented function ("linalg.cholesky").
 
+// What is said of integers: that they are no numbers of this algebra, or what half types are told, which are, and for
+// which there is no kernel (NotImplementedError).
+enum class Integers : uint8_t { kNoNumbers, kAsHalf };
 // Error unless A has at least two dimensions (the last two of which are matrices) and is float32, float64, complex64 or
 // complex128.
-void check_matrix(const char* name, const Tensor& A, const char* argument = "A");
+void check_matrix(const char* name, const Tensor& A, const char* argument = "A",
+                  Integers integers = Integers::kNoNumbers);
 // And unless they have as many rows as columns.
-void check_square(const char* name, const Tensor& A, const char* argument = "A");
+void check_square(const char* name, const Tensor& A, const char* argument = "A",
+                  Integers integers = Integers::kNoNumbers);
 // Error unless both have the same dtype and device.
 void check_alike(const char* name, const Tensor& A, const Tensor& B);
 

@@ -93,7 +93,7 @@ void linalg_qr_kernel(const Tensor& A, std::string_view mode, const Tensor& Q, c
 // --- Reflections
 
 std::array<OutputSpec, 2> geqrf_meta(const Tensor& self) {
-  linalg::check_matrix("torch.geqrf", self, "input");
+  linalg::check_matrix("torch.geqrf", self, "input", linalg::Integers::kAsHalf);
   const int64_t k = std::min(rows_of(self), cols_of(self));
   return {OutputSpec(self, self.sizes()), OutputSpec(self, with_vector(linalg::batch_sizes(self), k))};
 }
@@ -107,7 +107,7 @@ void geqrf_kernel(const Tensor& self, const Tensor& a, const Tensor& tau) {
 
 OutputSpec linalg_householder_product_meta(const Tensor& input, const Tensor& tau) {
   const char* name = "torch.linalg.householder_product";
-  linalg::check_matrix(name, input, "input");
+  linalg::check_matrix(name, input, "input", linalg::Integers::kAsHalf);
   TESSERA_CHECK(rows_of(input) >= cols_of(input), name,
                 ": input.shape[-2] must be greater than or equal to input.shape[-1], but got ", rows_of(input), " and ",
                 cols_of(input));
@@ -220,7 +220,7 @@ Equations equations(const Tensor& A, const Tensor& b) {
   TESSERA_CHECK(A.dim() >= b.dim() && A.dim() - b.dim() <= 1, name,
                 ": input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1, but got ",
                 A.dim(), " and ", b.dim());
-  Equations e{A, b, linalg::is_vector(A, b), {}, rows_of(A), cols_of(A), 1};
+  Equations e{A, b, linalg::is_vector(A.sizes(), b.sizes()), {}, rows_of(A), cols_of(A), 1};
   const int64_t given = e.vector ? b.sizes().back() : rows_of(b);
   TESSERA_CHECK(given == e.m, name, ": input.size(-2) should match other.size(", e.vector ? "-1" : "-2", "), but got ",
                 e.m, " and ", given);

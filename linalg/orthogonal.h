@@ -13,7 +13,4 @@ enum class QrMode : uint8_t { kReduced, kComplete, kR };
 // Error for other words than those of linalg.qr.
 QrMode qr_mode(std::string_view mode);
 
-// Whether linalg.lstsq takes b as one vector for each matrix of A, not as columns.
-inline bool is_vector(const Tensor& A, const Tensor& b) { return b.dim() == A.dim() - 1; }
-
 }  // namespace tessera::linalg

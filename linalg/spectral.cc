@@ -101,7 +101,7 @@ std::tuple<Tensor, Tensor, Tensor> old_svd(const Tensor& self, bool some, bool c
 namespace kernels {
 
 std::array<OutputSpec, 2> _linalg_eigh_meta(const Tensor& A, std::string_view UPLO, bool compute_v) {
-  linalg::check_square("linalg.eigh", A);
+  linalg::check_square("linalg.eigh", A, "A", linalg::Integers::kAsHalf);
   reads_lower(UPLO);
   const int64_t n = A.size(-1);
   return {reals(A, n), compute_v ? by_columns(A, n, n) : nothing(A)};

@@ -23,20 +23,21 @@ void check(const Points& p) {
 // N: points of the symmetric window.
 int64_t whole(const Points& p) { return p.points + (p.periodic ? 1 : 0); }
 
-// value(positions): the window at 0, 1, ... in float64, which it may overwrite; rounded once to the window's dtype.
+// value(positions): the window at 0, 1, ... in float64, which it may overwrite; rounded once to the window's dtype. A
+// single point is 1, but for windows that have their center elsewhere.
 template <class F>
-Tensor window(const Points& p, const F& value) {
+Tensor window(const Points& p, const F& value, bool centered = true) {
   check(p);
   const std::vector<SymInt> size{p.points};
-  if (p.points <= 1) return ones(size, dtype_of(p), {}, p.device, {});
+  if (p.points == 0 || (p.points == 1 && centered)) return ones(size, dtype_of(p), {}, p.device, {});
   return value(arange(Scalar(p.points), DType::kFloat64, {}, p.device, {})).to(dtype_of(p));
 }
 
 }  // namespace
 
 Tensor cosines(const Points& p, std::span<const double> a) {
-  TESSERA_CHECK_VALUE(!a.empty(), "Coefficients cannot be empty");
   check(p);
+  TESSERA_CHECK_VALUE(p.points == 0 || !a.empty(), "Coefficients cannot be empty");
   return kernels::cosine_window(p.points, p.periodic, a, dtype_of(p), p.device);
 }
 
@@ -60,10 +61,13 @@ Tensor cosine(const Points& p) {
 Tensor exponential(const Points& p, std::optional<double> center, double tau) {
   TESSERA_CHECK_VALUE(tau > 0, "Tau must be positive, got: ", tau, " instead.");
   TESSERA_CHECK_VALUE(p.periodic || !center, "Center must be None for symmetric windows");
-  return window(p, [&](const Tensor& k) {
-    const double middle = center.value_or(static_cast<double>(whole(p) - 1) / 2);
-    return exp_(abs_(k.sub_(Scalar(middle))).mul_(Scalar(-1 / tau)));
-  });
+  return window(
+      p,
+      [&](const Tensor& k) {
+        const double middle = center.value_or(static_cast<double>(whole(p) - 1) / 2);
+        return exp_(abs_(k.sub_(Scalar(middle))).mul_(Scalar(-1 / tau)));
+      },
+      !center);
 }
 
 Tensor gaussian(const Points& p, double std) {

@@ -107,13 +107,15 @@ class Transform {
 
   void complex_alone_or_together() const {
     const Places places(lines_);
+    const bool many = together(places.count(), n_, 2);
 #if HWY_TARGET != HWY_SSE4
-    if (in_registers(n_)) {
+    if ((dense() || !many) && ShortPlan<T>::serves(n_)) {
       const auto plan = short_plan<T>(n_);
-      return complex_short(places, ShortLines<T>(*plan, form_));
+      const ShortLines<T> lines(*plan, form_);
+      return dense() ? complex_short(places, lines) : complex_lines(places, lines);
     }
 #endif
-    if (together(places.count(), n_, 2)) return complex_together(places);
+    if (many) return complex_together(places);
     const auto plan = line_plan<T>(n_);
     complex_lines(places, Line<T>(*plan, form_));
   }
@@ -445,15 +447,22 @@ class Transform {
 #endif
   template <class Engine>
   void complex_lines(const Places& places, const Engine& line) const {
-    for_lines(places.count(), line, dense() ? 0 : 2 * n_, [&](int64_t i, T* copy, T* scratch) HWY_ATTR {
+    const auto run = [](const void* line, const T* in, T* out, T* scratch)
+                         HWY_ATTR { static_cast<const Engine*>(line)->run(in, out, scratch); };
+    complex_lines(places, line.scratch(), run, &line);
+  }
+  HWY_NOINLINE void complex_lines(const Places& places, int64_t scratch, void (*run)(const void*, const T*, T*, T*),
+                                  const void* line) const {
+    const auto each = [&](int64_t i, T* copy, T* scratch) HWY_ATTR {
       const auto [from, to] = places(i);
       const T* x = in_ + 2 * from;
       T* y = out_ + 2 * to;
-      if (dense()) return line.run(x, y, scratch);
+      if (dense()) return run(line, x, y, scratch);
       take<2>(copy, x, n_, lines_.in_stride);
-      line.run(copy, copy, scratch);
+      run(line, copy, copy, scratch);
       put<2>(y, copy, n_, lines_.out_stride);
-    });
+    };
+    for_lines(places.count(), scratch, dense() ? 0 : 2 * n_, &call<decltype(each), int64_t, T*, T*>, &each);
   }
 
   // Of the complex numbers that neighbours are.

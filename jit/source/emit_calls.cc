@@ -79,7 +79,8 @@ Val* Emitter::convert(Val* v, const Formal& f, TypePtr concrete, bool allow, con
   }
   if (v->type->is(K::kNumber) && (want->is(K::kInt) || want->is(K::kFloat)))
     return op(want->is(K::kInt) ? "aten::Int" : "aten::Float", {v}, where);
-  if (f.is_op && v->type->is(K::kInt) && want->is(K::kFloat)) return op("aten::Float", {v}, where);
+  if (f.is_op && (v->type->is(K::kInt) || v->type->is(K::kBool)) && want->is(K::kFloat))
+    return op("aten::Float", {v}, where);
   if (f.is_op && v->type->is(K::kBool) && (want->is(K::kInt) || want->is(K::kNumber)))
     return op("aten::Int", {v}, where);
   if (v->type->is(K::kStr) && want->is(K::kDevice)) return op("aten::device", {v}, where);
@@ -300,7 +301,8 @@ bool Emitter::fits_flags(Function& f, const std::vector<Argument>& args) {
   f.ensure_schema();
   for (size_t i = 0; i < f.args.size(); ++i) {
     const Param& p = f.args[i];
-    if (!p.has_default || !p.type->is(K::kBool) || !p.name.starts_with("return_")) continue;
+    if (!p.has_default || !p.type->is(K::kBool)) continue;
+    if (!p.name.starts_with("return_") && p.name != "get_infos") continue;
     for (size_t k = 0; k < args.size(); ++k) {
       if (args[k].name.empty() ? k != i : args[k].name != p.name) continue;
       const Value* v = known(args[k].value);

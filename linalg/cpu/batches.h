@@ -54,9 +54,7 @@ template <class T>
 Matrix<T> matrix_of(const MatrixBatch& m, int64_t i) {
   return {static_cast<T*>(m.data) + i * m.batch_stride, m.row_stride, m.col_stride};
 }
-inline MatrixBatch transposed(const MatrixBatch& m) {
-  return {m.data, m.count, m.cols, m.rows, m.col_stride, m.row_stride, m.batch_stride, m.from};
-}
+using cpu::transposed;
 // fn(i) for each of `count` matrices on which so many operations are spent: a matrix a thread, or, where each is worth
 // it, one after the other with all threads for its products.
 template <class F>

@@ -176,12 +176,16 @@ struct LaneMatrix {
     const auto zero = hn::Zero(typename L::D());
     for (int64_t e = (i + 1) * L::kParts; e < end; ++e) hn::StoreU(zero, typename L::D(), at(i, 0) + e * L::kCount);
     move_line<false>(g.data, g, i, nullptr, at(i, 0), end, L::kCount);
-    R* const line = reinterpret_cast<R*>(g.data + i * g.row);
-    const int64_t apart = g.step * L::kParts, whole = end + (numbers - end) / L::kCount * L::kCount;
-    for (int64_t e = end; e < whole; e += L::kCount)
-      for (int64_t lane = 0; lane < L::kCount; ++lane) hn::StoreU(zero, typename L::D(), line + lane * apart + e);
-    for (int64_t e = whole; e < numbers; ++e)
-      for (int64_t lane = 0; lane < L::kCount; ++lane) line[lane * apart + e] = 0;
+    write_zeros(reinterpret_cast<R*>(g.data + i * g.row) + end, numbers - end, g.step * L::kParts);
+  }
+  // n zeros for each lane.
+  static void write_zeros(R* to, int64_t n, int64_t apart) {
+    const int64_t whole = n / L::kCount * L::kCount;
+    for (int64_t e = 0; e < whole; e += L::kCount)
+      for (int64_t lane = 0; lane < L::kCount; ++lane)
+        hn::StoreU(hn::Zero(typename L::D()), typename L::D(), to + lane * apart + e);
+    for (int64_t e = whole; e < n; ++e)
+      for (int64_t lane = 0; lane < L::kCount; ++lane) to[lane * apart + e] = 0;
   }
   // In numbers.
   int64_t end_of_row(int64_t i) const {

@@ -18,5 +18,8 @@ struct MatrixBatch {
   int64_t row_stride, col_stride, batch_stride;
   const void* from = nullptr;
 };
+inline MatrixBatch transposed(const MatrixBatch& m) {
+  return {m.data, m.count, m.cols, m.rows, m.col_stride, m.row_stride, m.batch_stride, m.from};
+}
 
 }  // namespace tessera::cpu

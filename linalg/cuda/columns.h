@@ -23,9 +23,6 @@ struct Columns {
   MatrixBatch batch() const { return {data, count, rows, cols, 1, leading, stride}; }
 };
 
-inline MatrixBatch transposed(const MatrixBatch& m) {
-  return {m.data, m.count, m.cols, m.rows, m.col_stride, m.row_stride, m.batch_stride};
-}
 // Whether `columns_of` can say where they are.
 inline bool has_columns(const MatrixBatch& m) {
   return (m.row_stride == 1 || m.rows == 1) &&

@@ -188,7 +188,7 @@ struct LeastSquaresProblem {
 
   LeastSquaresProblem(const Tensor& a, const Tensor& b, std::optional<double> limit,
                       std::optional<std::string_view> how, const Tensor& solution)
-      : A(a), Ah(adjoint_of(a)), rcond(limit), driver(how), vector(linalg::is_vector(a, b)) {
+      : A(a), Ah(adjoint_of(a)), rcond(limit), driver(how), vector(linalg::is_vector(a.sizes(), b.sizes())) {
     X = columns(solution);
     R = columns(b) - matmul(A, X);
     has_null_space = A.size(-2) < A.size(-1) || driver != "gels";

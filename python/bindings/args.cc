@@ -565,7 +565,6 @@ bool get_double(PyObject* o, double* out) {
     *out = PyFloat_AS_DOUBLE(o);
     return true;
   }
-  if (PyBool_Check(o)) return false;
   Scalar s;
   if (is_tensor(o) ? !scalar_of_tensor(o, &s) : !to_scalar(o, &s)) return false;
   if (s.is_complex()) return false;

@@ -1,6 +1,7 @@
 #include "python/bindings/convert/names.h"
 #include "python/bindings/indexing.h"
 
+#include <cmath>
 #include <vector>
 
 #include "python/bindings/args.h"
@@ -341,11 +342,19 @@ bool number_of(PyObject* value, Scalar* out) {
     return !is_tensor(value) && to_scalar(value, out);
   } catch (const OverflowError&) { throw ValueError("Overflow when unpacking long long"); }
 }
+// What elements of a half type are assigned: beyond its largest number is infinity, which fill_ would refuse.
+Scalar for_elements(DType t, const Scalar& number) {
+  if (number.is_complex() || (t != DType::kFloat16 && t != DType::kBFloat16)) return number;
+  const double d = number.to_double();
+  if (!(std::fabs(d) > 65504)) return number;
+  const float f = static_cast<float>(d);
+  return Scalar(static_cast<double>(t == DType::kFloat16 ? static_cast<float>(Half(f)) : f));
+}
 
 void store_basic(const Tensor& self, const Tensor& target, PyObject* value) {
   Scalar number;
   if (number_of(value, &number)) {
-    g_fill(target, number);
+    g_fill(target, for_elements(target.dtype(), number));
     return;
   }
   if (!is_tensor(value)) cannot_assign(self, value);
@@ -363,7 +372,7 @@ void store_advanced(const Tensor& self, Parsed& p, PyObject* value) {
   if (number_of(value, &number)) {
     v = empty_tensor({}, {}, self.dtype(), self.device());
     const jit::Tracer::Pause constant;
-    if (!self.is_meta()) g_fill(v, number);
+    if (!self.is_meta()) g_fill(v, for_elements(v.dtype(), number));
   } else if (is_tensor(value)) {
     v = unwrap(value);
     if (v.dim() == 0 && !(v.device() == self.device()) && !v.requires_grad())

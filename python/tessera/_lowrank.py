@@ -10,7 +10,7 @@ def _range_of(product, adjoint, columns, q, niter, like):
 
     product, adjoint: the map and its adjoint, of columns.
     """
-    sketch = tessera.randn(*like.shape[:-2], columns, q, dtype=like.dtype, device=like.device)
+    sketch = tessera.randn(columns, q, dtype=like.dtype, device=like.device)  # one for all matrices
     basis = tessera.linalg.qr(product(sketch)).Q
     for _ in range(niter):
         basis = tessera.linalg.qr(adjoint(basis)).Q
@@ -53,8 +53,8 @@ def svd_lowrank(A, q=6, niter=2, M=None):
         product, adjoint = adjoint, product
     columns = A.shape[-2] if wide else A.shape[-1]
     basis = _range_of(product, adjoint, columns, min(q, columns), niter, A)
-    V, S, Uh = tessera.linalg.svd(adjoint(basis), full_matrices=False)
-    U = basis @ Uh.mH
+    U, S, Vh = tessera.linalg.svd(adjoint(basis).mH, full_matrices=False)
+    U, V = basis @ U, Vh.mH
     return (V, S, U) if wide else (U, S, V)
 
 

@@ -332,7 +332,7 @@ def norm(self, p="fro", dim=None, keepdim=False, dtype=None):
 
 def lu(self, pivot=True, get_infos=False):
     """See `lu`."""
-    return tessera.functional.lu.__wrapped__(self, pivot, get_infos)
+    return tuple(tessera.functional.lu.__wrapped__(self, pivot, get_infos))
 
 
 def to_padded_tensor(self, padding, output_size=None):

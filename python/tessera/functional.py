@@ -583,12 +583,14 @@ def lu(A, pivot=True, get_infos=False, out=None):
         get_infos: return (int32, one for each matrix) the place of the first pivot that is 0, or 0.
         out: a tuple of as many tensors as there are results.
 
-    Returns: a tuple (LU, pivots), with `get_infos` (LU, pivots, infos): both factors in one matrix, and the rows that
-        were exchanged, from 1 on (int32).
+    Returns: a tuple (LU, pivots), with `get_infos` a named one (LU, pivots, info): both factors in one matrix, and the
+        rows that were exchanged, from 1 on (int32).
     Raises: RuntimeError for other dtypes and without pivoting on the CPU (not for singular matrices), TypeError for an
         `out` of another length.
     """
-    results = tuple(_C._lu_with_info(A, pivot=pivot))[: 3 if get_infos else 2]
+    results = _C._lu_with_info(A, pivot=pivot)
+    if not get_infos:
+        results = tuple(results[:2])
     if out is None:
         return results
     if not isinstance(out, (tuple, list)) or len(out) != len(results):

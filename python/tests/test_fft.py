@@ -124,6 +124,17 @@ def test_out_may_stand_for_its_conjugate():
     check(out, np.fft.fft2(x))
 
 
+@pytest.mark.parametrize("name", ["irfft", "hfft", "irfft2", "hfft2", "irfftn", "hfftn"])
+def test_real_results_are_written_to_real_numbers(name):
+    function, x = getattr(tessera.fft, name), tessera.randn(3, 4)
+    for dtype in (tessera.complex64, tessera.complex128, tessera.int64):
+        with pytest.raises(RuntimeError, match="floating point output"):
+            function(x, out=tessera.empty(0, dtype=dtype))
+    out = tessera.empty(0, dtype=tessera.float64)
+    assert function(x, out=out) is out
+    tessera.testing.assert_close(out, function(x), check_dtype=False)
+
+
 def test_empty_batches_and_meta():
     assert tessera.fft.fft(tessera.zeros(0, 4)).shape == (0, 4)
     y = tessera.fft.rfft2(tessera.zeros(3, 8, 6, device="meta"))
@@ -208,6 +219,14 @@ def test_windows_with_parameters():
     ):
         with pytest.raises(ValueError):
             call()
+
+
+def test_windows_of_a_single_point():
+    windows = tessera.signal.windows
+    for name in ("bartlett", "cosine", "exponential", "gaussian", "hann", "nuttall"):
+        assert getattr(windows, name)(1, sym=False).tolist() == [1]
+    assert windows.exponential(1, sym=False, center=2.0, dtype=tessera.float64).item() == pytest.approx(np.exp(-2))
+    assert windows.general_cosine(0, a=[]).shape == (0,)
 
 
 @pytest.mark.parametrize("transform", ["_fft_r2c", "_fft_c2r"])

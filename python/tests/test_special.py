@@ -257,3 +257,10 @@ def test_slope_of_sinc_near_zero(dtype):
     z = tessera.tensor([0.01 + 0.02j, 0.1 - 0.2j, 0j], dtype=tessera.complex128, requires_grad=True)
     assert tessera.autograd.gradcheck(tessera.special.sinc, z)
     assert tessera.autograd.gradgradcheck(tessera.special.sinc, z)
+
+
+def test_digamma_is_infinite_next_to_its_pole():
+    x = tessera.tensor([5e-324, 1e-310, -1e-310, 0.0, -0.0, 6e-309], dtype=tessera.float64)
+    inf = tessera.inf
+    assert tessera.special.digamma(x).tolist()[:5] == [-inf, -inf, inf, -inf, inf]
+    assert tessera.special.digamma(x)[5].isfinite()

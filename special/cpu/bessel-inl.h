@@ -10,6 +10,7 @@
 
 #include "hwy/highway.h"
 #include "special/cpu/pieces-inl.h"
+#include "tensor/cpu/math/math_bessel-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
@@ -51,9 +52,9 @@ template <int kOrder, class D, class V>
 HWY_INLINE V NearJ(D d, V a) {  // 0 <= a < 16
   if (hn::AllTrue(d, hn::Le(a, hn::Set(d, 2.2)))) return SmallJ<kOrder>(d, a);
   if constexpr (kOrder == 0)
-    return ByPieces<10>(d, tables::kJ0, 0, 1, a);
+    return ByPieces<10>(d, TESSERA_PIECES(kJ0), 0, 1, a);
   else
-    return hn::Mul(a, ByPieces<10>(d, tables::kJ1, 0, 1, a));
+    return hn::Mul(a, ByPieces<10>(d, TESSERA_PIECES(kJ1), 0, 1, a));
 }
 template <int kOrder, class D, class V>
 HWY_NOINLINE V BesselJ(D d, V x) {
@@ -73,9 +74,9 @@ HWY_NOINLINE V BesselY(D d, V x) {
   V r = zero;
   if (!hn::AllTrue(d, hn::Or(near, far))) {
     if constexpr (kOrder == 0)
-      r = ByPieces<11>(d, tables::kY0, 2, 1, x);
+      r = ByPieces<11>(d, TESSERA_PIECES(kY0), 2, 1, x);
     else
-      r = ByPieces<13>(d, tables::kY1, 2, 1, x);
+      r = ByPieces<13>(d, TESSERA_PIECES(kY1), 2, 1, x);
   }
   if (Some(d, near)) {
     const V limited = hn::Max(zero, hn::Min(two, x)), z = hn::Mul(limited, limited), log = LogOf(d, limited),
@@ -95,7 +96,7 @@ HWY_NOINLINE V BesselY(D d, V x) {
 
 // e^-|x| I(x), by pieces in 2 / (|x| + 2).
 template <int kOrder, class D, class V>
-HWY_NOINLINE V ScaledI(D d, V x) {
+HWY_NOINLINE V ScaledIOfDouble(D d, V x) {
   const V a = hn::Abs(x);
   if constexpr (kForFloat<D>) {
     if (hn::AllTrue(d, hn::Le(a, hn::Set(d, 1.0)))) {
@@ -111,19 +112,29 @@ HWY_NOINLINE V ScaledI(D d, V x) {
   const V more = hn::Add(a, hn::Set(d, 2.0)), v = hn::Div(hn::Set(d, 2.0), more);
   if constexpr (kForFloat<D>) {  // with 1 / sqrt(more) = sqrt(v / 2), a / more = a v / 2
     const V inverse = hn::Mul(v, hn::Set(d, 0.5)), root = hn::Sqrt(inverse);
-    if constexpr (kOrder == 0) return hn::Mul(root, ByPieces<7>(d, tables::kI0e, 0, 0.0625, v));
+    if constexpr (kOrder == 0) return hn::Mul(root, ByPieces<7>(d, TESSERA_PIECES(kI0e), 0, 0.0625, v));
     const V share = hn::IfThenElse(hn::Gt(a, hn::Set(d, 1e18)), hn::Set(d, 1.0), hn::Mul(a, inverse));
-    const V r = hn::Mul(hn::Mul(share, root), ByPieces<7>(d, tables::kI1e, 0, 0.0625, v));
+    const V r = hn::Mul(hn::Mul(share, root), ByPieces<7>(d, TESSERA_PIECES(kI1e), 0, 0.0625, v));
     return hn::Xor(r, hn::And(x, hn::SignBit(d)));
   }
   const V root = hn::Sqrt(more);
   if constexpr (kOrder == 0) {
-    return hn::Div(ByPieces<7>(d, tables::kI0e, 0, 0.0625, v), root);
+    return hn::Div(ByPieces<7>(d, TESSERA_PIECES(kI0e), 0, 0.0625, v), root);
   } else {
     const V share = hn::IfThenElse(hn::Gt(a, hn::Set(d, 1e18)), hn::Set(d, 1.0), hn::Div(a, more));
-    const V r = hn::Mul(share, hn::Div(ByPieces<7>(d, tables::kI1e, 0, 0.0625, v), root));
+    const V r = hn::Mul(share, hn::Div(ByPieces<7>(d, TESSERA_PIECES(kI1e), 0, 0.0625, v), root));
     return hn::Xor(r, hn::And(x, hn::SignBit(d)));
   }
+}
+// By kernels that have the function in float32 for float32 numbers.
+template <int kOrder, class D, class V>
+HWY_INLINE V ScaledI(D d, V x) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  if constexpr (sizeof(hn::TFromD<D>) == 4)
+    return math::ScaledIOfFloat<kOrder>(d, x);
+  else
+#endif
+    return ScaledIOfDouble<kOrder>(d, x);
 }
 
 // Orders 0 and 1 of K(x), and of e^x K(x).
@@ -138,9 +149,9 @@ HWY_NOINLINE V BesselK(D d, V x) {
   V r = zero;
   if (!hn::AllTrue(d, near)) {
     if constexpr (kOrder == 0)
-      r = ByPieces<6>(d, tables::kK0e, 0, 0.0625, v);
+      r = ByPieces<6>(d, TESSERA_PIECES(kK0e), 0, 0.0625, v);
     else
-      r = ByPieces<6>(d, tables::kK1e, 0, 0.0625, v);
+      r = ByPieces<6>(d, TESSERA_PIECES(kK1e), 0, 0.0625, v);
     r = hn::Mul(r, hn::Sqrt(v));
     if constexpr (!kScaled) r = TimesExp(d, r, hn::Neg(x), zero);
   }
@@ -172,7 +183,7 @@ template <class D, class V>
 HWY_NOINLINE V AiryDecaying(D d, V x) {  // x >= 2
   V root;
   const Two<V> zeta = AiryZeta(d, hn::Min(hn::Set(d, 120.0), x), root);  // 0 from 106 on
-  const V series = ByPieces<5>(d, tables::kAiryDecaying, 0, 1.0 / 30, hn::Div(hn::Set(d, 1.0), zeta.hi));
+  const V series = ByPieces<5>(d, TESSERA_PIECES(kAiryDecaying), 0, 1.0 / 30, hn::Div(hn::Set(d, 1.0), zeta.hi));
   const V factor = hn::Div(hn::Set(d, 0.28209479177387814), hn::Sqrt(root));  // 1 / (2 sqrt(pi) x^(1/4))
   return TimesExp(d, hn::Mul(series, factor), hn::Neg(zeta.hi), hn::Neg(zeta.lo));
 }
@@ -195,7 +206,7 @@ template <class D, class V>
 HWY_NOINLINE V Airy(D d, V x) {
   const V two = hn::Set(d, 2.0), ten = hn::Set(d, 10.0);
   const auto decaying = hn::Ge(x, two), oscillating = hn::Lt(x, hn::Neg(ten));
-  V r = ByPieces<13>(d, tables::kAiry, -10, 0.75, x);
+  V r = ByPieces<13>(d, TESSERA_PIECES(kAiry), -10, 0.75, x);
   if (!hn::AllFalse(d, decaying)) r = hn::IfThenElse(decaying, AiryDecaying(d, hn::Max(two, x)), r);
   if (!hn::AllFalse(d, oscillating)) r = hn::IfThenElse(oscillating, AiryOscillating(d, hn::Max(ten, hn::Neg(x))), r);
   return r;
@@ -203,7 +214,13 @@ HWY_NOINLINE V Airy(D d, V x) {
 
 template <class D, class V>
 HWY_NOINLINE V SinByX(D d, V x) {
-  const V r = hn::Div(math::Sin(d, x), x);
+  V sine;
+  if constexpr (kForFloat<D>)
+    sine = math::LargeLanes(d, x, math::BriefSin<0>(d, x), math::Fp<float>::kTrigLimit,
+                            [](double v) HWY_ATTR { return std::sin(v); });
+  else
+    sine = math::Sin(d, x);
+  const V r = hn::Div(sine, x);
   return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Set(d, 1.0), hn::IfThenZeroElse(hn::IsInf(x), r));
 }
 

@@ -122,7 +122,7 @@ HWY_NOINLINE V UpperFraction(D d, V a, V x) {
 template <class D, class V>
 HWY_NOINLINE V UpperOfSmall(D d, V a, V x) {
   const V zero = hn::Zero(d), one = hn::Set(d, 1.0);
-  const V exponent = hn::Mul(a, hn::Sub(LogOf(d, x), ByPieces<7>(d, tables::kLogGammaNear, 0, 0.125, a)));
+  const V exponent = hn::Mul(a, hn::Sub(LogOf(d, x), ByPieces<7>(d, TESSERA_PIECES(kLogGammaNear), 0, 0.125, a)));
   V first;
   if constexpr (kForFloat<D>) {
     V p;
@@ -148,7 +148,7 @@ HWY_NOINLINE V UpperOfSmall(D d, V a, V x) {
 template <class D, class V>
 HWY_NOINLINE V NearTransition(D d, V a, V m, Two<V> exponent) {
   const V zero = hn::Zero(d), half = hn::Set(d, 0.5), one = hn::Set(d, 1.0);
-  const V w = ByPieces<6>(d, tables::kLogRest, -0.3125, 0.0390625, m), phi = hn::Mul(hn::Mul(m, m), w),
+  const V w = ByPieces<6>(d, TESSERA_PIECES(kLogRest), -0.3125, 0.0390625, m), phi = hn::Mul(hn::Mul(m, m), w),
           eta = hn::Mul(m, hn::Sqrt(hn::Add(w, w))), inverse = hn::Div(one, a);
   V c = hn::Set(d, tables::kTemme11[0]);
 #define TESSERA_TERM(k) c = hn::MulAdd(c, inverse, math::Polynomial(d, eta, tables::kTemme##k));
@@ -190,14 +190,14 @@ HWY_NOINLINE V IncompleteGamma(D d, V a, V x) {
       kUpper ? hn::IfThenElseZero(hn::Gt(a, hn::Set(d, 2.0)), hn::Mul(hn::Sqrt(a), hn::Set(d, 0.5))) : hn::Sqrt(a);
   const auto lower = hn::AndNot(small, hn::AndNot(near, hn::Or(hn::Le(x, one), hn::Le(x, hn::Add(a, reach))))),
              upper = hn::Not(hn::Or(hn::Or(near, small), lower));
-  V p = zero, q = zero;  // one of them is known
-  if (!hn::AllFalse(d, lower))
-    p = TimesExp(d, hn::Mul(factor, LowerSeries(d, hn::IfThenElse(lower, a, one), hn::IfThenElseZero(lower, x))),
-                 exponent.hi, exponent.lo);
+  V sum = zero;
+  if (!hn::AllFalse(d, lower)) sum = LowerSeries(d, hn::IfThenElse(lower, a, one), hn::IfThenElseZero(lower, x));
   if (!hn::AllFalse(d, upper)) {
-    const V fraction = UpperFraction(d, hn::IfThenElse(upper, a, one), hn::IfThenElse(upper, x, hn::Set(d, 4.0)));
-    q = TimesExp(d, hn::Mul(hn::Mul(factor, a), fraction), exponent.hi, exponent.lo);
+    const V far = hn::Set(d, 1e15);  // needs no terms
+    const V fraction = UpperFraction(d, hn::IfThenElse(upper, a, one), hn::IfThenElse(upper, x, far));
+    sum = hn::IfThenElse(upper, hn::Mul(a, fraction), sum);
   }
+  V p = TimesExp(d, hn::Mul(factor, sum), exponent.hi, exponent.lo), q = p;  // one of them is known
   if (!hn::AllFalse(d, small))
     q = hn::IfThenElse(small, UpperOfSmall(d, hn::IfThenElse(small, a, one), hn::IfThenElse(small, x, one)), q);
   auto have_p = lower;

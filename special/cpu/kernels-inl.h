@@ -16,9 +16,13 @@ namespace tessera::cpu {
 namespace HWY_NAMESPACE {
 namespace special {
 
-template <class D, class F, class... V>
+// Whether a functor's mathematics takes vectors of float32 as well.
+template <class Functor>
+inline constexpr bool kInFloat = false;
+
+template <class Functor, class D, class F, class... V>
 HWY_INLINE hn::Vec<D> Doubly(D d, F f, V... x) {
-  if constexpr (sizeof(hn::TFromD<D>) == 4)
+  if constexpr (sizeof(hn::TFromD<D>) == 4 && !kInFloat<Functor>)
     return math::InDouble(
         d, [&](auto dd, auto... v) HWY_ATTR { return f(ForFloat<decltype(dd)>(), v...); }, x...);
   else
@@ -37,7 +41,7 @@ HWY_AFTER_NAMESPACE();
   struct Name {                                                                          \
     template <class D, class... V>                                                       \
     static HWY_INLINE hn::Vec<D> Call(D d, const KernelParam*, V... x) {                 \
-      return special::Doubly(                                                            \
+      return special::Doubly<Name>(                                                      \
           d, [](auto dd, auto... v) HWY_ATTR { return special::Core(dd, v...); }, x...); \
     }                                                                                    \
   };                                                                                     \

@@ -124,11 +124,7 @@ HWY_NOINLINE V Quantile(D d, V p) {
           w = hn::Neg(LogOf(d, hn::Mul(hn::Mul(limited, hn::Set(d, 4.0)), hn::Sub(one, limited))));
   hn::Vec<hn::RebindToUnsigned<D>> piece;
   const V t = math::ErfinvPiece(d, hn::Max(w, zero), piece).hi;
-  const auto& rows = tables::kErfinv64;
-  constexpr size_t kRows = kForFloat<D> ? 11 : sizeof(rows) / sizeof(rows[0]);
-  V r = math::PieceEntry(d, rows[kRows - 1], piece);  // value and slope take two rows each
-  for (size_t row = kRows - 2; row >= 4; --row) r = hn::MulAdd(r, t, math::PieceEntry(d, rows[row], piece));
-  r = hn::MulAdd(hn::MulAdd(r, t, math::PieceEntry(d, rows[2], piece)), t, math::PieceEntry(d, rows[0], piece));
+  V r = math::ErfinvOfPiece < kForFloat<D> ? 11 : 18 > (d, piece, t);
   r = hn::Mul(hn::Mul(y, hn::Set(d, 1.4142135623730951)), r);
   if (HWY_UNLIKELY(!hn::AllFalse(d, far))) r = hn::IfThenElse(far, FarQuantile(d, hn::Min(least, p)), r);
   const V outside =

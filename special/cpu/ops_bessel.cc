@@ -12,6 +12,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
 namespace HWY_NAMESPACE {
+struct I0e;
+struct I1e;
+namespace special {
+template <>
+inline constexpr bool kInFloat<I0e> = true;
+template <>
+inline constexpr bool kInFloat<I1e> = true;
+}  // namespace special
 TESSERA_BESSEL_OPS(TESSERA_SPECIAL_KERNELS)
 }  // namespace HWY_NAMESPACE
 }  // namespace tessera::cpu

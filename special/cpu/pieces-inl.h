@@ -31,16 +31,16 @@ inline constexpr bool kForFloat<ForFloat<D>> = true;
 
 // A table of tools/special_tables at x: 16 pieces of a width from `low` on. Arguments outside take the nearest piece,
 // whose polynomial says nothing there. kFloatRows: as many of its rows are enough for float32.
-template <int kFloatRows, class D, class V, size_t N>
-HWY_INLINE V ByPieces(D d, const double (&rows)[N][16], double low, double width, V x) {
-  constexpr size_t kRows = kForFloat<D> ? kFloatRows : N;
+template <int kFloatRows, class D, class R, class V>
+HWY_INLINE V ByPieces(D d, const R& rows, double low, double width, V x) {
+  using At = math::AtPiece<D, R>;
   const V position = hn::MulAdd(x, hn::Set(d, 1 / width), hn::Set(d, -low / width - 0.5));
   const V shifted =
               hn::Add(hn::Min(hn::Set(d, 15.0), hn::Max(hn::Zero(d), position)), hn::Set(d, math::Fp<double>::kMagic)),
           number = math::Unshifted(d, shifted),
           t = hn::Sub(x, hn::MulAdd(number, hn::Set(d, width), hn::Set(d, low + width / 2)));
-  return math::PieceRest<kRows>(d, rows, hn::BitCast(hn::RebindToUnsigned<D>(), shifted), t,
-                                std::make_index_sequence<kRows - 1>());
+  const At at(d, rows, hn::BitCast(hn::RebindToUnsigned<D>(), shifted));
+  return math::PieceRest < 0, kForFloat<D> ? kFloatRows : At::kCount > (at, t);
 }
 
 template <class D, class M>

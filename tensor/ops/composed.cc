@@ -244,19 +244,16 @@ Tensor vander_impl(const Tensor& x, std::optional<int64_t> n, bool increasing) {
 namespace {
 // Sums of neighbours along dim.
 Tensor neighbour_sums(const Tensor& y, int64_t dim) {
-  const int64_t n = y.sizes()[static_cast<size_t>(dim)];
-  return add(narrow(y, dim, SymInt(0), SymInt(n - 1)), narrow(y, dim, SymInt(1), SymInt(n - 1)));
+  const int64_t n = y.sizes()[static_cast<size_t>(dim)], between = std::max<int64_t>(n - 1, 0);
+  return add(narrow(y, dim, SymInt(0), SymInt(between)), narrow(y, dim, SymInt(n - between), SymInt(between)));
 }
 Tensor summed(const Tensor& areas, int64_t dim, bool running) {
   const int64_t dims[1] = {dim};
   return div(running ? cumsum(areas, dim) : sum(areas, IntList(dims)), Scalar(2.0));
 }
-Tensor empty_integral(const Tensor& y, int64_t dim, bool running) {
+Tensor empty_integral(const Tensor& y, int64_t dim) {
   IntVector shape = to_vector(y.sizes());
-  if (running)
-    shape[static_cast<size_t>(dim)] = 0;
-  else
-    shape.erase(shape.begin() + dim);
+  shape.erase(shape.begin() + dim);
   return zeros(IntList(shape), y.dtype(), std::nullopt, y.device());
 }
 }  // namespace
@@ -267,13 +264,13 @@ Tensor trapezoid_impl(const Tensor& y, const Tensor& x, int64_t dim, bool runnin
   TESSERA_CHECK(y.dtype() != DType::kBool && x.dtype() != DType::kBool,
                 "trapezoid: received a bool input for `x` or `y`, but bool is not supported");
   const int64_t n = y.sizes()[static_cast<size_t>(d)];
-  if (n == 0) return empty_integral(y, d, running);
+  if (n == 0 && !running) return empty_integral(y, d);
   Tensor steps;
   if (x.dim() == 1) {
     TESSERA_CHECK(x.sizes()[0] == n, "trapezoid: There must be one `x` value for each sample point. Got ", x.sizes()[0],
                   " values for ", n, " points");
     IntVector shape(static_cast<size_t>(y.dim()), 1);
-    shape[static_cast<size_t>(d)] = n - 1;
+    shape[static_cast<size_t>(d)] = std::max<int64_t>(n - 1, 0);
     steps = reshape(diff(x), IntList(shape));
   } else {
     Tensor wide = x;
@@ -291,7 +288,7 @@ Tensor trapezoid_impl(const Tensor& y, const Scalar& dx, int64_t dim, bool runni
   const int64_t d = wrap_dim(dim, y.dim());
   TESSERA_CHECK(y.dtype() != DType::kBool, "trapezoid: received a bool input for `y`, but bool is not supported");
   TESSERA_CHECK(!dx.is_complex(), "trapezoid: Currently, we only support dx as a real number.");
-  if (y.sizes()[static_cast<size_t>(d)] == 0) return empty_integral(y, d, running);
+  if (y.sizes()[static_cast<size_t>(d)] == 0 && !running) return empty_integral(y, d);
   return mul(summed(neighbour_sums(y, d), d, running), dx);
 }
 

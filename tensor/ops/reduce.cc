@@ -356,6 +356,7 @@ void vector_norm_kernel(const Tensor& self, const Scalar& ord, std::optional<Int
                         std::optional<DType> dtype, const Tensor& out) {
   KernelParam p{};
   p.f = ord.to_double();
+  if (p.f != 0 && out.numel() == self.numel()) p.f = 1;  // one number each: its absolute value, whatever the order
   reduce_into(cpu::ReduceKind::kNorm, dtype.value_or(self.dtype()), self, reduce_mask(self, dim), keepdim, out, &p);
 }
 
@@ -400,8 +401,9 @@ void logcumsumexp_kernel(const Tensor& self, int64_t dim, const Tensor& out) {
 // --- softmax ---
 
 OutputSpec softmax_meta(const Tensor& self, int64_t dim, bool half_to_float) {
-  TESSERA_CHECK_NOT_IMPLEMENTED(self.is_floating_point(), "\"softmax_lastdim_kernel_impl\" not implemented for '",
-                                type_name_of(self.dtype()), "'");
+  TESSERA_CHECK_NOT_IMPLEMENTED(self.is_floating_point() || self.numel() == 0,
+                                "\"softmax_lastdim_kernel_impl\" not implemented for '", type_name_of(self.dtype()),
+                                "'");
   wrap_dim(dim, self.dim());
   return same_shape(self, half_to_float ? DType::kFloat32 : self.dtype());
 }

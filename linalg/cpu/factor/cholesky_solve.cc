@@ -8,15 +8,13 @@ void run_cholesky_solve(DType dtype, const MatrixBatch& factor, bool upper, cons
   using namespace factor;
   const int64_t n = b.rows, width = b.cols;
   if (b.count == 0 || n == 0 || width == 0) return;
-  // The lower triangle and then the upper one; the one that isn't the factor is its adjoint.
-  const MatrixBatch first = upper ? transposed(factor) : factor, second = upper ? factor : transposed(factor);
+  const auto [first, second] = triangles_of(dtype, factor, upper);
   visit_number(dtype, [&]<class T>(T) {
-    const TriangularForm lower{false, false, upper && kIsComplex<T>}, above{true, false, !upper && kIsComplex<T>};
     if constexpr (!kIsComplex<T>) {
       if (goes_by_rows<T>(b)) {
         for_rows_of<T>(b, n * n * width, [&](int64_t k, const Matrix<const T>& from, const Matrix<T>& x) {
-          solve_small(n, width, matrix_of<T>(first, k).reading(), lower, from, nullptr, x);
-          solve_small(n, width, matrix_of<T>(second, k).reading(), above, x.reading(), nullptr, x);
+          solve_small(n, width, matrix_of<T>(first.matrix, k).reading(), first.form, from, nullptr, x);
+          solve_small(n, width, matrix_of<T>(second.matrix, k).reading(), second.form, x.reading(), nullptr, x);
         });
         return;
       }
@@ -24,16 +22,17 @@ void run_cholesky_solve(DType dtype, const MatrixBatch& factor, bool upper, cons
         for_groups<T>(b.count, n, std::max(n, width), [&](int64_t begin, int64_t count) {
           const Group<T> x = group_of<T>(b, begin);
           const SmallTriangles<T>& kernel = kernels<SmallTriangles<T>>();
-          kernel.solve(count, n, width, source_of<T>(first, begin), lower, source_of<T>(b, begin), x);
-          kernel.solve(count, n, width, source_of<T>(second, begin), above, {x.data, x.step, x.row, x.col}, x);
+          kernel.solve(count, n, width, source_of<T>(first.matrix, begin), first.form, source_of<T>(b, begin), x);
+          kernel.solve(count, n, width, source_of<T>(second.matrix, begin), second.form, {x.data, x.step, x.row, x.col},
+                       x);
         });
         return;
       }
     }
-    run_triangular_solve(dtype, first, lower, b);
+    run_triangular_solve(dtype, first.matrix, first.form, b);
     MatrixBatch x = b;
     x.from = nullptr;
-    run_triangular_solve(dtype, second, above, x);
+    run_triangular_solve(dtype, second.matrix, second.form, x);
   });
 }
 

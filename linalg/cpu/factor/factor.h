@@ -4,6 +4,7 @@
 // All that write over matrices look at MatrixBatch::from.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "linalg/cpu/matrix.h"
@@ -57,6 +58,18 @@ struct TriangularForm {
   bool unit;  // the diagonal is not read, but taken as ones
   bool conj;  // of conj(A)
 };
+// The triangles that (L L^H)^-1 b, or (U^H U)^-1 b, is one after the other: the one that isn't the factor is its
+// adjoint.
+struct Triangle {
+  MatrixBatch matrix;
+  TriangularForm form;
+};
+inline std::array<Triangle, 2> triangles_of(DType dtype, const MatrixBatch& factor, bool upper) {
+  const bool conj = is_complex(dtype);
+  return {{{upper ? transposed(factor) : factor, {false, false, conj && upper}},
+           {upper ? factor : transposed(factor), {true, false, conj && !upper}}}};
+}
+
 // b = A^-1 b for the triangle of A. A zero on the diagonal is divided by. a may have any strides.
 void run_triangular_solve(DType dtype, const MatrixBatch& a, TriangularForm form, const MatrixBatch& b);
 

@@ -79,7 +79,7 @@ class Columns {
     LaneMatrix<T>::template move_run<false>(row + begin, cols_ - begin, g.step, a.at(i, begin),
                                             a.col * LaneMatrix<T>::kStep);
     for (int64_t j = begin; j < i; ++j) a.put(i, j, below[j - begin]);
-    for (int64_t lane = 0; lane < L::kCount; ++lane) std::fill_n(row + lane * g.step, begin, T(0));
+    LaneMatrix<T>::write_zeros(reinterpret_cast<R*>(row), begin, g.step);  // real numbers alone come here
   }
   void load_beside(int64_t count, const Group<const T>& g) const {
     LaneMatrix<T>{lanes_.at(cols_, 0), rows_}.load(count, beside_, {g.data, g.step, g.col, g.row});

@@ -8,7 +8,7 @@ import inspect
 import tessera
 from tessera._root import held_classes
 
-from . import _initial, _sequences
+from . import _functional, _initial, _sequences
 
 _FUNCTIONS = """
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -640,70 +640,6 @@ def upsample_nearest(input: Tensor, size: Optional[BroadcastingList1[int]] = Non
 def upsample_bilinear(input: Tensor, size: Optional[BroadcastingList1[int]] = None,
         scale_factor: Optional[BroadcastingList1[float]] = None) -> Tensor:
     return F.interpolate(input, size, scale_factor, "bilinear", True)
-def tensordot(a: Tensor, b: Tensor, dims: Union[int, Tensor, List[List[int]], Tuple[List[int], List[int]]] = 2,
-        out: Optional[Tensor] = None) -> Tensor:
-    if isinstance(dims, int):
-        left, right = [i - dims for i in range(dims)], [i for i in range(dims)]
-    elif isinstance(dims, Tensor):
-        given: List[List[int]] = dims.tolist()
-        left, right = given[0], given[1]
-    elif isinstance(dims, List[List[int]]):
-        left, right = dims[0], dims[1]
-    else:
-        left, right = dims[0], dims[1]
-    if out is None:
-        return torch._C._tensordot(a, b, left, right)
-    return torch._C._tensordot(a, b, left, right, out=out)
-def _convert_indices_from_coo_to_csr(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
-    if input.dim() > 1 or input.is_floating_point() or input.is_complex():
-        raise RuntimeError("Input is supposed to be a vector of integers")
-    rows = torch.arange(size + 1, dtype=input.dtype, device=input.device)
-    return torch.searchsorted(input.contiguous(), rows, out_int32=out_int32)
-def _convert_indices_from_csr_to_coo(crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False,
-        transpose: bool = False) -> Tensor:
-    counts = crow_indices.diff()
-    places = torch.ones_like(counts).nonzero().repeat_interleave(counts.flatten(), 0).t()
-    row, column = places[-1:], col_indices.reshape(1, -1)
-    found = torch.cat([places[:-1], column, row] if transpose else [places[:-1], row, column])
-    return found.to(torch.int32 if out_int32 else torch.int64)
-def _unique_parts(input: Tensor, sorted: bool, inverse: bool, counts: bool,
-        dim: Optional[int]) -> Tuple[Tensor, Tensor, Tensor]:
-    if dim is None:
-        return torch._unique2(input, sorted, inverse, counts)
-    return torch.unique_dim(input, dim, sorted, inverse, counts)
-def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
-        dim: Optional[int] = None) -> Tensor:
-    return _unique_parts(input, sorted, False, False, dim)[0]
-def _unique_inverse(input: Tensor, sorted: bool = True, return_inverse: bool = True, return_counts: bool = False,
-        dim: Optional[int] = None) -> Tuple[Tensor, Tensor]:
-    return _unique_parts(input, sorted, True, False, dim)[:2]
-def _unique_counts(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = True,
-        dim: Optional[int] = None) -> Tuple[Tensor, Tensor]:
-    values, inverse, counts = _unique_parts(input, sorted, False, True, dim)
-    return values, counts
-def _unique_all(input: Tensor, sorted: bool = True, return_inverse: bool = True, return_counts: bool = True,
-        dim: Optional[int] = None) -> Tuple[Tensor, Tensor, Tensor]:
-    return _unique_parts(input, sorted, True, True, dim)
-def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False,
-        dim: Optional[int] = None) -> Tensor:
-    return torch.ops.aten.unique_consecutive(input, False, False, dim)[0]
-def _consecutive_inverse(input: Tensor, return_inverse: bool = True, return_counts: bool = False,
-        dim: Optional[int] = None) -> Tuple[Tensor, Tensor]:
-    return torch.ops.aten.unique_consecutive(input, True, False, dim)[:2]
-def _consecutive_counts(input: Tensor, return_inverse: bool = False, return_counts: bool = True,
-        dim: Optional[int] = None) -> Tuple[Tensor, Tensor]:
-    values, inverse, counts = torch.ops.aten.unique_consecutive(input, False, True, dim)
-    return values, counts
-def _consecutive_all(input: Tensor, return_inverse: bool = True, return_counts: bool = True,
-        dim: Optional[int] = None) -> Tuple[Tensor, Tensor, Tensor]:
-    return torch.ops.aten.unique_consecutive(input, True, True, dim)
-def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    at = [torch.arange(input.size(0), device=input.device) for i in range(r)]
-    at = torch.meshgrid(at, indexing="ij")
-    keep = torch.ones_like(at[0], dtype=torch.bool)
-    for i in range(r - 1):
-        keep = keep & (at[i] <= at[i + 1] if with_replacement else at[i] < at[i + 1])
-    return torch.stack([input[x[keep]] for x in at], 1)
 """
 
 _METHODS = """
@@ -800,11 +736,13 @@ _HOMES = (
     "tessera.nn._recurrent",
     "tessera.nn.utils.rnn",
     "tessera.functional",
+    "tessera._lowrank",
+    "tessera._lobpcg",
     "tessera.sparse",
     "tessera._root.quantized",
     "tessera._named",
 )
-STAYS_PYTHON = "tessera._root.quantized"  # its functions are declared here, and called as they are
+STAYS_PYTHON = ("tessera._root.quantized", "tessera._lobpcg")  # declared here, and called as they are
 METHODS = frozenset(  # of tensors, among those functions
     "dequantize int_repr q_scale q_zero_point q_per_channel_scales q_per_channel_zero_points q_per_channel_axis".split()
 )
@@ -820,20 +758,25 @@ _COMPRESSED = """def sparse_{layout}_tensor({c}: Tensor, {p}: Tensor, values: Te
                                           pin_memory=pin_memory)
 """
 
-# Further declarations of a function: by flags that change what it returns, by types.
+# Further declarations of a function: by flags that change what it returns, by types. Those without are here for their
+# arguments, which are not the operator's.
 VARIANTS = {
     **{f"{a}max_pool{n}d": (f"{a}max_pool{n}d_with_indices",) for a in ("", "adaptive_") for n in (1, 2, 3)},
     **{f"fractional_max_pool{n}d": (f"fractional_max_pool{n}d_with_indices",) for n in (2, 3)},
     "gradient": ("_gradient_even", "_gradient_dims_only", "_gradient_steps", "_gradient_points"),
     "unique": ("_unique_inverse", "_unique_counts", "_unique_all"),
     "unique_consecutive": ("_consecutive_inverse", "_consecutive_counts", "_consecutive_all"),
+    "cdist": (),
+    "lu": ("_lu_with_infos",),
+    "norm": ("_norm_of_number",),
+    "tensordot": (),
 }
 
 
 @functools.cache
 def _functions():
     table = {}
-    texts = (_FUNCTIONS, _sequences.FUNCTIONS, _initial.FUNCTIONS)
+    texts = (_FUNCTIONS, _functional.FUNCTIONS, _sequences.FUNCTIONS, _initial.FUNCTIONS)
     for piece in "".join(text.rstrip("\n") for text in texts).strip("\n").split("\ndef "):
         piece = "def " + piece.removeprefix("def ") + "\n"
         table[piece[4 : piece.index("(")]] = piece

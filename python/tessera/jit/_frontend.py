@@ -277,8 +277,6 @@ def operator_of(obj):
     if isinstance(obj, types.BuiltinFunctionType) or (module or "").partition(".")[0] == "tessera":
         if name and (module or "").startswith("tessera.jit"):
             return None
-        if obj is tessera.tensordot:  # takes its dimensions in several forms
-            return None
         if obj is tessera.sparse.mm:
             return "aten::_sparse_mm"
         if obj is tessera.autograd.grad:
@@ -400,7 +398,7 @@ def declare(fn):
         source.text = declaration_text(source.text)
     name = f"__torch__.torch.nn.functional.{fn.__name__}" if text is not None else qualified_name(fn)
     made = _jit.define(source.text, source.file, source.line, name, resolve, add_member, None)
-    if text is not None and fn.__module__ == STAYS_PYTHON:
+    if text is not None and fn.__module__ in STAYS_PYTHON:
         made.leave(left_to_python(fn))
     mark(made, fn, modifier)
     _declared[fn] = made

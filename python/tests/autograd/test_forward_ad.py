@@ -310,6 +310,12 @@ def test_custom_function_errors():
             Without.apply(x)
 
 
+@pytest.mark.parametrize("name", ["round", "floor", "ceil", "trunc", "sign"])
+def test_steps_have_tangents_of_zeros(name):
+    with fwAD.dual_level():
+        assert tangent(getattr(tessera, name)(make(3))).tolist() == [0, 0, 0]
+
+
 def test_threads():
     found = []
     with fwAD.dual_level():

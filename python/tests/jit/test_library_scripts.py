@@ -359,8 +359,30 @@ def joined(x):
         t.tensor_split(x, 3, 1),
         t.hsplit(x, 3),
         t.norm(x, p="fro"),
+        t.norm(x, p=0, keepdim=True),
+        t.norm(x, 1, [1], True),
+        t.norm(x, "nuc"),
+        t.norm(x, p=None, dim=1, dtype=t.float64),
+        t.cdist(x, x, compute_mode="use_mm_for_euclid_dist"),
+        t.cdist(x, x, 1.0),
         x.where(x > 2, x * 0),
     )
+
+
+def factored(x):
+    a = x @ x.t() + 1
+    return t.lu(a), t.lu(a, get_infos=True), t.lu(a, True, False), t.lu(a, out=(t.zeros_like(a), t.lu(a)[1].clone()))
+
+
+def low_rank(x):
+    t.manual_seed(2)
+    a, b = t.svd_lowrank(x, 2, M=x[:1] * 0.5), t.svd_lowrank(x.t(), q=1, niter=1)
+    square = x @ x.t() + t.eye(2)
+    return a, b, t.pca_lowrank(x.t()), t.pca_lowrank(x, 1, False), t.lobpcg(t.block_diag(square, square), 1)[0]
+
+
+def truths(x):
+    return t.dropout(x, True, True), t.fft.fftfreq(4, True)
 
 
 def grids(x):
@@ -380,13 +402,16 @@ def flat(value):
         (pools, t.arange(6.0).view(1, 2, 3)),
         (distinct, t.tensor([[1.0, 1.0], [2.0, 1.0]])),
         (joined, t.arange(6.0).view(2, 3)),
+        (factored, t.arange(6.0).view(2, 3)),
+        (low_rank, t.tensor([[1.0, 2.0, 0.5], [3.0, 1.0, -1.0]], dtype=t.float64)),
+        (truths, t.ones(3)),
         (grids, t.arange(6.0).view(1, 1, 2, 3)),
     ],
-    ids=["pools", "distinct", "joined", "grids"],
+    ids=["pools", "distinct", "joined", "factored", "low_rank", "truths", "grids"],
 )
 def test_functions_of_several_forms_are_those_of_python(fn, x):
     got, want = jit.script(fn)(x), fn(x)
-    assert [type(v) is list or type(v) is tuple for v in got] == [not isinstance(v, t.Tensor) for v in want]
+    assert [isinstance(v, list | tuple) for v in got] == [not isinstance(v, t.Tensor) for v in want]
     for a, b in zip(flat(got), flat(want), strict=True):
         t.testing.assert_close(a, b)
 

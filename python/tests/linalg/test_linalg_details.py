@@ -175,3 +175,13 @@ def test_covariances_of_too_few_observations():
 def test_errors_have_the_words_that_programs_look_for(call, error, match):
     with pytest.raises(error, match=match):
         call()
+
+
+@pytest.mark.parametrize("order", [2, 3, 0.5, -1, float("inf")])
+def test_the_norm_of_one_number_is_its_absolute_value(order):
+    x = tessera.tensor([[-1e300], [1e-200], [-0.3]], dtype=tessera.float64)
+    assert tessera.equal(tessera.linalg.vector_norm(x, order, dim=1), x[:, 0].abs())
+    assert tessera.equal(tessera.linalg.vector_norm(x[0], order), x[0, 0].abs())
+    z = tessera.tensor([3e200 + 4e200j], dtype=tessera.complex128)
+    assert tessera.linalg.vector_norm(z, order).item() == z.abs().item()
+    assert tessera.linalg.vector_norm(x, 0, dim=1).tolist() == [1, 1, 1]

@@ -153,7 +153,16 @@ REFUSED = [
     (lambda: L.svdvals(EYE, out=tessera.empty(3, dtype=tessera.float64)), RuntimeError, "dtype"),
     (lambda: L.inv(EYE, out=tessera.empty(3, 3, dtype=tessera.int64)), RuntimeError, "dtype"),
     (lambda: L.eig(EYE, out=(tessera.empty(0), tessera.empty(0))), RuntimeError, "(?i)dtype|complex"),
+    (lambda: L.matrix_power(EYE, 2, out=tessera.empty(0, dtype=tessera.float64)), RuntimeError, "dtype"),
+    (lambda: L.matrix_power(EYE, 1, out=tessera.empty(0, dtype=tessera.int64)), RuntimeError, "cast"),
+    (lambda: tessera.ormqr(EYE, EYE[0], EYE, out=tessera.empty(0, dtype=tessera.float64)), RuntimeError, "dtype"),
 ]
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_powers_that_are_copies_convert(n):
+    out = tessera.empty(0, dtype=tessera.complex128)
+    assert L.matrix_power(EYE, n, out=out) is out and tessera.equal(out, EYE.to(out.dtype))
 
 
 @pytest.mark.parametrize("index", range(len(REFUSED)))

@@ -220,7 +220,8 @@ def test_torch_lu_and_method():
     a = random(3, 3)
     LU, pivots, info = torch.lu(a, get_infos=True)
     close(LU, L.lu_factor(a).LU)
-    assert info.item() == 0 and len(a.lu()) == 2 and type(a.lu()) is tuple
+    assert info.item() == 0 and len(a.lu()) == 2 and type(a.lu()) is tuple and type(a.lu(get_infos=True)) is tuple
+    assert torch.lu(a, get_infos=True).pivots.equal(pivots)
     assert torch.lu(torch.zeros(2, 2), get_infos=True)[2].item() == 1
     out = (torch.empty(0, dtype=a.dtype), torch.empty(0, dtype=torch.int32))
     assert torch.lu(a, out=out)[0] is out[0] and torch.equal(out[0], LU)

@@ -53,6 +53,17 @@ def test_pca_lowrank_finds_the_directions():
     close(tessera.pca_lowrank(data, q=3, center=False)[1], tessera.linalg.svdvals(data)[:3])
 
 
+@pytest.mark.parametrize("shape", [(5, 4), (4, 5), (3, 5, 4), (3, 4, 5)])
+def test_lowrank_results_are_contiguous_and_draw_for_one_matrix(shape):
+    a = tessera.randn(shape, dtype=D)
+    tessera.manual_seed(1)
+    assert all(t.is_contiguous() for t in tessera.svd_lowrank(a, 2))
+    after = tessera.rand(1)
+    tessera.manual_seed(1)
+    tessera.randn(8, dtype=D)
+    assert tessera.equal(tessera.rand(1), after)
+
+
 def test_lowrank_refusals():
     a = tessera.ones(4, 3)
     for call, error in (

@@ -164,6 +164,25 @@ def test_errors_of_reflections(call, said):
 DRIVERS = [None, "gels", "gelsy", "gelsd", "gelss"]
 
 
+def test_lstsq_takes_vectors_where_the_shapes_say_so():
+    """b of the shape of A without columns is one vector for each matrix; all others are columns, and broadcast."""
+    a = tessera.randn(4, 4, 3, dtype=tessera.float64)
+    vectors, columns = tessera.randn(4, 4, dtype=a.dtype), tessera.randn(4, 2, dtype=a.dtype)
+    one_by_one = tessera.stack([L.lstsq(m, v).solution for m, v in zip(a, vectors)])
+    tessera.testing.assert_close(L.lstsq(a, vectors).solution, one_by_one)
+    each = tessera.stack([L.lstsq(m, columns).solution for m in a])
+    tessera.testing.assert_close(L.lstsq(a, columns).solution, each)
+    with pytest.raises(RuntimeError, match="size"):
+        L.lstsq(a, vectors[:1])
+
+
+def test_nuclear_norm_is_of_the_last_dimensions():
+    a = tessera.randn(2, 3, 4, dtype=tessera.float64)
+    for keepdim in (False, True):
+        want = L.matrix_norm(a, "nuc", keepdim=keepdim)
+        tessera.testing.assert_close(tessera.nuclear_norm(a, keepdim), want)
+
+
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
 def test_lstsq_of_full_rank(dtype, driver):

@@ -105,3 +105,16 @@ def test_numbers_without_dimensions_are_their_own_transposes():
     x = T(1 + 2j)
     assert x.mT.item() == x.item()
     assert x.mH.item() == x.adjoint().item() == x.H.item() == 1 - 2j
+
+
+@pytest.mark.parametrize("index", [0, ..., slice(0, 1), MASK, T([0]), True], ids=str)
+def test_numbers_beyond_a_half_type_become_infinite(index):
+    for dtype, value in ((tessera.float16, -1e9), (tessera.float16, 65520), (tessera.bfloat16, 1e300)):
+        x = tessera.zeros(3, dtype=dtype)
+        x[index] = value
+        assert x[0].item() == (-1 if value < 0 else 1) * tessera.inf
+    x = tessera.zeros(3, dtype=tessera.float16)
+    x[index] = 65510
+    assert x[0].item() == 65504
+    with pytest.raises(RuntimeError, match="without overflow"):
+        tessera.zeros(3)[index] = 1e300

@@ -354,3 +354,20 @@ def test_a_sum_with_a_product_has_the_dtype_of_the_product():
     found.sum().backward()
     assert x.grad.dtype is torch.double and x.grad.tolist() == [2, 2, 2]
     assert torch.addmv(x, m.cfloat(), m[0].cfloat()).dtype is torch.complex64
+
+
+def test_truth_values_are_floats_where_those_are_wanted():
+    x = torch.tensor([0.5, 1.5])
+    assert torch.dropout(x, True, True).tolist() == [0, 0] and torch.quantile(x, True) == 1.5
+    assert torch.fft.fftfreq(4, True).tolist() == [0, 0.25, -0.5, -0.25]
+    assert torch.linalg.matrix_rank(torch.eye(2), atol=True) == 0
+    with pytest.raises(TypeError, match="must be bool"):
+        torch.dropout(x, 0.5, 1)
+
+
+def test_integrals_over_nothing_have_the_dtype_of_others():
+    y = torch.ones(2, 0, dtype=torch.int64)
+    for more in ({}, {"dx": 2.0}, {"x": torch.ones(0)}):
+        assert torch.cumulative_trapezoid(y, **more).dtype == torch.float32
+        assert torch.cumulative_trapezoid(y, **more).shape == (2, 0)
+    assert torch.trapezoid(y).tolist() == [0, 0] and torch.trapezoid(y).dtype == torch.int64

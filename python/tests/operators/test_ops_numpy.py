@@ -559,6 +559,14 @@ def test_one_dimension_reductions_and_scans(data):
         check(tensor.log_softmax(dim), np.log(e / e.sum(dim, keepdims=True)), dtype)
 
 
+def test_softmax_of_nothing_takes_every_dtype():
+    for function in (tessera.softmax, tessera.log_softmax):
+        for dtype in (tessera.complex64, tessera.int64, tessera.bool):
+            assert function(tessera.ones(0, 3, dtype=dtype), 1).dtype is dtype
+            with pytest.raises(NotImplementedError, match="softmax"):
+                function(tessera.ones(2, 3, dtype=dtype), 1)
+
+
 @given(data=st.data())
 @MORE
 def test_sorting(data):

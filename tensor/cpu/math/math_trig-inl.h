@@ -484,6 +484,13 @@ HWY_INLINE Two<V> ErfinvPiece(D d, V w, hn::Vec<hn::RebindToUnsigned<D>>& piece)
   const V middle = hn::BitCast(d, hn::Or(hn::ShiftLeft<50>(piece), hn::Set(du, uint64_t{1} << 49)));
   return Sum(w, hn::Neg(hn::MulSub(middle, hn::Set(d, 1.25), hn::Set(d, 2.5))));
 }
+// The first rows, kEnd of them, without the low parts of value and slope.
+template <size_t kEnd, class D, class V>
+HWY_INLINE V ErfinvOfPiece(D d, hn::Vec<hn::RebindToUnsigned<D>> piece, V t) {
+  const auto& rows = TESSERA_PIECES(kErfinv64);
+  const AtPiece<D, std::remove_cvref_t<decltype(rows)>> at(d, rows, piece);
+  return hn::MulAdd(hn::MulAdd(PieceRest<4, kEnd>(at, t), t, at.template row<2>()), t, at.template row<0>());
+}
 template <class D, class V>
 TESSERA_MATH_PART V BriefErfinv(D d, V y) {
   V k;
@@ -491,16 +498,7 @@ TESSERA_MATH_PART V BriefErfinv(D d, V y) {
           w = hn::NegMulAdd(k, hn::Set(d, 0.69314718055994530942), hn::Neg(log));
   hn::Vec<hn::RebindToUnsigned<D>> piece;
   const V t = ErfinvPiece(d, hn::Max(w, hn::Zero(d)), piece).hi;
-  const auto& rows = tables::kErfinv64;
-  V r = PieceEntry(d, rows[10], piece);
-  r = hn::MulAdd(r, t, PieceEntry(d, rows[9], piece));
-  r = hn::MulAdd(r, t, PieceEntry(d, rows[8], piece));
-  r = hn::MulAdd(r, t, PieceEntry(d, rows[7], piece));
-  r = hn::MulAdd(r, t, PieceEntry(d, rows[6], piece));
-  r = hn::MulAdd(r, t, PieceEntry(d, rows[5], piece));
-  r = hn::MulAdd(r, t, PieceEntry(d, rows[4], piece));
-  r = hn::MulAdd(r, t, PieceEntry(d, rows[2], piece));
-  return hn::Mul(y, hn::MulAdd(r, t, PieceEntry(d, rows[0], piece)));
+  return hn::Mul(y, ErfinvOfPiece<11>(d, piece, t));
 }
 template <class D, class V>
 HWY_NOINLINE V ErfinvDouble(D d, V y) {
@@ -508,7 +506,7 @@ HWY_NOINLINE V ErfinvDouble(D d, V y) {
                u = FastSum(rest.hi, hn::Sub(rest.lo, square.lo)), log = LogTwo(d, u);
   hn::Vec<hn::RebindToUnsigned<D>> piece;
   const Two<V> near = ErfinvPiece(d, hn::Max(hn::Neg(log.hi), hn::Zero(d)), piece),
-               f = PieceTwo(d, tables::kErfinv64, piece, Two<V>{near.hi, hn::Sub(near.lo, log.lo)}),
+               f = PieceTwo(d, TESSERA_PIECES(kErfinv64), piece, Two<V>{near.hi, hn::Sub(near.lo, log.lo)}),
                r = Product(d, y, f.hi);
   return hn::Add(r.hi, hn::MulAdd(y, f.lo, r.lo));
 }
@@ -627,7 +625,8 @@ HWY_NOINLINE V DigammaDouble(D d, V x) {
     const V reflected = hn::Sub(r, hn::Div(hn::Mul(pi, cosine), sine));
     r = hn::IfThenElse(below, hn::IfThenElse(hn::Eq(x, whole), hn::NaN(d), reflected), r);
   }
-  return hn::IfThenElse(hn::Eq(x, zero), hn::CopySign(hn::Inf(d), hn::Neg(x)), r);
+  const auto pole = hn::Lt(hn::Abs(x), hn::Set(d, 5.5e-309));  // or so near that -1 / x is infinite
+  return hn::IfThenElse(pole, hn::CopySign(hn::Inf(d), hn::Neg(x)), r);
 }
 template <class D, class V>
 HWY_INLINE V Digamma(D d, V x) {
@@ -720,20 +719,6 @@ HWY_NOINLINE V BesselI(D d, V x) {
   r = hn::Add(r, hn::Sub(a, a));  // nan for nans and, like PyTorch's, for infinities
   if constexpr (F::kOrder == 1) r = hn::Xor(r, hn::And(x, hn::SignBit(d)));
   return r;
-}
-template <class D, class V>
-HWY_INLINE V I0(D d, V x) {
-  if constexpr (sizeof(hn::TFromD<D>) == 4)
-    return InDouble(d, TESSERA_IN_DOUBLE(BesselI<BesselI0>), x);
-  else
-    return BesselI<BesselI0>(d, x);
-}
-template <class D, class V>
-HWY_INLINE V I1(D d, V x) {
-  if constexpr (sizeof(hn::TFromD<D>) == 4)
-    return InDouble(d, TESSERA_IN_DOUBLE(BesselI<BesselI1>), x);
-  else
-    return BesselI<BesselI1>(d, x);
 }
 
 // The Hurwitz zeta function, sum over k >= 0 of (q + k)^-s, for s > 1 and finite q > 0: ten terms and the

@@ -11,7 +11,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/pointwise/ops_special.cc"
 #include "hwy/foreach_target.h"
-#include "tensor/cpu/math/math_trig-inl.h"
+#include "tensor/cpu/math/math_bessel-inl.h"
 #include "tensor/cpu/pointwise/pointwise-inl.h"
 #include "tensor/cpu/pointwise/through_double-inl.h"
 
