@@ -23,6 +23,8 @@ struct Matrix {
   Matrix at(int64_t i, int64_t j) const { return {&(*this)(i, j), row_stride, col_stride}; }
   Matrix transposed() const { return {data, col_stride, row_stride}; }
   Matrix<const T> reading() const { return {data, row_stride, col_stride}; }
+  // Of the same strides elsewhere.
+  Matrix over(const T* elements) const { return {const_cast<T*>(elements), row_stride, col_stride}; }
   MatrixRef ref() const { return {const_cast<std::remove_const_t<T>*>(data), row_stride, col_stride}; }
 };
 // One whose columns are dense, `ld` elements apart; and one whose rows are.
@@ -53,19 +55,6 @@ Matrix<T> matrix_of(const MatrixBatch& m, int64_t i) {
   return {static_cast<T*>(m.data) + i * m.batch_stride, m.row_stride, m.col_stride};
 }
 using cpu::transposed;
-// What `from` says is brought to data.
-template <class T>
-void bring(const MatrixBatch& m) {
-  if (!m.from) return;
-  MatrixBatch from = m;
-  from.data = const_cast<void*>(m.from);
-  for (int64_t b = 0; b < m.count; ++b) {
-    const Matrix<T> x = matrix_of<T>(from, b), to = matrix_of<T>(m, b);
-    for (int64_t i = 0; i < m.rows; ++i)
-      for (int64_t j = 0; j < m.cols; ++j) to(i, j) = x(i, j);
-  }
-}
-
 // fn(i) for each of `count` matrices on which so many operations are spent: a matrix a thread, or, where each is worth
 // it, one after the other with all threads for its products.
 template <class F>
@@ -78,6 +67,26 @@ void for_matrices(int64_t count, double operations, F&& fn) {
   const auto grain = static_cast<int64_t>(std::max(1.0, kPiece / std::max(1.0, operations)));
   parallel_for(count, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) fn(i);
+  });
+}
+
+// to = from, both with dense rows, or both with dense columns.
+template <class T>
+[[gnu::noinline]] void bring_matrix(int64_t rows, int64_t cols, Matrix<T> from, Matrix<T> to) {
+  const bool by_rows = cols == 1 ? to.row_stride != 1 : to.col_stride == 1;
+  const int64_t lines = by_rows ? rows : cols, length = by_rows ? cols : rows,
+                step = by_rows ? to.row_stride : to.col_stride;
+  parallel_ranges(lines, 32768 / (length + 1) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) std::copy_n(from.data + i * step, length, to.data + i * step);
+  });
+}
+// What `from` says is brought to data.
+template <class T>
+void bring(const MatrixBatch& m) {
+  if (!m.from) return;
+  for_matrices(m.count, m.rows * m.cols, [&](int64_t b) {
+    const Matrix<T> to = matrix_of<T>(m, b);
+    bring_matrix(m.rows, m.cols, to.over(static_cast<const T*>(m.from) + b * m.batch_stride), to);
   });
 }
 

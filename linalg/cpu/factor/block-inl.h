@@ -153,6 +153,42 @@ template <class T>
 HWY_NOINLINE T total_of(typename Wide<T>::Sums s) {
   return Wide<T>::total(s);
 }
+// Sums of the blocks of 16 bytes that a vector is made of.
+template <class D>
+HWY_INLINE auto sum_of_blocks(D d, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(d) * sizeof(hn::TFromD<D>) > 16) {
+    const hn::Half<D> half;
+    return sum_of_blocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  } else {
+    return v;
+  }
+}
+// to[i] = total of v[i], of real numbers: as many at once as 16 bytes have.
+template <class T>
+HWY_NOINLINE void totals_of(int64_t n, const typename Wide<T>::Sums* v, T* to) {
+  using D = typename Wide<T>::D;
+  using V = hn::Vec<D>;
+  constexpr int64_t kAtOnce = 16 / sizeof(T);
+  const D d;
+  const auto pair = [](auto d, auto a, auto b)
+                        HWY_ATTR { return std::pair(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)); };
+  const auto sum = [&](V a, V b) HWY_ATTR {
+    const auto [x, y] = pair(d, a, b);
+    return hn::Add(x, y);
+  };
+  int64_t i = 0;
+  for (; i + kAtOnce <= n; i += kAtOnce) {
+    V s = sum(v[i], v[i + 1]);
+    if constexpr (kAtOnce == 4) {
+      const hn::Repartition<double, D> wide;
+      const auto [x, y] = pair(wide, hn::BitCast(wide, s), hn::BitCast(wide, sum(v[i + 2], v[i + 3])));
+      s = hn::Add(hn::BitCast(d, x), hn::BitCast(d, y));
+    }
+    const auto total = sum_of_blocks(d, s);
+    hn::StoreU(total, hn::DFromV<decltype(total)>(), to + i);
+  }
+  for (; i < n; ++i) to[i] = total_of<T>(v[i]);
+}
 // Of rows: c(i, j) -= sum over p of a(i, p) b(p, j), where a lies in rows and b and c in columns; kColumns of them.
 template <class T, int kRows, int kColumns>
 HWY_INLINE void subtract_dots_tile(int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc) {
@@ -171,8 +207,18 @@ HWY_INLINE void subtract_dots_tile(int64_t k, const T* a, int64_t lda, const T* 
   int64_t p = 0;
   for (; p + W::kCount <= k; p += W::kCount) step(p, [](const T* x) HWY_ATTR { return W::load(x); });
   if (p < k) step(p, [&](const T* x) HWY_ATTR { return W::load_n(x, k - p); });
-  for (int r = 0; r < kRows; ++r)
-    for (int j = 0; j < kColumns; ++j) c[r + j * ldc] += total_of<T>(acc[r][j]);
+  if constexpr (kIsComplex<T>) {
+    for (int r = 0; r < kRows; ++r)
+      for (int j = 0; j < kColumns; ++j) c[r + j * ldc] += total_of<T>(acc[r][j]);
+  } else {
+    typename W::Sums sums[kColumns][kRows];
+    T totals[kColumns][kRows];
+    TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) TESSERA_UNROLL for (int r = 0; r < kRows; ++r) sums[j][r] =
+        acc[r][j];
+    totals_of<T>(kColumns * kRows, sums[0], totals[0]);
+    for (int j = 0; j < kColumns; ++j)
+      for (int r = 0; r < kRows; ++r) c[r + j * ldc] += totals[j][r];
+  }
 }
 
 template <class T, int kColumns>

@@ -145,10 +145,14 @@ template <class T>
 void transpose(int64_t rows, int64_t cols, const T* from, int64_t from_step, T* to, int64_t to_step) {
   constexpr int64_t kSize = static_cast<int64_t>(sizeof(T)), kTile = 64 / kSize;
   constexpr auto kTiles = kSize == 4 ? transpose_tiles4 : kSize == 8 ? transpose_tiles8 : transpose_tiles16;
+  // Rows of tiles: neighbouring lines of few long rows, or what becomes such rows, are used soon after another.
+  const int64_t at_once = rows > cols ? 2 : std::max<int64_t>(1, rows / kTile);
   const int64_t tiles = rows / kTile, done_rows = tiles * kTile, done_cols = done_rows ? cols / kTile * kTile : 0;
-  for (int64_t j = 0; j < done_cols; j += kTile)
-    kTiles(reinterpret_cast<char*>(to + j * to_step), to_step * kSize, reinterpret_cast<const char*>(from + j),
-           from_step * kSize, tiles);
+  for (int64_t i = 0; i < tiles; i += at_once)
+    for (int64_t j = 0; j < done_cols; j += kTile)
+      kTiles(reinterpret_cast<char*>(to + j * to_step + i * kTile), to_step * kSize,
+             reinterpret_cast<const char*>(from + i * kTile * from_step + j), from_step * kSize,
+             std::min(at_once, tiles - i));
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = i < done_rows ? done_cols : 0; j < cols; ++j) to[j * to_step + i] = from[i * from_step + j];
 }
@@ -176,9 +180,9 @@ void solve_triangle(int64_t n, int64_t width, Matrix<const T> a, TriangularForm 
 // The same for each matrix of a batch.
 template <class T>
 void solve_each(const MatrixBatch& a, TriangularForm form, const MatrixBatch& b);
-// LU of m x n; pivots count from 0; returns info.
+// LU of m x n; pivots count from 0; returns info. from: where, with a's strides, what is factored stands (null: in a).
 template <class T>
-int32_t factor_lu(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots);
+int32_t factor_lu(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots, const T* from = nullptr);
 // Rows of a change places as pivots (from 0) say: in their order, or (back) in the opposite one.
 template <class T>
 void swap_rows(int64_t count, int64_t columns, Matrix<T> a, const int32_t* pivots, bool back = false);

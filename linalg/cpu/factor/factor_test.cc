@@ -122,7 +122,7 @@ struct Size {
 constexpr Size kSizes[] = {{1, 1, 1},    {1, 2, 2},     {3, 3, 3},    {40, 4, 4},   {33, 8, 8},    {17, 31, 31},
                            {20, 5, 9},   {20, 9, 5},    {1, 63, 63},  {1, 64, 64},  {1, 65, 65},   {2, 70, 130},
                            {2, 130, 70}, {1, 200, 200}, {1, 33, 300}, {1, 300, 33}, {1, 257, 257}, {40, 33, 33},
-                           {17, 24, 24}, {20, 52, 52},  {20, 40, 60}, {20, 60, 27}, {17, 64, 64}};
+                           {17, 24, 24}, {20, 52, 52},  {20, 40, 60}, {20, 60, 27}, {17, 64, 64},  {1, 520, 516}};
 
 template <class T>
 Matrices<T> rebuilt(const Matrices<T>& lu, const std::vector<int32_t>& pivots) {
@@ -150,15 +150,22 @@ TYPED_TEST(Factor, Lu) {
   for (const Size s : kSizes) {
     SCOPED_TRACE(testing::Message() << s.count << " of " << s.m << " x " << s.n);
     const Matrices<T> a = noise<T>(s.count, s.m, s.n);
-    Matrices<T> lu = a;
     const int64_t k = std::min(s.m, s.n);
-    std::vector<int32_t> pivots(s.count * k, -1), info(s.count, -1);
-    run_lu_factor(kDType<T>, lu.batch(), pivots.data(), info.data());
-    for (int32_t i : info) EXPECT_EQ(i, 0);
-    EXPECT_LT(ratio(a, rebuilt(lu, pivots), norm(a)), 30);
-    for (int64_t b = 0; b < s.count; ++b)
-      for (int64_t i = 0; i < s.m; ++i)
-        for (int64_t j = 0; j < std::min(i, k); ++j) EXPECT_LE(std::abs(lu.at(b, i, j)), 1.5);
+    for (const bool by_columns : {false, true}) {
+      SCOPED_TRACE(by_columns);
+      std::vector<int32_t> pivots(s.count * k, -1), info(s.count, -1);
+      const auto factored = [&](bool is_apart) {
+        return solved(a, by_columns, is_apart,
+                      [&](const MatrixBatch& lu) { run_lu_factor(kDType<T>, lu, pivots.data(), info.data()); });
+      };
+      const Matrices<T> lu = factored(false);
+      for (int32_t i : info) EXPECT_EQ(i, 0);
+      EXPECT_LT(ratio(a, rebuilt(lu, pivots), norm(a)), 30);
+      for (int64_t b = 0; b < s.count; ++b)
+        for (int64_t i = 0; i < s.m; ++i)
+          for (int64_t j = 0; j < std::min(i, k); ++j) EXPECT_LE(std::abs(lu.at(b, i, j)), 1.5);
+      EXPECT_TRUE(factored(true).data == lu.data);
+    }
   }
 }
 
@@ -498,8 +505,10 @@ TEST(FactorThreads, SameBits) {
       const int64_t count = n == 24 ? 60 : 2;
       Matrices<float> a = noise<float>(count, n, n), inverse = a, spd = product(a, a, true);
       std::vector<int32_t> pivots(count * n), info(count);
-      Matrices<float> lu = a, x = noise<float>(count, n, 100, 3);
-      run_lu_factor(DType::kFloat32, lu.batch(), pivots.data(), info.data());
+      Matrices<float> lu(count, n, n), x = noise<float>(count, n, 100, 3);
+      MatrixBatch apart = lu.batch();
+      apart.from = a.data.data();
+      run_lu_factor(DType::kFloat32, apart, pivots.data(), info.data());
       run_lu_solve(DType::kFloat32, lu.batch(), pivots.data(), {}, x.batch());
       run_inverse(DType::kFloat32, inverse.batch(), info.data());
       for (int64_t b = 0; b < count; ++b)

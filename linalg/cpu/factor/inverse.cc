@@ -35,13 +35,16 @@ void invert_lower(int64_t n, Matrix<const T> l, TriangularForm form, int64_t zer
   }
 }
 
+// Rows a power of two apart would share lines of the cache.
+int64_t pitch_of(int64_t n) { return n % 64 == 0 ? n + 8 : n; }
+
 template <class T>
-int32_t invert(int64_t n, Matrix<T> a) {
+int32_t invert(int64_t n, Matrix<T> a, const T* from) {
   const ScratchArray<int32_t> pivots(n);
-  const int32_t info = factor_lu(n, n, a, pivots.get());
+  const int32_t info = factor_lu(n, n, a, pivots.get(), from);
   if (info) return info;
-  const ScratchArray<T> memory(n * n);
-  const Matrix<T> w{memory.get(), n, 1};
+  const ScratchArray<T> memory(n * pitch_of(n));
+  const Matrix<T> w = in_rows(memory.get(), pitch_of(n));
   invert_lower(n, a.reading(), kUnitLower, n, w);
   solve_triangle<T>(n, n, a.reading(), {true, false, false}, w);
   const ScratchArray<int64_t> order(n);
@@ -57,9 +60,8 @@ int32_t invert(int64_t n, Matrix<T> a) {
 // conj: of conj(L).
 template <class T>
 void invert_product(int64_t n, Matrix<const T> l, bool conj, Matrix<T> to) {
-  const int64_t padding = n % 64 == 0 ? 8 : 0;  // rows a power of two apart would share lines of the cache
-  const ScratchArray<T> memory(n * (n + padding));
-  const Matrix<T> w = in_rows(memory.get(), n + padding);
+  const ScratchArray<T> memory(n * pitch_of(n));
+  const Matrix<T> w = in_rows(memory.get(), pitch_of(n));
   const int64_t block = rows_at_once(n), blocks = (n + block - 1) / block;
   invert_lower(n, l, {false, false, conj}, std::max(block, block_of(n)), w);
   // Rows of the lower half by blocks, then what mirrors them.
@@ -95,8 +97,9 @@ void run_inverse(DType dtype, const MatrixBatch& a, int32_t* info) {
       });
       return;
     }
-    bring<T>(a);
-    for_matrices(a.count, n * n * n, [&](int64_t b) { info[b] = invert(n, matrix_of<T>(a, b)); });
+    for_matrices(a.count, n * n * n, [&](int64_t b) {
+      info[b] = invert<T>(n, matrix_of<T>(a, b), a.from ? source_of<T>(a, b).data : nullptr);
+    });
   });
 }
 

@@ -498,6 +498,15 @@ void small_solve(int64_t count, int64_t n, int64_t width, Group<const T> a, Tria
   x.store(count, n, b);
 }
 
+// Those of one column, as pivots say.
+template <class T>
+HWY_NOINLINE void exchange_numbers(LaneMatrix<T> x, int64_t n, int64_t count, const int32_t* pivots) {
+  for (int64_t lane = 0; lane < count; ++lane)
+    for (int64_t k = 0; k < n; ++k)
+      for (int64_t part = lane; part < x.kStep; part += Lanes<T>::kCount)
+        std::swap(x.at(k, 0)[part], x.at(pivots[lane * n + k] - 1, 0)[part]);
+}
+
 template <class T>
 void small_lu_solve(int64_t count, int64_t n, int64_t width, Group<const T> lu, const int32_t* pivots, SystemForm form,
                     Group<const T> from, Group<T> b) {
@@ -508,13 +517,14 @@ void small_lu_solve(int64_t count, int64_t n, int64_t width, Group<const T> lu, 
   w.load(count, n, lu);
   if (form.conj) conjugate(w, n);
   Order<T> order;
-  order.take(n, count, pivots);
-  const int32_t *const rows = order.rows, *const before = form.transposed ? nullptr : rows;
-  x.load(count, n, from, Part::kAll, before);
+  const bool in_lanes = width == 1 && !form.transposed;
+  if (!in_lanes) order.take(n, count, pivots);
+  x.load(count, n, from, Part::kAll, form.transposed || in_lanes ? nullptr : order.rows);
+  if (in_lanes) exchange_numbers<T>(x, n, count, pivots);
   const Diagonal<T> diagonal(w, n);
   solve_lanes<T, false>(w, n, x, form.transposed ? diagonal.get() : nullptr);
   solve_lanes<T, true>(w, n, x, form.transposed ? nullptr : diagonal.get());
-  x.store(count, n, b, form.transposed ? rows : nullptr);
+  x.store(count, n, b, form.transposed ? order.rows : nullptr);
 }
 
 // L D L^T of real numbers. Lanes take blocks of one or two where their pivots are: a step is the first or the second of
