@@ -138,7 +138,7 @@ HWY_INLINE void butterfly(D d, const hn::TFromD<D>* HWY_RESTRICT roots, Complex<
   } else if constexpr (R == 8) {
     butterfly8(d, a);
   } else {
-    static_assert(R == 3 || R == 5);
+    static_assert(R == 3 || R == 5 || R == 7);
     Complex<D> result[R];
     butterfly_odd<R, true>(
         d, R, roots, TESSERA_FFT_BODY(k) { return a[k]; },
@@ -438,7 +438,7 @@ HWY_NOINLINE void pass(D d, const ColumnPlan<T>& plan, const ColumnPasses::Pass&
 // no such passes of the others, whose code is long and whose arithmetic outweighs the copy that they take instead.
 inline bool is_brief(int radix) { return radix <= 5 || radix == 8; }
 inline constexpr bool kForms = HWY_TARGET != HWY_SSE4;
-inline constexpr int kEight = HWY_TARGET == HWY_AVX2 ? 4 : 8;  // plans have no eights there
+inline constexpr int kEight = HWY_TARGET == HWY_AVX3 ? 8 : 4;  // plans have no eights there
 
 template <bool kLast, class D, class From, class To, class T = hn::TFromD<D>>
 void brief_pass(D d, const ColumnPlan<T>& plan, const ColumnPasses::Pass& p, const From& from, const To& to) {
@@ -456,22 +456,23 @@ void brief_pass(D d, const ColumnPlan<T>& plan, const ColumnPasses::Pass& p, con
   }
 }
 template <class D, class T = hn::TFromD<D>>
-void planar_pass(D d, const ColumnPlan<T>& plan, const ColumnPasses::Pass& p, const Planar<D>& rows) {
-  if (is_brief(p.radix)) return brief_pass<false>(d, plan, p, rows, rows);
+void planar_pass(D d, const ColumnPlan<T>& plan, const ColumnPasses::Pass& p, const Planar<D>& from,
+                 const Planar<D>& to) {
+  if (is_brief(p.radix)) return brief_pass<false>(d, plan, p, from, to);
   switch (p.radix) {
 // Where registers hold their numbers; else the general form is as good.
 #if HWY_TARGET != HWY_SSE4
     case 7:
-      return pass<7, false>(d, plan, p, rows, rows);
+      return pass<7, false>(d, plan, p, from, to);
 #endif
 #if HWY_TARGET == HWY_AVX3
     case 11:
-      return pass<11, false>(d, plan, p, rows, rows);
+      return pass<11, false>(d, plan, p, from, to);
     case 13:
-      return pass<13, false>(d, plan, p, rows, rows);
+      return pass<13, false>(d, plan, p, from, to);
 #endif
     default:
-      return pass<0, false>(d, plan, p, rows, rows);
+      return pass<0, false>(d, plan, p, from, to);
   }
 }
 
@@ -487,7 +488,8 @@ HWY_INLINE void for_passes(D, const ColumnPasses& plan, int64_t at, const F& f) 
 // Transforms one vector of columns, number k in row plan.in_line[k]; result k is then in row plan.order[k].
 template <class D, class T = hn::TFromD<D>>
 void transform_rows(D d, const ColumnPlan<T>& plan, const Planar<D>& rows) {
-  if (!plan.inner) return for_passes(d, plan, 0, [&](const auto& p, bool) HWY_ATTR { planar_pass(d, plan, p, rows); });
+  if (!plan.inner)
+    return for_passes(d, plan, 0, [&](const auto& p, bool) HWY_ATTR { planar_pass(d, plan, p, rows, rows); });
   // See Line::convolve, convolve_powers. The transform with the other sign is this one in another order.
   const ColumnPlan<T>& inner = *plan.inner;
   const bool chirps = !plan.chirp.empty();
@@ -540,7 +542,7 @@ void transform_columns(D d, const ColumnPlan<T>& plan, const From& from, const T
     if (last && !copies)
       brief_pass<true>(d, plan, p, rows, to);
     else
-      planar_pass(d, plan, p, rows);
+      planar_pass(d, plan, p, rows, rows);
   });
   if (!copies) return;
   for (int64_t row = 0; row < plan.n; ++row) to.store(row, rows.load(plan.order[row]));

@@ -197,7 +197,7 @@ TEST(Fft, SameBitsAtAnyNumberOfThreads) {
 
 // Lines of two dimensions, with memory that is no line's between them, are those that go one by one.
 TEST(Fft, RowsOfLinesWithGaps) {
-  for (int64_t n : {64, 128, 256, 1024}) {
+  for (int64_t n : {64, 112, 128, 256, 1024}) {
     const int64_t out_n = n + 2;
     const FftDim dims[] = {{3, 7 * n, 6 * out_n}, {5, n + 8, out_n + 1}};
     for (FftKind kind : {FftKind::kComplex, FftKind::kRealToHalf}) {

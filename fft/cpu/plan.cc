@@ -32,7 +32,7 @@ std::vector<int> radices(int64_t n) {
   for (; n % 2 == 0; n /= 2) ++twos;
   // Eights, and fours for what does not fill an eight: a pass of radix 2 costs as much memory traffic as one of 8.
   // Fours alone where vectors are few: registers do not hold eight numbers and what becomes of them.
-  if (simd_level() == SimdLevel::kAvx2) {
+  if (simd_level() != SimdLevel::kAvx3) {
     if (twos % 2) r.push_back(2);
     r.insert(r.end(), twos / 2, 4);
   } else {
@@ -186,6 +186,11 @@ std::vector<double> coarse_table(int64_t n, int64_t n1, int64_t n2, int64_t widt
   return table;
 }
 
+// Of a butterfly of an odd radix: cos and sin of 2 pi t / r, t < r.
+void push_odd_roots(std::vector<double>* numbers, int64_t r) {
+  for (int64_t t = 0; t < r; ++t) push(numbers, std::conj(unit_root(t, r)));
+}
+
 bool is_prime(int64_t n) {
   for (int64_t p = 2; p * p <= n; ++p)
     if (n % p == 0) return false;
@@ -247,8 +252,8 @@ int64_t bytes_of(const RealPlan<T>& p) {
 }
 template <class T>
 int64_t bytes_of(const ShortRealPlan<T>& p) {
-  return bytes_of(p.columns) + bytes_of(p.eighths) +
-         static_cast<int64_t>((p.fine.size() + p.across.size()) * sizeof(T));
+  return bytes_of(p.columns) + bytes_of(p.multiples) +
+         static_cast<int64_t>((p.odd.size() + p.fine.size() + p.across.size()) * sizeof(T));
 }
 
 // Plans by length: of those that were used last, at most kPlans, and not many more bytes than kBytes.
@@ -348,8 +353,7 @@ ColumnPasses::ColumnPasses(int64_t n, std::vector<double>* numbers) : n(n) {
     for (int64_t p = 0; p < pass.m; ++p)
       for (int j = 1; j < r; ++j) push(numbers, unit_root(p * j, left));
     pass.roots = static_cast<int64_t>(numbers->size());
-    if (r % 2)
-      for (int t = 0; t < r; ++t) push(numbers, std::conj(unit_root(t, r)));
+    if (r % 2) push_odd_roots(numbers, r);
     passes.push_back(pass);
     s *= r;
     left /= r;
@@ -514,15 +518,20 @@ bool ShortPlan<T>::serves(int64_t n) {
 
 template <class T>
 ShortRealPlan<T>::ShortRealPlan(int64_t n)
-    : columns(16),
-      eighths(2 * kFftWidth<T>),
-      fine(rounded<T>(twiddle_table(n, {1, 2, 3, 4, 5, 6, 7}, kFftWidth<T>, kFftWidth<T>, kFftWidth<T>))) {
+    : rows(n / (2 * kFftWidth<T>)), columns(2 * rows), multiples(2 * kFftWidth<T>) {
+  std::vector<int64_t> results(rows - 1);
+  std::iota(results.begin(), results.end(), int64_t{1});
+  std::vector<double> roots;
+  push_odd_roots(&roots, rows);
+  odd = rounded<T>(roots);
+  fine = rounded<T>(twiddle_table(n, results, kFftWidth<T>, kFftWidth<T>, kFftWidth<T>));
   if (sizeof(T) == 4) across = rounded<T>(across_table());
 }
 
 template <class T>
 bool ShortRealPlan<T>::serves(int64_t n) {
-  return simd_level() == SimdLevel::kAvx3 && n == 16 * kFftWidth<T>;
+  constexpr int64_t kRow = 2 * kFftWidth<T>;
+  return simd_level() == SimdLevel::kAvx3 && ((n == 4 * kRow && sizeof(T) == 8) || n == 7 * kRow || n == 8 * kRow);
 }
 
 template <class T>

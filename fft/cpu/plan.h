@@ -157,12 +157,14 @@ struct RealPlan {
   explicit RealPlan(int64_t n);
 };
 
-// A line of n = 16 width real numbers, where vectors are long: see ShortReal.
+// A line of n = 2 rows width real numbers, where vectors are long: see ShortReal.
 template <class T>
 struct ShortRealPlan {
-  RealPlan<T> columns, eighths;  // of 16 and of 2 width numbers
-  Table<T> fine;                 // exp(-2 pi i k l / n), 0 < k < 8, l < width, planar
-  Table<T> across;               // as that of ShortPlan
+  int64_t rows;                    // 4 (of float64), 7 or 8
+  RealPlan<T> columns, multiples;  // of 2 rows and of 2 width numbers
+  Table<T> odd;                    // roots of a butterfly of an odd number of rows
+  Table<T> fine;                   // exp(-2 pi i k l / n), 0 < k < rows, l < width, planar
+  Table<T> across;                 // as that of ShortPlan
 
   explicit ShortRealPlan(int64_t n);
   static bool serves(int64_t n);
