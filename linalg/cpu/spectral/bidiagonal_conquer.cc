@@ -192,15 +192,10 @@ class SingularConquest : private Conquest<R> {
       above[p] = numerator[places[p]];
     }
     parallel_for(n, kRoots, [&](int64_t begin, int64_t end) {
-      ScratchArray<double> vector(n);
-      for (int64_t i = begin; i < end; ++i) {
-        double length = secular_vector(n, true, poles, above, roots.origin[i], roots.offset[i], vector.get());
-        if (is_left) {
-          vector[middle] = -1;
-          length = std::hypot(length, 1.0);
-        }
-        for (int64_t p = 0; p < n; ++p) coefficients[i * n + p] = static_cast<R>(vector[p] / length);
-      }
+      ScratchArray<double> room(n);
+      const SecularVector vector{n, true, poles, above, is_left ? middle : -1, room.get()};
+      for (int64_t i = begin; i < end; ++i)
+        secular_vector(vector, roots.origin[i], roots.offset[i], coefficients + i * n);
     });
     rows.join(kept, part, places, coefficients, others);
   }

@@ -5,6 +5,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "tensor/cpu/support/lanes-inl.h"
+#include "tensor/cpu/support/scratch.h"
 #include "tensor/cpu/support/simd.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -54,8 +55,11 @@ HWY_INLINE V Sum(const V* x) {
 template <bool kSquared>
 class Roots {
  public:
-  // Roots first, first + 1 ...; lanes past n - 1 repeat the last one.
-  Roots(const Secular& s, int64_t first) : s_(s), first_(first) {
+  // Roots first, first + 1 ...; lanes past n - 1 repeat the last one. room: for n numbers.
+  Roots(const Secular& s, int64_t first, double* room)
+      : s_(s), first_(first), end_(first + kLanes() < s.n ? first + kLanes() : s.n), shifted_(room) {
+    shift(0, first, s.d[first]);
+    if (end_ < s.n) shift(end_, s.n, s.d[end_]);
     HWY_ALIGN double low[8], high[8], width[8], low_weight[8], high_weight[8];
     for (int64_t k = 0; k < kLanes(); ++k) {
       const int64_t i = index(k);
@@ -90,7 +94,7 @@ class Roots {
     V below = hn::IfThenElse(upper, hn::Neg(half), zero),
       above = hn::IfThenElse(upper, zero, hn::IfThenElse(is_last, width, half));
     x_ = inside(root_of(a, b, rest), below, above);
-    const V eps = hn::Set(d_, s_.precision);
+    const V eps = hn::Set(d_, s_.precision), brief = hn::Set(d_, 0x1p-27);
     M done = hn::Lt(zero, zero);
     for (int step = 0; step < 80; ++step) {
       const Value v = value(x_);
@@ -106,10 +110,13 @@ class Roots {
               c = hn::NegMulAdd(to_high, v.slope_above, hn::NegMulAdd(to_low, v.slope_below, v.f)),
               move =
                   root_of(hn::MulSub(hn::Add(to_low, to_high), v.f, hn::Mul(product, slope)), hn::Mul(product, v.f), c);
-      const V next = inside(hn::Add(x_, move), below, above);
+      const V to = hn::Add(x_, move), next = inside(to, below, above);
       // No number between the bounds is left.
       done = hn::Or(done, hn::Or(hn::Eq(next, x_), hn::Or(hn::Eq(next, below), hn::Eq(next, above))));
+      // A step so brief that what it leaves, which is as its square, is nothing.
+      const M last = hn::And(hn::Eq(next, to), hn::Le(hn::Abs(move), hn::Mul(brief, hn::Abs(x_))));
       x_ = hn::IfThenElse(done, x_, next);
+      done = hn::Or(done, last);
       if (hn::AllTrue(d_, done)) return true;
     }
     return false;
@@ -130,43 +137,67 @@ class Roots {
 
   int64_t index(int64_t lane) const { return first_ + lane < s_.n ? first_ + lane : s_.n - 1; }
 
-  template <int kCount>
-  HWY_INLINE void add(int64_t j, V x, V& sum, V& slope) const {
-    V gap[kCount], share[kCount], term[kCount];
+  // Poles from `base`. Distances of roots from there are sums of numbers of one sign for all poles before the first of
+  // these roots, and for those behind the last one: no digits are lost.
+  void shift(int64_t begin, int64_t end, double base) const {
+    const V from = hn::Set(d_, base);
+    int64_t j = begin;
+    for (; j + kLanes() <= end; j += kLanes())
+      hn::StoreU(Apart<kSquared>(hn::LoadU(d_, s_.d + j), from), d_, shifted_ + j);
+    if (j < end) StoreSome(Apart<kSquared>(LoadSome(d_, s_.d + j, end - j), from), d_, shifted_ + j, end - j);
+  }
+  // Of poles j, j + 1 ...: 1 / gap(j), and their terms.
+  template <int kCount, class Gap>
+  HWY_INLINE void terms(int64_t j, Gap gap, V* share, V* term) const {
+    V gaps[kCount];
 #pragma GCC unroll 4
-    for (int k = 0; k < kCount; ++k) gap[k] = hn::Sub(Apart<kSquared>(hn::Set(d_, s_.d[j + k]), origin_), x);
-    Reciprocals<kCount>(gap, share);
+    for (int k = 0; k < kCount; ++k) gaps[k] = gap(j + k);
+    Reciprocals<kCount>(gaps, share);
+#pragma GCC unroll 4
+    for (int k = 0; k < kCount; ++k) term[k] = hn::Mul(hn::Set(d_, s_.weight[j + k]), share[k]);
+  }
+  template <int kCount>
+  HWY_INLINE void add(int64_t j, V x, V& sum, V* slope) const {
+    V share[kCount], term[kCount];
+    terms<kCount>(
+        j, [&](int64_t i) HWY_ATTR { return hn::Sub(hn::Set(d_, shifted_[i]), x); }, share, term);
+    sum = hn::Add(sum, Sum<kCount>(term));
+#pragma GCC unroll 4
+    for (int k = 0; k < kCount; ++k) slope[k % 2] = hn::MulAdd(term[k], share[k], slope[k % 2]);
+  }
+  // Poles j ... end, of which all roots lie on one side; x: where roots are, from the same base as shifted_.
+  HWY_INLINE void add_all(int64_t j, int64_t end, V x, V& sum, V& slope) const {
+    V parts[2] = {hn::Zero(d_), hn::Zero(d_)};
+    for (; j + 4 <= end; j += 4) add<4>(j, x, sum, parts);
+    for (; j < end; ++j) add<1>(j, x, sum, parts);
+    slope = hn::Add(slope, hn::Add(parts[0], parts[1]));
+  }
+  // Poles that are below the roots of some lanes, and above those of others.
+  template <int kCount>
+  HWY_INLINE void add_between(int64_t j, V x, Value& v) const {
+    V share[kCount], term[kCount];
+    terms<kCount>(
+        j, [&](int64_t i) HWY_ATTR { return hn::Sub(Apart<kSquared>(hn::Set(d_, s_.d[i]), origin_), x); }, share, term);
 #pragma GCC unroll 4
     for (int k = 0; k < kCount; ++k) {
-      term[k] = hn::Mul(hn::Set(d_, s_.weight[j + k]), share[k]);
-      share[k] = hn::Mul(term[k], share[k]);
+      const M is_above = hn::FirstN(d_, static_cast<size_t>(j + k - first_));
+      const V slope = hn::Mul(term[k], share[k]);
+      v.below = hn::Add(v.below, hn::IfThenZeroElse(is_above, term[k]));
+      v.slope_below = hn::Add(v.slope_below, hn::IfThenZeroElse(is_above, slope));
+      v.above = hn::Add(v.above, hn::IfThenElseZero(is_above, term[k]));
+      v.slope_above = hn::Add(v.slope_above, hn::IfThenElseZero(is_above, slope));
     }
-    sum = hn::Add(sum, Sum<kCount>(term));
-    slope = hn::Add(slope, Sum<kCount>(share));
-  }
-  // Poles j ... end.
-  HWY_INLINE void add_all(int64_t j, int64_t end, V x, V& sum, V& slope) const {
-    for (; j + 4 <= end; j += 4) add<4>(j, x, sum, slope);
-    for (; j < end; ++j) add<1>(j, x, sum, slope);
   }
   Value value(V x) const {
     Value v;
     v.below = v.above = v.slope_below = v.slope_above = hn::Zero(d_);
-    const int64_t last = first_ + kLanes() - 1, middle = last < s_.n ? last : s_.n - 1;
-    add_all(0, first_ + 1, x, v.below, v.slope_below);
-    // Poles that are below the roots of some lanes.
-    for (int64_t j = first_ + 1; j <= middle; ++j) {
-      V sum = hn::Zero(d_), slope = hn::Zero(d_);
-      add<1>(j, x, sum, slope);
-      HWY_ALIGN double at[8];
-      for (int64_t k = 0; k < kLanes(); ++k) at[k] = static_cast<double>(index(k));
-      const M is_below = hn::Ge(hn::Load(d_, at), hn::Set(d_, static_cast<double>(j)));
-      v.below = hn::Add(v.below, hn::IfThenElseZero(is_below, sum));
-      v.slope_below = hn::Add(v.slope_below, hn::IfThenElseZero(is_below, slope));
-      v.above = hn::Add(v.above, hn::IfThenZeroElse(is_below, sum));
-      v.slope_above = hn::Add(v.slope_above, hn::IfThenZeroElse(is_below, slope));
-    }
-    add_all(middle + 1, s_.n, x, v.above, v.slope_above);
+    const auto from = [&](int64_t pole)
+                          HWY_ATTR { return hn::Add(x, Apart<kSquared>(origin_, hn::Set(d_, s_.d[pole]))); };
+    add_all(0, first_, from(first_), v.below, v.slope_below);
+    int64_t j = first_;
+    for (; j + 4 <= end_; j += 4) add_between<4>(j, x, v);
+    for (; j < end_; ++j) add_between<1>(j, x, v);
+    if (end_ < s_.n) add_all(end_, s_.n, from(end_), v.above, v.slope_above);
     v.f = hn::Add(hn::Set(d_, 1.0), hn::Add(v.below, v.above));
     return v;
   }
@@ -185,15 +216,17 @@ class Roots {
 
   const D d_;
   const Secular& s_;
-  int64_t first_;
+  int64_t first_, end_;
+  double* shifted_;
   V low_, high_, width_, low_weight_, high_weight_, origin_, x_;
 };
 
 template <bool kSquared>
 bool FindRoots(const Secular& s, int64_t begin, int64_t end, SecularRoots roots) {
   const int64_t lanes = Roots<kSquared>::kLanes();
+  const ScratchArray<double> room(s.n);
   for (int64_t i = begin; i < end; i += lanes) {
-    Roots<kSquared> some(s, i);
+    Roots<kSquared> some(s, i, room.get());
     if (!some.find()) return false;
     some.store(end - i < lanes ? end - i : lanes, roots);
   }
@@ -234,33 +267,63 @@ void SecularWeightsOf(const Secular& s, SecularRoots roots, const double* z, dou
   s.squared ? Weights<true>(s, roots, z, exact) : Weights<false>(s, roots, z, exact);
 }
 
-template <bool kSquared>
-double Components(int64_t n, const double* poles, const double* z, double origin, double offset, double* vector) {
+// The components, and the sum of their squares. They are rounded once: what vectors have of orthogonality comes from
+// here; unless what comes after is less precise by far, and four may share a division.
+template <bool kSquared, bool kPrecise>
+double Components(const SecularVector& v, double origin, double offset) {
+  constexpr int kCount = kPrecise ? 1 : 4;
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const V o = hn::Set(d, origin), x = hn::Set(d, offset);
+  const auto gap = [&](V pole) HWY_ATTR { return hn::Sub(Apart<kSquared>(pole, o), x); };
   V sum = hn::Zero(d);
   int64_t j = 0;
-  // Rounded once: what vectors have of orthogonality comes from here.
-  for (; j + lanes <= n; j += lanes) {
-    const V v = hn::Div(hn::LoadU(d, z + j), hn::Sub(Apart<kSquared>(hn::LoadU(d, poles + j), o), x));
-    hn::StoreU(v, d, vector + j);
-    sum = hn::MulAdd(v, v, sum);
+  for (; j + kCount * lanes <= v.n; j += kCount * lanes) {
+    V gaps[kCount], share[kCount];
+#pragma GCC unroll 4
+    for (int k = 0; k < kCount; ++k) gaps[k] = gap(hn::LoadU(d, v.d + j + k * lanes));
+    if constexpr (!kPrecise) Reciprocals<kCount>(gaps, share);
+#pragma GCC unroll 4
+    for (int k = 0; k < kCount; ++k) {
+      const V z = hn::LoadU(d, v.z + j + k * lanes), part = kPrecise ? hn::Div(z, gaps[k]) : hn::Mul(z, share[k]);
+      hn::StoreU(part, d, v.room + j + k * lanes);
+      sum = hn::MulAdd(part, part, sum);
+    }
   }
-  if (j < n) {
-    const int64_t rest = n - j;
-    const V gap = hn::Sub(Apart<kSquared>(LoadSome(d, poles + j, rest), o), x),
-            v = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(rest)), hn::Div(LoadSome(d, z + j, rest), gap));
-    StoreSome(v, d, vector + j, rest);
-    sum = hn::MulAdd(v, v, sum);
+  for (; j < v.n; j += lanes) {
+    const int64_t rest = v.n - j < lanes ? v.n - j : lanes;
+    const V part = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(rest)),
+                                      hn::Div(LoadSome(d, v.z + j, rest), gap(LoadSome(d, v.d + j, rest))));
+    StoreSome(part, d, v.room + j, rest);
+    sum = hn::MulAdd(part, part, sum);
   }
   return Total(d, sum);
 }
-double SecularVectorOf(int64_t n, bool squared, const double* d, const double* z, double origin, double offset,
-                       double* vector) {
-  return squared ? Components<true>(n, d, z, origin, offset, vector)
-                 : Components<false>(n, d, z, origin, offset, vector);
+void SecularComponents(const SecularVector& v, bool precise, double origin, double offset, double* squares) {
+  const auto of = v.squared ? precise ? Components<true, true> : Components<true, false>
+                  : precise ? Components<false, true>
+                            : Components<false, false>;
+  *squares = of(v, origin, offset);
 }
+
+template <class R>
+void Scaled(int64_t n, const double* x, double scale, R* to) {
+  const D d;
+  const hn::Rebind<R, D> dr;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t j = 0; j < n; j += lanes) {
+    const int64_t rest = n - j < lanes ? n - j : lanes;
+    const V v = hn::Mul(rest == lanes ? hn::LoadU(d, x + j) : LoadSome(d, x + j, rest), hn::Set(d, scale));
+    const auto put = [&](auto r)
+                         HWY_ATTR { rest == lanes ? hn::StoreU(r, dr, to + j) : StoreSome(r, dr, to + j, rest); };
+    if constexpr (sizeof(R) == sizeof(double))
+      put(v);
+    else
+      put(hn::DemoteTo(dr, v));
+  }
+}
+void ScaledF32(int64_t n, const double* x, double scale, float* to) { Scaled(n, x, scale, to); }
+void ScaledF64(int64_t n, const double* x, double scale, double* to) { Scaled(n, x, scale, to); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tessera::cpu::internal
@@ -273,7 +336,9 @@ namespace tessera::cpu::internal {
 
 TESSERA_SIMD_TABLE(SecularRootsOf);
 TESSERA_SIMD_TABLE(SecularWeightsOf);
-TESSERA_SIMD_TABLE(SecularVectorOf);
+TESSERA_SIMD_TABLE(SecularComponents);
+TESSERA_SIMD_TABLE(ScaledF32);
+TESSERA_SIMD_TABLE(ScaledF64);
 
 double normal_scale(double largest) {
   if (!(largest > 0)) return 1;
@@ -286,10 +351,23 @@ bool secular_roots(const Secular& s, int64_t begin, int64_t end, SecularRoots ro
 void secular_weights(const Secular& s, SecularRoots roots, const double* z, double* exact) {
   TESSERA_SIMD(SecularWeightsOf)(s, roots, z, exact);
 }
-double secular_vector(int64_t n, bool squared, const double* d, const double* z, double origin, double offset,
-                      double* vector) {
-  return std::sqrt(TESSERA_SIMD(SecularVectorOf)(n, squared, d, z, origin, offset, vector));
+template <class R>
+void secular_vector(const SecularVector& v, double origin, double offset, R* to) {
+  constexpr bool kPrecise = sizeof(R) == sizeof(double);
+  double squares = 0;
+  TESSERA_SIMD(SecularComponents)(v, kPrecise, origin, offset, &squares);
+  if (v.minus_one >= 0) {
+    v.room[v.minus_one] = -1;
+    squares += 1;
+  }
+  const double scale = 1 / std::sqrt(squares);
+  if constexpr (kPrecise)
+    TESSERA_SIMD(ScaledF64)(v.n, v.room, scale, to);
+  else
+    TESSERA_SIMD(ScaledF32)(v.n, v.room, scale, to);
 }
+template void secular_vector<float>(const SecularVector&, double, double, float*);
+template void secular_vector<double>(const SecularVector&, double, double, double*);
 
 }  // namespace tessera::cpu::internal
 #endif

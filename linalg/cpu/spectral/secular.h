@@ -36,8 +36,15 @@ constexpr double root_precision() {
 bool secular_roots(const Secular& s, int64_t begin, int64_t end, SecularRoots roots);
 // The weights of which `roots` are the exact roots (Gu and Eisenstat), their square roots with the signs of z.
 void secular_weights(const Secular& s, SecularRoots roots, const double* z, double* exact);
-// Components z[j] / (p_j - x) of the vector to a root, and the vector's length. d: that of each component.
-double secular_vector(int64_t n, bool squared, const double* d, const double* z, double origin, double offset,
-                      double* vector);
+// The vectors to roots: components z[j] / (p_j - x), brought to length 1. d: that of each component.
+struct SecularVector {
+  int64_t n;
+  bool squared;
+  const double *d, *z;
+  int64_t minus_one;  // a component that is -1 before, where z is 0; or -1
+  double* room;       // for n numbers
+};
+template <class R>
+void secular_vector(const SecularVector& v, double origin, double offset, R* to);
 
 }  // namespace tessera::cpu::internal

@@ -143,11 +143,9 @@ class EigenConquest : private Conquest<R> {
       exact[p] = weights[places[p]];
     }
     parallel_for(n, kRoots, [&](int64_t begin, int64_t end) {
-      ScratchArray<double> vector(n);
-      for (int64_t i = begin; i < end; ++i) {
-        const double scale = 1 / secular_vector(n, false, ordered, exact, origin[i], offset[i], vector.get());
-        for (int64_t p = 0; p < n; ++p) coefficients[i * n + p] = static_cast<R>(vector[p] * scale);
-      }
+      ScratchArray<double> room(n);
+      const SecularVector vector{n, false, ordered, exact, -1, room.get()};
+      for (int64_t i = begin; i < end; ++i) secular_vector(vector, origin[i], offset[i], coefficients + i * n);
     });
     join.join(kept, part, places, coefficients, others);
     return true;
