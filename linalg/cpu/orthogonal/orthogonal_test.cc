@@ -244,7 +244,7 @@ TYPED_TEST(Orthogonal, LeastSquaresOfManySmallMatrices) {
       std::vector<int32_t> failed(count, -1);
       run(0, count, together, ranks.data(), failed.data());
       for (int64_t k = 0; k < count; ++k) run(k, 1, apart, &wanted[static_cast<size_t>(k)], nullptr);
-      if (any_rank) EXPECT_EQ(ranks, wanted) << m << " x " << n;
+      if (any_rank) { EXPECT_EQ(ranks, wanted) << m << " x " << n; }
       EXPECT_EQ(failed, std::vector<int32_t>(count, 0)) << m << " x " << n;
       for (int64_t k = 0; k < count; ++k) {
         Dense<T> x(n, width), y(n, width);
