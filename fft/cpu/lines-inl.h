@@ -107,15 +107,15 @@ class Transform {
 
   void complex_alone_or_together() const {
     const Places places(lines_);
-    const bool many = together(places.count(), n_, 2);
+    const bool brief = ShortPlan<T>::serves(n_);
+    if (!(brief && dense()) && together(places.count(), n_, 2)) return complex_together(places);
 #if HWY_TARGET != HWY_SSE4
-    if ((dense() || !many) && ShortPlan<T>::serves(n_)) {
+    if (brief) {
       const auto plan = short_plan<T>(n_);
       const ShortLines<T> lines(*plan, form_);
       return dense() ? complex_short(places, lines) : complex_lines(places, lines);
     }
 #endif
-    if (many) return complex_together(places);
     const auto plan = line_plan<T>(n_);
     complex_lines(places, Line<T>(*plan, form_));
   }

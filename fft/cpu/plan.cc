@@ -522,7 +522,7 @@ ShortRealPlan<T>::ShortRealPlan(int64_t n)
   std::vector<int64_t> results(rows - 1);
   std::iota(results.begin(), results.end(), int64_t{1});
   std::vector<double> roots;
-  push_odd_roots(&roots, rows);
+  if (rows % 2) push_odd_roots(&roots, rows);
   odd = rounded<T>(roots);
   fine = rounded<T>(twiddle_table(n, results, kFftWidth<T>, kFftWidth<T>, kFftWidth<T>));
   if (sizeof(T) == 4) across = rounded<T>(across_table());

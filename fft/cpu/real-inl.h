@@ -1,5 +1,5 @@
-// Real lines of an even number of vectors, without a transform of half the length that has to be taken apart: columns
-// of real numbers have half a spectrum, which leaves half as many rows. Included once per SIMD target.
+// Real lines of 8, 14 or 16 vectors, without a transform of half the length that has to be taken apart: columns of real
+// numbers have half a spectrum, which leaves half as many rows. Included once per SIMD target.
 #include <cstring>
 
 #include "fft/cpu/short-inl.h"
