@@ -70,26 +70,6 @@ void for_matrices(int64_t count, double operations, F&& fn) {
   });
 }
 
-// to = from, both with dense rows, or both with dense columns.
-template <class T>
-[[gnu::noinline]] void bring_matrix(int64_t rows, int64_t cols, Matrix<T> from, Matrix<T> to) {
-  const bool by_rows = cols == 1 ? to.row_stride != 1 : to.col_stride == 1;
-  const int64_t lines = by_rows ? rows : cols, length = by_rows ? cols : rows,
-                step = by_rows ? to.row_stride : to.col_stride;
-  parallel_ranges(lines, 32768 / (length + 1) + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) std::copy_n(from.data + i * step, length, to.data + i * step);
-  });
-}
-// What `from` says is brought to data.
-template <class T>
-void bring(const MatrixBatch& m) {
-  if (!m.from) return;
-  for_matrices(m.count, m.rows * m.cols, [&](int64_t b) {
-    const Matrix<T> to = matrix_of<T>(m, b);
-    bring_matrix(m.rows, m.cols, to.over(static_cast<const T*>(m.from) + b * m.batch_stride), to);
-  });
-}
-
 // Small matrices go by groups, one in each of the `lanes` of vectors, where there are many.
 inline bool goes_by_groups(int64_t lanes, int64_t count, int64_t rows, int64_t cols) {
   return std::max(rows, cols) <= 64 && 2 * count >= lanes;
@@ -118,6 +98,31 @@ template <class T>
 Group<const T> source_of(const MatrixBatch& m, int64_t first) {
   const void* const data = m.from ? m.from : m.data;
   return {static_cast<const T*>(data) + first * m.batch_stride, m.batch_stride, m.row_stride, m.col_stride};
+}
+// That of one matrix, where `from` says; null: the matrix itself.
+template <class T>
+const T* elsewhere(const MatrixBatch& m, int64_t i) {
+  return m.from ? source_of<T>(m, i).data : nullptr;
+}
+
+// to = from, both with dense rows, or both with dense columns.
+template <class T>
+[[gnu::noinline]] void bring_matrix(int64_t rows, int64_t cols, Matrix<T> from, Matrix<T> to) {
+  const bool by_rows = cols == 1 ? to.row_stride != 1 : to.col_stride == 1;
+  const int64_t lines = by_rows ? rows : cols, length = by_rows ? cols : rows,
+                step = by_rows ? to.row_stride : to.col_stride;
+  parallel_ranges(lines, 32768 / (length + 1) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) std::copy_n(from.data + i * step, length, to.data + i * step);
+  });
+}
+// What `from` says is brought to data.
+template <class T>
+void bring(const MatrixBatch& m) {
+  if (!m.from) return;
+  for_matrices(m.count, m.rows * m.cols, [&](int64_t b) {
+    const Matrix<T> to = matrix_of<T>(m, b);
+    bring_matrix(m.rows, m.cols, to.over(source_of<T>(m, b).data), to);
+  });
 }
 
 }  // namespace tessera::cpu::numbers

@@ -27,7 +27,7 @@ void for_rows_of(const MatrixBatch& b, double operations, F&& f) {
   const int64_t n = b.rows, width = b.cols;
   for_matrices(b.count, operations, [&](int64_t k) {
     const Matrix<T> to = matrix_of<T>(b, k);
-    const Matrix<T> from{const_cast<T*>(source_of<T>(b, k).data), to.row_stride, to.col_stride};
+    const Matrix<T> from = to.over(source_of<T>(b, k).data);
     if (to.col_stride == 1) return f(k, from.reading(), to);
     const ScratchArray<T> memory(n * width);
     const Matrix<T> rows = in_rows(memory.get(), width);

@@ -97,9 +97,8 @@ void run_inverse(DType dtype, const MatrixBatch& a, int32_t* info) {
       });
       return;
     }
-    for_matrices(a.count, n * n * n, [&](int64_t b) {
-      info[b] = invert<T>(n, matrix_of<T>(a, b), a.from ? source_of<T>(a, b).data : nullptr);
-    });
+    for_matrices(a.count, n * n * n,
+                 [&](int64_t b) { info[b] = invert<T>(n, matrix_of<T>(a, b), elsewhere<T>(a, b)); });
   });
 }
 

@@ -39,7 +39,7 @@ void run_lu_factor(DType dtype, const MatrixBatch& a, int32_t* pivots, int32_t* 
       return;
     }
     for_matrices(a.count, m * n * size, [&](int64_t b) {
-      info[b] = factor_lu<T>(m, n, matrix_of<T>(a, b), pivots + b * size, a.from ? source_of<T>(a, b).data : nullptr);
+      info[b] = factor_lu<T>(m, n, matrix_of<T>(a, b), pivots + b * size, elsewhere<T>(a, b));
       for (int64_t i = 0; i < size; ++i) ++pivots[b * size + i];
     });
   });
