@@ -295,14 +295,23 @@ Val* Emitter::call_function(Function& f, std::vector<Argument> args, const Range
   }
   return graph_.add_out(n, f.ret);
 }
-// Functions of the library that return more by a flag have a declaration for each value, with it as the default.
-bool Emitter::fits_flags(Function& f, const std::vector<Argument>& args) {
+// Functions of the library that return more by a flag have a declaration for each value, with it as the default: flags
+// are truth values of which `all` have other defaults.
+bool Emitter::fits_flags(Function& f, const std::vector<Function*>& all, const std::vector<Argument>& args) {
   if (!f.qualified.starts_with("__torch__.torch.")) return true;
-  f.ensure_schema();
+  for (Function* g : all) g->ensure_schema();
+  const auto differs = [](const Param& p, const Param& other) {
+    return other.name == p.name && other.has_default && other.type->is(K::kBool) &&
+           other.default_value.boolean() != p.default_value.boolean();
+  };
+  const auto is_flag = [&](const Param& p) {
+    return std::ranges::any_of(all, [&](const Function* g) {
+      return std::ranges::any_of(g->args, [&](const Param& other) { return differs(p, other); });
+    });
+  };
   for (size_t i = 0; i < f.args.size(); ++i) {
     const Param& p = f.args[i];
-    if (!p.has_default || !p.type->is(K::kBool)) continue;
-    if (!p.name.starts_with("return_") && p.name != "get_infos") continue;
+    if (!p.has_default || !p.type->is(K::kBool) || !is_flag(p)) continue;
     for (size_t k = 0; k < args.size(); ++k) {
       if (args[k].name.empty() ? k != i : args[k].name != p.name) continue;
       const Value* v = known(args[k].value);
@@ -317,7 +326,7 @@ Val* Emitter::call_overloads(const std::vector<Function*>& all, std::vector<Argu
   const size_t mark = block_->nodes.size();
   for (const bool allow : {false, true})
     for (Function* f : all) {
-      if (!fits_flags(*f, args)) continue;
+      if (!fits_flags(*f, all, args)) continue;
       try {
         return call_function(*f, args, where, self, allow);
       } catch (const CompileError& e) {

@@ -145,7 +145,7 @@ class Emitter {
                      bool allow = true);
   Val* call_method(Val* object, const std::string& name, std::vector<Argument> args, const Range& where);
   Val* call_module(Val* module, std::vector<Argument> args, const Range& where);
-  bool fits_flags(Function& f, const std::vector<Argument>& args);
+  bool fits_flags(Function& f, const std::vector<Function*>& all, const std::vector<Argument>& args);
   Val* call_overloads(const std::vector<Function*>& all, std::vector<Argument> args, const Range& where, Val* self);
   Val* op(const std::string& name, std::vector<Argument> args, const Range& where);
   Val* op(const std::string& name, std::initializer_list<Val*> args, const Range& where);

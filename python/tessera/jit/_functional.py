@@ -1,4 +1,7 @@
-"""Functions of `tessera.functional` and of low-rank factorizations as programs (see _definitions)."""
+"""Functions of `tessera.functional` and of low-rank factorizations as programs (see _definitions).
+
+Programs call lobpcg as it is (STAYS_PYTHON): only its arguments and results are declared, and its body never runs.
+"""
 
 FUNCTIONS = """
 def tensordot(a: Tensor, b: Tensor, dims: Union[int, Tensor, List[List[int]], Tuple[List[int], List[int]]] = 2,
