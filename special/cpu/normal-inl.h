@@ -124,7 +124,8 @@ HWY_NOINLINE V Quantile(D d, V p) {
           w = hn::Neg(LogOf(d, hn::Mul(hn::Mul(limited, hn::Set(d, 4.0)), hn::Sub(one, limited))));
   hn::Vec<hn::RebindToUnsigned<D>> piece;
   const V t = math::ErfinvPiece(d, hn::Max(w, zero), piece).hi;
-  V r = math::ErfinvOfPiece < kForFloat<D> ? 11 : 18 > (d, piece, t);
+  constexpr size_t kRows = kForFloat<D> ? 11 : sizeof(tables::kErfinv64) / sizeof(tables::kErfinv64[0]);
+  V r = math::ErfinvOfPiece<kRows>(d, piece, t);
   r = hn::Mul(hn::Mul(y, hn::Set(d, 1.4142135623730951)), r);
   if (HWY_UNLIKELY(!hn::AllFalse(d, far))) r = hn::IfThenElse(far, FarQuantile(d, hn::Min(least, p)), r);
   const V outside =

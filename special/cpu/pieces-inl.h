@@ -40,7 +40,8 @@ HWY_INLINE V ByPieces(D d, const R& rows, double low, double width, V x) {
           number = math::Unshifted(d, shifted),
           t = hn::Sub(x, hn::MulAdd(number, hn::Set(d, width), hn::Set(d, low + width / 2)));
   const At at(d, rows, hn::BitCast(hn::RebindToUnsigned<D>(), shifted));
-  return math::PieceRest < 0, kForFloat<D> ? kFloatRows : At::kCount > (at, t);
+  constexpr size_t kRows = kForFloat<D> ? kFloatRows : At::kCount;
+  return math::PieceRest<0, kRows>(at, t);
 }
 
 template <class D, class M>
