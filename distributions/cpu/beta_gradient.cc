@@ -6,7 +6,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "distributions/cpu/beta_gradient.cc"
 #include "hwy/foreach_target.h"
-#include "tensor/cpu/math/math_trig-inl.h"
+#include "tensor/cpu/math/math_gamma-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
@@ -83,7 +83,7 @@ HWY_INLINE V BetaGradient(D d, V x, V a, V b, double enough) {
   const V near = hn::IfThenElse(low, a0, b0), other = hn::IfThenElse(low, b0, a0);
   V slope;
   const V f = Fraction(d, near, other, hn::IfThenElse(low, x0, hn::Sub(one, x0)), low, enough, slope);
-  const V gammas = hn::Sub(math::DigammaDouble(d, sum), math::DigammaDouble(d, a0)), inverse = hn::Div(one, near);
+  const V gammas = hn::Sub(math::DigammaOf<false>(d, sum), math::DigammaOf<false>(d, a0)), inverse = hn::Div(one, near);
   const V logs = hn::Sub(hn::Add(hn::Add(math::Log(d, x0), gammas), slope), hn::IfThenElseZero(low, inverse));
   const V size = hn::Mul(hn::Mul(x0, inverse), hn::Mul(f, logs));
   const V r = hn::IfThenElse(low, hn::Neg(size), size);

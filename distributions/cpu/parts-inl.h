@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include "hwy/highway.h"
-#include "tensor/cpu/math/math_trig-inl.h"
+#include "tensor/cpu/math/math_gamma-inl.h"
 #include "tensor/cpu/math/series.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -136,7 +136,10 @@ HWY_INLINE V PowerTerm(D d, V a, V x) {
 
 template <class D, class V>
 HWY_NOINLINE V LogGamma(D d, V x) {
-  return math::BriefLgamma(d, x);
+  if constexpr (kForFloat<D>)
+    return math::BriefLgamma(d, x);
+  else
+    return math::LgammaDouble(d, x);
 }
 // log Gamma(x) - ((x - 1/2) log x - x + log(2 pi) / 2), x > 0; log is that of x. From 8 on its asymptotic series (NIST
 // DLMF 5.11.1).
@@ -171,7 +174,7 @@ HWY_NOINLINE V LogBeta(D d, V a, V b) {
 
 template <class D, class V>
 HWY_NOINLINE V Digamma(D d, V x) {
-  return math::DigammaDouble(d, x);
+  return math::DigammaOf<false>(d, x);
 }
 // a + log Gamma(a) + (1 - a) digamma(a), the entropy of gamma numbers; large ones by its asymptotic series.
 template <class D, class V>

@@ -8,7 +8,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/cpu/ops_activation_backward.cc"
 #include "hwy/foreach_target.h"
-#include "tensor/cpu/math/math-inl.h"
+#include "tensor/cpu/math/math_error-inl.h"
 #include "tensor/cpu/pointwise/pointwise-inl.h"
 
 // clang-format off

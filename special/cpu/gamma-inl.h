@@ -156,7 +156,7 @@ HWY_NOINLINE V NearTransition(D d, V a, V m, Two<V> exponent) {
 #undef TESSERA_TERM
   c = hn::IfThenElse(hn::Lt(m, zero), hn::Neg(c), c);
   const V square = hn::Mul(a, phi),
-          scaled = math::Rounded(math::ScaledErfc(d, Two<V>{hn::Min(hn::Set(d, 28.0), hn::Sqrt(square)), zero}));
+          scaled = math::Rounded(math::ScaledErfc(d, hn::Min(hn::Set(d, 28.0), hn::Sqrt(square)), zero));
   const V root = hn::Div(hn::Set(d, 0.3989422804014327), hn::Sqrt(a));
   // e^(-a phi) is the exponent but for the rest of Stirling's series, as long as that does not cancel.
   const auto large = hn::Gt(a, hn::Set(d, 1e4));

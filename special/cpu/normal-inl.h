@@ -36,7 +36,7 @@ HWY_INLINE V ScaledErfcOfAny(D d, V a) {
   } else {
     const V edge = hn::Set(d, 28.0);
     const auto far = hn::Gt(a, edge);
-    V r = math::Rounded(math::ScaledErfc(d, Two<V>{hn::Min(edge, a), hn::Zero(d)}));
+    V r = math::Rounded(math::ScaledErfc(d, hn::Min(edge, a), hn::Zero(d)));
     if (HWY_UNLIKELY(!hn::AllFalse(d, far))) {
       constexpr double kC[] = {1.0, -1.0, 3.0, -15.0, 105.0, -945.0, 10395.0, -135135.0};
       const V t = hn::Div(hn::Set(d, 1.0), a), h = hn::Mul(t, hn::Mul(t, hn::Set(d, 0.5)));
@@ -64,16 +64,27 @@ HWY_INLINE V TimesGauss(D d, V scaled, V x) {
   const Two<V> square = math::Product(d, limited, hn::Mul(limited, hn::Set(d, 0.5)));
   return TimesExp(d, scaled, hn::Neg(square.hi), hn::Neg(square.lo));
 }
-inline constexpr double kRootHalf = 0.70710678118654757;
+inline constexpr double kRootHalf = 0.70710678118654757, kRootHalfRest = -4.833646656726457e-17;
+// erfc(|x| / sqrt 2) / 2 e^(-x^2 / 2) for x < 0, 1 minus it for others.
 template <class D, class V>
 HWY_NOINLINE V NormalCdf(D d, V x) {
-  if constexpr (kForFloat<D>) {
+  using T = hn::TFromD<D>;
+  const V a = hn::Min(hn::Set(d, static_cast<T>(sizeof(T) == 4 ? 14.8 : 39)), hn::Abs(x)), one = hn::Set(d, T{1});
+  V tail, n;
+  if constexpr (sizeof(T) == 4) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+    const V half = hn::Mul(a, hn::Set(d, -0.5f)), square = hn::Mul(a, half);
+    tail = math::ErfcOfFloat(d, a, 0.707106769f, 1.21016175e-08f, Two<V>{square, hn::MulSub(a, half, square)}, n);
+#endif
+  } else if constexpr (kForFloat<D>) {
     return hn::Mul(hn::Set(d, 0.5), math::BriefErfc(d, hn::Mul(x, hn::Set(d, -kRootHalf))));
   } else {
-    const V tail = TimesGauss(d, HalfScaledErfc(d, hn::Mul(hn::Abs(x), hn::Set(d, kRootHalf))), x);
-    const V r = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(hn::Set(d, 1.0), tail));
-    return hn::IfThenElse(hn::IsNaN(x), x, r);
+    const Two<V> z = math::Product(d, a, hn::Set(d, kRootHalf));
+    tail = math::TimesGauss(d, math::Product(d, a, hn::Mul(a, hn::Set(d, 0.5))),
+                            math::ScaledErfc(d, z.hi, hn::MulAdd(a, hn::Set(d, kRootHalfRest), z.lo)), n);
   }
+  tail = math::ScaleByPower(d, tail, hn::Sub(n, one));
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(one, tail));
 }
 
 // Up to 0 log(erfcx(|x| / sqrt 2) / 2) - x^2 / 2, both terms negative; above log(1 - erfcx(x / sqrt 2) / 2 e^(-x^2 /
@@ -123,7 +134,7 @@ HWY_NOINLINE V Quantile(D d, V p) {
   const V y = hn::Sub(hn::Add(limited, limited), one),
           w = hn::Neg(LogOf(d, hn::Mul(hn::Mul(limited, hn::Set(d, 4.0)), hn::Sub(one, limited))));
   hn::Vec<hn::RebindToUnsigned<D>> piece;
-  const V t = math::ErfinvPiece(d, hn::Max(w, zero), piece).hi;
+  const V t = math::ErfinvPiece(d, hn::Max(w, zero), piece);
   constexpr size_t kRows = kForFloat<D> ? 11 : sizeof(tables::kErfinv64) / sizeof(tables::kErfinv64[0]);
   V r = math::ErfinvOfPiece<kRows>(d, piece, t);
   r = hn::Mul(hn::Mul(y, hn::Set(d, 1.4142135623730951)), r);

@@ -12,6 +12,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
 namespace HWY_NAMESPACE {
+struct Ndtr;
+namespace special {
+template <>
+inline constexpr bool kInFloat<Ndtr> = true;
+}  // namespace special
 TESSERA_NORMAL_OPS(TESSERA_SPECIAL_KERNELS)
 }  // namespace HWY_NAMESPACE
 }  // namespace tessera::cpu

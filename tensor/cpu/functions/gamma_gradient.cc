@@ -6,7 +6,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/functions/gamma_gradient.cc"
 #include "hwy/foreach_target.h"
-#include "tensor/cpu/math/math_trig-inl.h"
+#include "tensor/cpu/math/math_gamma-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
@@ -22,7 +22,7 @@ HWY_INLINE V GammaGradient(D d, V a, V x) {
       hn::And(hn::And(hn::Gt(a, zero), hn::Gt(x, zero)), hn::And(hn::Le(a, most), hn::Lt(x, hn::Min(most, above))));
   const V x0 = hn::IfThenElse(regular, x, one);
   V k = hn::IfThenElse(regular, a, one), term = hn::Div(one, k), sum = zero, size = zero;
-  V slope = hn::Sub(math::Log(d, x0), math::DigammaDouble(d, hn::Add(k, one)));  // of the terms' logarithms
+  V slope = hn::Sub(math::Log(d, x0), math::DigammaOf<false>(d, hn::Add(k, one)));  // of the terms' logarithms
   for (int n = 1; n < 1000000; ++n) {
     sum = hn::MulAdd(term, slope, sum);
     size = hn::Add(size, term);

@@ -1,10 +1,11 @@
 // Elementary and special functions on vectors, float32 and float64. Included inside foreach_target.h's passes.
 //
 // Largest errors in units of the last place (benchmarks/math_ulp; the bounds of pointwise_test.cc and math_test.cc),
-// with AVX-512, in brackets without, where that differs: float32 0.50 to 0.55, but asin and acos 0.62 (1.1), erfc 0.7,
-// erf 0.75 (1.2), rsqrt 1.0 (1.5), exp and exp2 (0.75), log (0.8), tanh (2.1), gelu 1 for x > -3 (7); float64 0.50 to
-// 0.52, but exp, log, log2 and log10 0.55, erf 0.58, asin and acos 0.62, erfc 0.66, digamma from 2 on 0.7, expm1 next
-// to 0 and pow 0.75, mish 1, i0 2.7 (3.3), lgamma below 5/2 the C library's.
+// with AVX-512, in brackets without, where that differs: float32 0.50 to 0.55, but asin and acos 0.62 (1.1), erf 0.7,
+// erfc, ndtr and erfinv 1.1, rsqrt 1.0 (1.5), exp and exp2 (0.75), log (0.8), log1p 0.75 (0.85), expm1 0.8 (0.9),
+// tanh (2.1), gelu 1 for x > -3 (7); float64 0.50 to 0.52, but exp, exp2, log, log2 and log10 0.55, erf 0.58, asin and
+// acos 0.62, digamma from 2 on 0.7, pow 0.75, erfc, erfinv and mish 1, i0 2.7 (3.3), lgamma 0.51, of negative numbers
+// 4.1.
 //
 // Names with Two give sums of two numbers (math_double-inl.h), names with Brief are of doubles and accurate enough for
 // float32 results.
@@ -85,6 +86,30 @@ HWY_INLINE Two<hn::Vec<Wide>> PiecewiseTwo(const float (&rows)[N][32], hn::Vec<W
 // x * inverse_width rounded to an integer, in the low bits.
 HWY_INLINE hn::Vec<WideBits> PieceNumber(Wide d, hn::Vec<Wide> x, double inverse_width) {
   return hn::BitCast(WideBits(), hn::MulAdd(x, hn::Set(d, static_cast<float>(inverse_width)), hn::Set(d, 12582912.0f)));
+}
+#endif
+
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+// Tables of 8 columns, of which one instruction chooses for each lane.
+template <class D>
+inline constexpr bool kAllFloats =
+    sizeof(hn::TFromD<D>) == 4 && hn::MaxLanes(D()) == hn::MaxLanes(hn::ScalableTag<float>());
+using FloatColumn = hn::Vec<hn::RebindToUnsigned<hn::ScalableTag<float>>>;
+HWY_INLINE hn::Vec<hn::ScalableTag<float>> EntryOf8(const float (&row)[8], FloatColumn column) {
+#if HWY_TARGET == HWY_AVX3
+  return hn::Vec<hn::ScalableTag<float>>{
+      _mm512_permutexvar_ps(column.raw, _mm512_broadcast_f32x8(_mm256_load_ps(row)))};
+#else
+  return hn::Vec<hn::ScalableTag<float>>{_mm256_permutevar8x32_ps(_mm256_load_ps(row), column.raw)};
+#endif
+}
+// row[kFirst] + row[kFirst + 1] t + ...
+template <size_t kFirst, size_t N, class V>
+HWY_INLINE V StepsOf8(const float (&rows)[N][8], FloatColumn column, V t) {
+  if constexpr (kFirst == N - 1)
+    return EntryOf8(rows[kFirst], column);
+  else
+    return hn::MulAdd(StepsOf8<kFirst + 1>(rows, column, t), t, EntryOf8(rows[kFirst], column));
 }
 #endif
 
@@ -216,6 +241,19 @@ HWY_INLINE hn::Vec<Wide> ExpOfStep(Wide d, hn::Mask<Wide> some, hn::Vec<Wide> sh
 }
 #endif
 
+// float64: 2^(steps / 16) e^r where `some`, |r| <= ln 2 / 32; shifted has the number of steps in its low bits.
+template <class D, class V, class M>
+HWY_INLINE V ExpOfSixteenths(D d, M some, V shifted, V steps, V r) {
+  const auto at = PieceAt(d, TESSERA_PIECES(kExp64), hn::BitCast(hn::RebindToUnsigned<D>(), shifted));
+  const V high = at.template row<0>(), p = hn::MulAdd(hn::Mul(r, r), ExpSeries(d, r), r);
+  const V value = hn::Add(high, hn::MulAdd(high, p, at.template row<1>())),
+          sixteenth = hn::Mul(steps, hn::Set(d, 0.0625));
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (kFullVector<D>) return ScaleSome(d, some, value, sixteenth);  // rounds its exponent down
+#endif
+  return ScaleSome(d, some, value, hn::Floor(sixteenth));
+}
+
 template <class D, class V>
 HWY_INLINE V Exp(D d, V x) {
   using T = hn::TFromD<D>;
@@ -226,14 +264,7 @@ HWY_INLINE V Exp(D d, V x) {
     const V shifted = ShiftedSteps(d, x, 23.083120654223414518), steps = Unshifted(d, shifted);
     const V r = hn::NegMulAdd(steps, hn::Set(d, 0x1.cf79abc9e3b3ap-44),
                               hn::NegMulAdd(steps, hn::Set(d, 0x1.62e42fefa0000p-5), x));
-    const auto step = hn::BitCast(hn::RebindToUnsigned<D>(), shifted);
-    const V high = Entry(d, tables::kExp64[0], step), p = hn::MulAdd(hn::Mul(r, r), ExpSeries(d, r), r);
-    const V value = hn::Add(high, hn::MulAdd(high, p, Entry(d, tables::kExp64[1], step))),
-            sixteenth = hn::Mul(steps, hn::Set(d, 0.0625));
-#if HWY_TARGET == HWY_AVX3
-    if constexpr (kFullVector<D>) return ScaleSome(d, some, value, sixteenth);  // rounds its exponent down
-#endif
-    return ScaleSome(d, some, value, hn::Floor(sixteenth));
+    return ExpOfSixteenths(d, some, shifted, steps, r);
   } else {
 #if HWY_TARGET == HWY_AVX3
     if constexpr (kFullVector<D>) {
@@ -265,6 +296,40 @@ TESSERA_MATH_PART V BriefExp(D d, V x, V& p) {
   return hn::BitCast(d, hn::Add(hn::BitCast(du, Entry(d, tables::kExp64[0], step)), power));
 }
 
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+// c0 + c1 t + c2 t^2 + rest t^3 as a sum; each of the first terms is small beside the one before.
+template <class D, class V>
+HWY_INLINE Two<V> LeadingTerms(D d, V c0, V c1, V c2, V rest, V t) {
+  const V slope = hn::MulAdd(c2, t, c1), slope_lost = hn::MulAdd(c2, t, hn::Sub(c1, slope)),
+          value = hn::MulAdd(slope, t, c0), lost = hn::MulAdd(slope, t, hn::Sub(c0, value));
+  return {value, hn::MulAdd(hn::MulAdd(hn::Mul(t, t), rest, slope_lost), t, lost)};
+}
+// e^(a + lost) = 2^n times the sum, for full vectors of float32, |a| <= 120.
+template <class D, class V>
+HWY_INLINE Two<V> ExpOfFloatTwo(D d, V a, V lost, V& n) {
+#if HWY_TARGET == HWY_AVX3
+  const V shifted = hn::MulAdd(a, hn::Set(d, 1.44269504f), hn::Set(d, kThirtySeconds));
+  n = hn::Sub(shifted, hn::Set(d, kThirtySeconds));
+  const V r = hn::Add(lost,
+                      hn::NegMulAdd(n, hn::Set(d, -1.904654212e-9f), hn::NegMulAdd(n, hn::Set(d, 0.693147182f), a))),
+          p = hn::MulAdd(hn::Mul(r, r), hn::MulAdd(r, hn::Set(d, 0.166667157f), hn::Set(d, 0.500002444f)), r);
+  const auto step = hn::BitCast(WideBits(), shifted);
+  const V high = Column(tables::kExp[0], step);
+  return {high, hn::MulAdd(high, p, Column(tables::kExp[1], step))};
+#else
+  const V magic = hn::Set(d, static_cast<float>(Fp<float>::kMagic)), part = hn::Set(d, Fp<float>::kLn2Low),
+          one = hn::Set(d, 1.0f);
+  n = hn::Sub(hn::MulAdd(a, hn::Set(d, 1.44269504f), magic), magic);
+  const V near = hn::NegMulAdd(n, hn::Set(d, Fp<float>::kLn2High), a), r = hn::NegMulAdd(n, part, near),
+          low = hn::Add(lost, hn::NegMulAdd(n, part, hn::Sub(near, r)));
+  constexpr double kC[] = {0.1666666666666666667, 0.0416665546172045742, 0.008333320887169640859,
+                           0.001392618358771349454, 0.0001988269833722147827};  // of Tanh
+  const Two<V> e = LeadingTerms(d, one, one, hn::Set(d, 0.5f), Polynomial(d, r, kC), r);
+  return {e.hi, hn::MulAdd(e.hi, low, e.lo)};
+#endif
+}
+#endif
+
 // 2^n x - 1 = 2 (2^(n-1) x - 1/2): e^x may overflow where the result does not.
 template <class D, class V>
 TESSERA_MATH_PART Two<V> Expm1Two(D d, V x) {
@@ -275,25 +340,60 @@ TESSERA_MATH_PART Two<V> Expm1Two(D d, V x) {
   const Two<V> sum = FastSum(half.hi, hn::MulAdd(p.lo, half_scale, half.lo));
   return {hn::Add(sum.hi, sum.hi), hn::Add(sum.lo, sum.lo)};
 }
+// e^x - 1 = 2 (s (1 + r + bend) + low - 1/2) for s = 2^(n/parts) / 2: half of e^x may be finite where e^x is not.
+template <class D, class V>
+HWY_INLINE V Expm1OfParts(D d, V s, V low, V r, V bend) {
+  const Two<V> less = Sum(s, hn::Set(d, static_cast<hn::TFromD<D>>(-0.5))), product = Product(d, s, r),
+               sum = FastSum(less.hi, product.hi);
+  const V rest = hn::MulAdd(s, bend, hn::Add(hn::MulAdd(low, r, hn::Add(less.lo, low)), hn::Add(sum.lo, product.lo))),
+          half = hn::Add(sum.hi, rest);
+  return hn::Add(half, half);
+}
 template <class D, class V>
 HWY_INLINE V Expm1(D d, V x) {
   using T = hn::TFromD<D>;
-  const V clamped =
+  constexpr bool kDouble = sizeof(T) == 8;
+  const V v =
       hn::Min(hn::Set(d, static_cast<T>(Fp<T>::kExpm1High)), hn::Max(hn::Set(d, static_cast<T>(Fp<T>::kExpm1Low)), x));
-  V r;
-  if constexpr (sizeof(T) == 8) {
-    r = Expm1Two(d, clamped).hi;
+  V y;
+  if constexpr (kDouble) {
+    const hn::RebindToUnsigned<D> du;
+    const V shifted = ShiftedSteps(d, v, 23.083120654223414518), steps = Unshifted(d, shifted),
+            near = hn::NegMulAdd(steps, hn::Set(d, 0x1.62e42fefa0000p-5), v),
+            w = hn::Mul(steps, hn::Set(d, 0x1.cf79abc9e3b3ap-44)), r = hn::Sub(near, w);
+    const auto step = hn::BitCast(du, shifted);
+    const auto at = PieceAt(d, TESSERA_PIECES(kExp64), step);
+    const V lost = hn::Sub(hn::Sub(near, r), w), bend = hn::MulAdd(hn::Mul(r, r), ExpSeries(d, r), lost);
+    const auto power = hn::ShiftLeft<48>(hn::AndNot(hn::Set(du, uint64_t{15}), step));
+    const V half_power = hn::BitCast(d, hn::Add(hn::Set(du, uint64_t{0x3fe} << 52), power));
+    y = Expm1OfParts(d, hn::Mul(at.template row<0>(), half_power), hn::Mul(at.template row<1>(), half_power), r, bend);
   } else {
-    r = InDouble(
-        d,
-        [](auto dd, auto v) HWY_ATTR {
-          hn::Vec<decltype(dd)> p;
-          const auto s = BriefExp(dd, v, p);
-          return hn::MulAdd(s, p, hn::Sub(s, hn::Set(dd, 1.0)));
-        },
-        clamped);
+#if HWY_TARGET == HWY_AVX3
+    if constexpr (kFullVector<D>) {
+      const V shifted = hn::MulAdd(v, hn::Set(d, 1.44269504f), hn::Set(d, kThirtySeconds)),
+              power = hn::Sub(shifted, hn::Set(d, kThirtySeconds)),
+              near = hn::NegMulAdd(power, hn::Set(d, 0.693147182f), v),
+              r = hn::NegMulAdd(power, hn::Set(d, -1.904654212e-9f), near);
+      const auto step = hn::BitCast(WideBits(), shifted);
+      const V lost = hn::NegMulAdd(power, hn::Set(d, -1.904654212e-9f), hn::Sub(near, r)),
+              bend = hn::MulAdd(hn::Mul(r, r), hn::MulAdd(r, hn::Set(d, 0.166667157f), hn::Set(d, 0.500002444f)), lost);
+      const V half_power = ScaleByPower(d, hn::Set(d, 0.5f), power);
+      y = Expm1OfParts(d, hn::Mul(Column(tables::kExp[0], step), half_power),
+                       hn::Mul(Column(tables::kExp[1], step), half_power), r, bend);
+    } else
+#endif
+    {
+      V n;
+      const V r = ReduceByLn2(d, v, n), zero = hn::Zero(d);
+      constexpr double kC[] = {0.5000000013538729887,  0.1666666668170421504,
+                               0.04166646419740569232, 0.008333310844647862564,
+                               0.00139337307157920825, 0.0001989108046399884204};  // of ExpOfFloat
+      y = Expm1OfParts(d, PowerOf2(d, hn::Sub(n, hn::Set(d, 1.0f))), zero, r,
+                       hn::Mul(hn::Mul(r, r), Polynomial(d, r, kC)));
+    }
   }
-  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, r);
+  const V tiny = hn::Set(d, static_cast<T>(kDouble ? 1e-17 : 1e-9));  // half of a subnormal number may lose a bit
+  return hn::IfThenElse(hn::Lt(hn::Abs(x), tiny), x, y);
 }
 
 // float32: u = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); u normal and positive, or k and f are garbage.
@@ -308,15 +408,19 @@ HWY_INLINE V SplitExponent(D d, V u, V& k) {
   return hn::Sub(hn::BitCast(d, mantissa), hn::Set(d, 1.0f));
 }
 
-// float32: k ln 2 + log(1 + f) by log(1 + f) = 2 atanh(f / (2 + f)), arranged to add the small terms first.
-template <class D, class V>
-HWY_INLINE V LogOfSplit(D d, V k, V f) {
-  const V half_square = hn::Mul(hn::Mul(f, f), hn::Set(d, 0.5f));
-  const V s = hn::Div(f, hn::Add(f, hn::Set(d, 2.0f))), z = hn::Mul(s, s);
+// float32: k ln 2 + log(1 + f + low) by log(1 + f) = 2 atanh(f / (2 + f)), arranged to add the small terms first.
+template <bool kWithLow, class D, class V>
+HWY_INLINE V LogOfSplit(D d, V k, V f, V low) {
+  V whole = f, rest = hn::Mul(k, hn::Set(d, Fp<float>::kLn2Low));
+  if constexpr (kWithLow) {
+    whole = hn::Add(f, low);
+    rest = hn::Add(rest, low);
+  }
+  const V half_square = hn::Mul(hn::Mul(whole, whole), hn::Set(d, 0.5f));
+  const V s = hn::Div(whole, hn::Add(whole, hn::Set(d, 2.0f))), z = hn::Mul(s, s);
   constexpr double kC[] = {0.6666666655430018005, 0.4000012200081690996, 0.2855080255327472859,
                            0.2333096405181052344};  // of (2 atanh(s) - 2 s) / s^3, to 2e-11
-  const V small =
-      hn::MulAdd(s, hn::MulAdd(z, Polynomial(d, z, kC), half_square), hn::Mul(k, hn::Set(d, Fp<float>::kLn2Low)));
+  const V small = hn::MulAdd(s, hn::MulAdd(z, Polynomial(d, z, kC), half_square), rest);
   return hn::MulAdd(k, hn::Set(d, Fp<float>::kLn2High), hn::Sub(f, hn::Sub(half_square, small)));
 }
 
@@ -352,20 +456,26 @@ struct DecimalBase {
 };
 
 #if HWY_TARGET == HWY_AVX3
-// k log_b 2 + log_b m, m = (1 + r) / c with c from a table: r is exact, k log_b 2 and the greater part of -log c add
-// without rounding.
-template <class Base>
-HWY_INLINE hn::Vec<Wide> LogByTable(Wide d, hn::Vec<Wide> x) {
+// The logarithm of x, or of x + low: k log_b 2 + log_b m, m = (1 + r) / c with c from a table: r is exact, k log_b 2
+// and the greater part of -log c add without rounding.
+template <class Base, bool kWithLow>
+HWY_INLINE hn::Vec<Wide> LogByTable(Wide d, hn::Vec<Wide> x, hn::Vec<Wide> low) {
   using V = hn::Vec<Wide>;
   const V m{_mm512_getmant_ps(x.raw, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_nan)}, k{_mm512_getexp_ps(x.raw)};
   const auto piece = hn::ShiftRight<18>(hn::BitCast(WideBits(), m));
-  const V r = hn::MulSub(m, Column(Base::kTable[0], piece), hn::Set(d, 1.0f)),
+  const V factor = Column(Base::kTable[0], piece), r = hn::MulSub(m, factor, hn::Set(d, 1.0f)),
           high = hn::MulAdd(k, hn::Set(d, Base::kTwoHigh), Column(Base::kTable[1], piece));
   V table_rest = Column(Base::kTable[2], piece);
   if constexpr (Base::kTwoLow != 0) table_rest = hn::MulAdd(k, hn::Set(d, Base::kTwoLow), table_rest);
+  V whole = r;
+  if constexpr (kWithLow) {
+    const V lost = hn::Mul(ScaleByPower(d, low, hn::Neg(k)), factor);
+    whole = hn::Add(r, lost);
+    table_rest = hn::Add(table_rest, lost);
+  }
   constexpr double kC[] = {-0.4999999801172232051, 0.3333333162904907406, -0.2501628647946928052,
                            0.2001396017104518636};  // of (log(1 + r) - r) / r^2 for |r| <= 1/32, to 7e-10
-  const V square = hn::Mul(r, r), series = Polynomial(d, r, kC);
+  const V square = hn::Mul(whole, whole), series = Polynomial(d, whole, kC);
   V first = r, rest;
   if constexpr (Base::kEHigh == 1) {
     rest = hn::MulAdd(square, series, table_rest);
@@ -398,11 +508,11 @@ TESSERA_MATH_PART V BriefLog(D d, V x, V low, V& k) {
   const hn::RebindToUnsigned<D> du;
   const V m = SplitDouble(d, x, k);
   const auto piece = hn::ShiftRight<48>(hn::BitCast(du, m));
-  const V factor = Entry(d, tables::kLog64[0], piece),
-          r = hn::MulAdd(low, factor, hn::MulSub(m, factor, hn::Set(d, 1.0)));
+  const auto at = PieceAt(d, TESSERA_PIECES(kLog64), piece);
+  const V factor = at.template row<0>(), r = hn::MulAdd(low, factor, hn::MulSub(m, factor, hn::Set(d, 1.0)));
   constexpr double kC[] = {-0.4999999980024782175, 0.3333333434676742194, -0.2500124380210574671, 0.2000805207590408443,
                            -0.1566016225756820562};  // of (log(1 + r) - r) / r^2, to 1.3e-10
-  return hn::Add(Entry(d, tables::kLog64[1], piece), hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, kC), r));
+  return hn::Add(at.template row<1>(), hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, kC), r));
 }
 // log(1 + x), x > -1
 template <class D, class V>
@@ -418,7 +528,7 @@ template <class D, class V>
 HWY_INLINE V Log(D d, V x) {
   using T = hn::TFromD<D>;
 #if HWY_TARGET == HWY_AVX3
-  if constexpr (sizeof(T) == 4 && kFullVector<D>) return LogByTable<NaturalBase>(d, x);
+  if constexpr (sizeof(T) == 4 && kFullVector<D>) return LogByTable<NaturalBase, false>(d, x, x);
 #endif
   if constexpr (sizeof(T) == 8) {
     return LogByParts(
@@ -429,7 +539,7 @@ HWY_INLINE V Log(D d, V x) {
     V k;
     const V f = SplitExponent(d, hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, 8388608.0f)), x), k);
     k = hn::Sub(k, hn::IfThenElseZero(subnormal, hn::Set(d, 23.0f)));
-    return LogSpecial(d, x, LogOfSplit(d, k, f));
+    return LogSpecial(d, x, LogOfSplit<false>(d, k, f, f));
   }
 }
 
@@ -438,7 +548,7 @@ HWY_INLINE V Log(D d, V x) {
 template <class Base, class D, class V>
 HWY_INLINE V LogToBase(D d, V x, double inverse_hi, double inverse_lo, double k_hi, double k_lo) {
 #if HWY_TARGET == HWY_AVX3
-  if constexpr (sizeof(hn::TFromD<D>) == 4 && kFullVector<D>) return LogByTable<Base>(d, x);
+  if constexpr (sizeof(hn::TFromD<D>) == 4 && kFullVector<D>) return LogByTable<Base, false>(d, x, x);
 #endif
   if constexpr (sizeof(hn::TFromD<D>) == 8) {
     return LogByParts(d, x, [&](V u, V more) HWY_ATTR {
@@ -474,15 +584,27 @@ HWY_INLINE V Log10(D d, V x) {
                                 0x1.fef311f12b358p-46);
 }
 
+// log(u + low) for u > 0, low the rest of a sum rounded to u; where it is not, the rules of log u.
+template <class D, class V>
+HWY_INLINE V LogOfSum(D d, V u, V low) {
+  V result;
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    result = JoinLogBriefly(d, SplitLog<true, true>(d, u, low, hn::Zero(d)));
+  } else {
+#if HWY_TARGET == HWY_AVX3
+    if constexpr (kFullVector<D>) return LogByTable<NaturalBase, true>(d, u, low);
+#endif
+    V k;
+    const V f = SplitExponent(d, u, k), least = hn::Set(d, -126.0f);
+    result = LogOfSplit<true>(d, k, f, hn::Mul(low, PowerOf2(d, hn::Max(least, hn::Neg(k)))));
+  }
+  return LogSpecial(d, u, result);
+}
 template <class D, class V>
 HWY_INLINE V Log1p(D d, V x) {
-  using T = hn::TFromD<D>;
-  V result;
-  if constexpr (sizeof(T) == 8)
-    result = Log1pTwo(d, Two<V>{x, hn::Zero(d)}).hi;
-  else
-    result = InDouble(d, TESSERA_IN_DOUBLE(BriefLog1p), x);
-  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, LogSpecial(d, hn::Add(x, hn::Set(d, T{1})), result));
+  const V one = hn::Set(d, hn::TFromD<D>{1}), u = hn::Add(x, one),
+          low = hn::Sub(hn::Min(x, one), hn::Sub(u, hn::Max(x, one)));
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, LogOfSum(d, u, low));
 }
 
 // (e^2x - 1) / (e^2x + 1) through expm1, exact to rounding for small x.
@@ -568,11 +690,8 @@ HWY_INLINE V Exp2(D d, V x) {
   x = Between(d, x, -kLimit, kLimit);
   const V ln2 = hn::Set(d, static_cast<T>(0.69314718055994530942));
   if constexpr (sizeof(T) == 8) {
-    const V shifted = ShiftedSteps(d, x, 16), steps = Unshifted(d, shifted),
-            f = hn::NegMulAdd(steps, hn::Set(d, 0.0625), x);
-    const Two<V> r = Product(d, f, ln2);
-    return ScaleSome(d, some, ExpOfStep(d, shifted, r.hi, hn::MulAdd(f, hn::Set(d, 0x1.abc9e3b39803fp-56), r.lo)).hi,
-                     hn::Floor(hn::Mul(steps, hn::Set(d, 0.0625))));
+    const V shifted = ShiftedSteps(d, x, 16), steps = Unshifted(d, shifted);
+    return ExpOfSixteenths(d, some, shifted, steps, hn::Mul(hn::NegMulAdd(steps, hn::Set(d, 0.0625), x), ln2));
   } else {
 #if HWY_TARGET == HWY_AVX3
     if constexpr (kFullVector<D>) {
@@ -707,114 +826,6 @@ HWY_INLINE V Pow(D d, V x, V y) {
           return PowerBy<true>(dd, v, w, [](auto t, auto a, auto b) HWY_ATTR { return BriefPower(t, a, b); });
         },
         x, y);
-  }
-}
-
-// For float32 results: erfc(z) e^(z^2) / 2 by t Q(t), t = 1 / (1 + 0.35 z), to 1e-8.
-template <class D, class V>
-TESSERA_MATH_PART V BriefScaledErfc(D d, V z) {
-  constexpr double kQ[] = {0.09874056588864698406,  0.09859010027005577398, 0.09381468425869737292,
-                           0.07606819105914907019,  0.07207951917336576871, 0.04452293403998755366,
-                           -0.01425678361215842862, 0.09047616227146293406, -0.0791400233577159369,
-                           0.01910465267178722867};
-  using T = hn::TFromD<D>;
-  const V one = hn::Set(d, T{1}), below = hn::MulAdd(z, hn::Set(d, static_cast<T>(0.35)), one);
-  V t;
-  if constexpr (sizeof(T) == 8)
-    t = Inverse(d, below);
-  else
-    t = hn::Div(one, below);
-  return hn::Mul(t, Polynomial(d, t, kQ));
-}
-// The upper tail of the standard normal distribution at |x|, and gauss = e^(-x^2 / 2).
-template <class D, class V>
-HWY_INLINE V NormalTail(D d, V x, V& gauss) {
-  using T = hn::TFromD<D>;
-  const V a = hn::Abs(x);
-  if constexpr (sizeof(T) == 8) {
-    const V limited = hn::Min(hn::Set(d, 39.0), a);
-    const Two<V> square = Product(d, limited, hn::Mul(limited, hn::Set(d, 0.5))),
-                 z = Product(d, limited, hn::Set(d, 0.70710678118654757));
-    V n;
-    const Two<V> e = ExpTwo<true>(d, hn::Neg(square.hi), hn::Neg(square.lo), n);
-    gauss = ScaleByPower(d, e.hi, n);
-    const Two<V> scaled = ScaledErfc(d, Two<V>{z.hi, hn::MulAdd(limited, hn::Set(d, -4.833646656726457e-17), z.lo)});
-    return ScaleByPower(d, Product(d, e, scaled).hi, hn::Sub(n, hn::Set(d, 1.0)));
-  } else {
-    gauss = Exp(d, hn::Mul(hn::Mul(x, x), hn::Set(d, -0.5f)));
-    return hn::Mul(gauss, BriefScaledErfc(d, hn::Mul(a, hn::Set(d, 0.707106781f))));
-  }
-}
-
-template <class D, class V>
-HWY_INLINE V NormalTail(D d, V x) {
-#if HWY_TARGET == HWY_AVX3
-  if constexpr (sizeof(hn::TFromD<D>) == 4 && kFullVector<D>) {
-    const V limit = hn::Set(d, 5.9f), a = hn::Min(limit, hn::Abs(x));
-    const V tail = Piecewise(tables::kNormalTail, a, PieceNumber(d, a, 16.0 / 3));
-    const auto beyond = hn::Lt(x, hn::Neg(limit));  // on the other side the tail counts for nothing beside x
-    if (HWY_LIKELY(hn::AllFalse(d, beyond))) return tail;
-    V gauss;
-    return hn::IfThenElse(beyond, NormalTail(d, x, gauss), tail);
-  }
-#endif
-  V gauss;
-  return NormalTail(d, x, gauss);
-}
-
-// Up to 1 a polynomial; beyond 1 - e^-g with g(t) = -log(erfc(t)), which is nearly a parabola.
-template <class D, class V>
-HWY_INLINE V Erf(D d, V x) {
-  using T = hn::TFromD<D>;
-  if constexpr (sizeof(T) == 8) {
-    return ErfDouble(d, x);
-  } else {
-#if HWY_TARGET == HWY_AVX3
-    if constexpr (kFullVector<D>) {
-      const V a = hn::Min(hn::Set(d, 3.93f), hn::Abs(x));
-      const auto piece = PieceNumber(d, a, 8);
-      const V t = hn::Sub(a, Column(tables::kErf[0], piece));
-      const V first =
-          hn::IfThenElse(hn::Eq(t, a), a, Column(tables::kErf[1], piece));  // around 0 the pieces are of erf(x) - x
-      const V slope =
-          PieceSteps<5, 2>(tables::kErf, piece, t, Column(tables::kErf[6], piece));  // without the first coefficient
-      return hn::CopySign(hn::MulAdd(slope, t, first), x);
-    }
-#endif
-    constexpr double kNear[] = {0.128379167061543415,     -0.3761263846802871038,  0.1128378249523684438,
-                                -0.02686543072767023519,  0.005221031807858004027, -0.0008484080405534861137,
-                                0.0001126595902560497773, -9.667044571482653565e-6};  // of erf(x) / x - 1, 4e-11
-    constexpr double kFar[] = {-0.0003218662575487315154, 1.130241877483416306,      0.6318095501311520305,
-                               0.1100972425055746628,     -0.02643164328275481797,   0.004763509663255247485,
-                               -0.0005976772749194354204, 0.00004616478516127182843, -1.64267896842667163e-6};  // 2e-9
-    const V t = hn::Min(hn::Set(d, T{4}), hn::Abs(x)), one = hn::Set(d, T{1});
-    const V far = hn::Sub(one, Exp(d, hn::Neg(Polynomial(d, t, kFar))));
-    const V near = hn::MulAdd(x, Polynomial(d, hn::Mul(x, x), kNear), x);
-    return hn::IfThenElse(hn::Lt(t, one), near, hn::CopySign(far, x));
-  }
-}
-
-// 1 - erf x; that of -x is 2 minus it.
-template <class D, class V>
-TESSERA_MATH_PART V BriefErfc(D d, V x) {
-  const V a = hn::Min(hn::Set(d, 12.0), hn::Abs(x));
-  V p;
-  const V s = BriefExp(d, hn::Neg(hn::Mul(a, a)), p), scaled = BriefScaledErfc(d, a),
-          r = hn::Mul(hn::MulAdd(s, p, s), hn::Add(scaled, scaled));
-  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(hn::Set(d, 2.0), r), r);
-}
-template <class D, class V>
-HWY_INLINE V Erfc(D d, V x) {
-  if constexpr (sizeof(hn::TFromD<D>) == 4) {
-    return InDouble(d, TESSERA_IN_DOUBLE(BriefErfc), x);
-  } else {
-    const V a = hn::Min(hn::Set(d, 28.0), hn::Abs(x)), zero = hn::Zero(d);
-    V n;
-    const Two<V> r = ErfcTwo(d, Two<V>{a, zero}, Product(d, a, a), n);
-    const V scaled = ScaleByPower(d, r.hi, n);
-    const Two<V> mirrored = FastSum(hn::Set(d, 2.0), hn::Neg(scaled));
-    return hn::IfThenElse(hn::Lt(x, zero), hn::Add(mirrored.hi, hn::Sub(mirrored.lo, ScaleByPower(d, r.lo, n))),
-                          scaled);
   }
 }
 

@@ -32,9 +32,7 @@ struct FloatBessel {
   static constexpr size_t kColumns = 8;
   static constexpr float kShift = 0.75f;
   static constexpr int kBits = 22;
-  static HWY_INLINE V entry(const float (&row)[8], Index column) {
-    return V{_mm256_permutevar8x32_ps(_mm256_load_ps(row), column.raw)};
-  }
+  static HWY_INLINE V entry(const float (&row)[8], Index column) { return EntryOf8(row, column); }
 #endif
   template <int kOrder>
   static constexpr const auto& far() {
@@ -60,13 +58,6 @@ struct FloatBessel {
 };
 constexpr float kFarBessel = 11.25f;
 
-// c0 + c1 t + c2 t^2 + rest t^3 as a sum; each of the first terms is small beside the one before.
-template <class D, class V>
-HWY_INLINE Two<V> LeadingTerms(D d, V c0, V c1, V c2, V rest, V t) {
-  const V slope = hn::MulAdd(c2, t, c1), slope_lost = hn::MulAdd(c2, t, hn::Sub(c1, slope)),
-          value = hn::MulAdd(slope, t, c0), lost = hn::MulAdd(slope, t, hn::Sub(c0, value));
-  return {value, hn::MulAdd(hn::MulAdd(hn::Mul(t, t), rest, slope_lost), t, lost)};
-}
 template <size_t kRow, size_t N, size_t kColumns, class V>
 HWY_INLINE V BesselSteps(const float (&rows)[N][kColumns], FloatBessel::Index column, V t, V r) {
   if constexpr (kRow < 4)
@@ -105,30 +96,6 @@ HWY_NOINLINE Two<V> FarScaledI(D d, V a) {
   return {high, low};
 }
 
-// e^a = 2^n times the sum, 0 <= a <= 100.
-template <class D, class V>
-HWY_INLINE Two<V> ExpOfFloatTwo(D d, V a, V& n) {
-#if HWY_TARGET == HWY_AVX3
-  const V shifted = hn::MulAdd(a, hn::Set(d, 1.44269504f), hn::Set(d, kThirtySeconds));
-  n = hn::Sub(shifted, hn::Set(d, kThirtySeconds));
-  const V r = hn::NegMulAdd(n, hn::Set(d, -1.904654212e-9f), hn::NegMulAdd(n, hn::Set(d, 0.693147182f), a)),
-          p = hn::MulAdd(hn::Mul(r, r), hn::MulAdd(r, hn::Set(d, 0.166667157f), hn::Set(d, 0.500002444f)), r);
-  const auto step = hn::BitCast(WideBits(), shifted);
-  const V high = Column(tables::kExp[0], step);
-  return {high, hn::MulAdd(high, p, Column(tables::kExp[1], step))};
-#else
-  const V magic = hn::Set(d, static_cast<float>(Fp<float>::kMagic)), part = hn::Set(d, Fp<float>::kLn2Low),
-          one = hn::Set(d, 1.0f);
-  n = hn::Sub(hn::MulAdd(a, hn::Set(d, 1.44269504f), magic), magic);
-  const V near = hn::NegMulAdd(n, hn::Set(d, Fp<float>::kLn2High), a), r = hn::NegMulAdd(n, part, near),
-          low = hn::NegMulAdd(n, part, hn::Sub(near, r));
-  constexpr double kC[] = {0.1666666666666666667, 0.0416665546172045742, 0.008333320887169640859,
-                           0.001392618358771349454, 0.0001988269833722147827};  // of Tanh
-  const Two<V> e = LeadingTerms(d, one, one, hn::Set(d, 0.5f), Polynomial(d, r, kC), r);
-  return {e.hi, hn::MulAdd(e.hi, low, e.lo)};
-#endif
-}
-
 // e^-|x| I(x).
 template <int kOrder, class D, class V>
 HWY_INLINE V ScaledIOfFloat(D d, V x) {
@@ -148,7 +115,7 @@ HWY_INLINE V IOfFloat(D d, V x) {
   if constexpr (kOrder == 1) f = {hn::Mul(a, f.hi), hn::MulAdd(a, f.lo, hn::MulSub(a, f.hi, hn::Mul(a, f.hi)))};
   if (HWY_UNLIKELY(!hn::AllTrue(d, near))) f = Choose(near, f, FarScaledI<kOrder>(d, a));
   V n;
-  Two<V> e = ExpOfFloatTwo(d, a, n);
+  Two<V> e = ExpOfFloatTwo(d, a, hn::Zero(d), n);
   e = FastSum(e.hi, e.lo), f = FastSum(f.hi, f.lo);
   const V high = hn::Mul(e.hi, f.hi),
           low = hn::MulAdd(e.hi, f.lo, hn::MulAdd(e.lo, f.hi, hn::MulSub(e.hi, f.hi, high)));

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "hwy/highway.h"
-#include "tensor/cpu/math/math_tables.h"
+#include "tensor/cpu/math/math_tables64.h"
 
 // Parts that many functions call: there for speed with AVX2 and AVX-512, for a smaller program without.
 #undef TESSERA_MATH_PART
@@ -47,10 +47,12 @@ HWY_INLINE V Rounded(Two<V> x) {
   return hn::Add(x.hi, x.lo);
 }
 
-#if HWY_TARGET == HWY_SSE4  // no fused multiply-add: halves of 26 bits
+#if HWY_TARGET == HWY_SSE4  // no fused multiply-add: halves of 26 bits, or of 12
 template <class D, class V>
 HWY_INLINE V UpperBits(D d, V x) {
-  return hn::And(x, hn::BitCast(d, hn::Set(hn::RebindToUnsigned<D>(), ~uint64_t{0} << 27)));
+  const hn::RebindToUnsigned<D> du;
+  constexpr int kLower = sizeof(hn::TFromD<D>) == 8 ? 27 : 12;
+  return hn::And(x, hn::BitCast(d, hn::Set(du, static_cast<hn::TFromD<decltype(du)>>(~uint64_t{0} << kLower))));
 }
 #endif
 
@@ -125,13 +127,14 @@ HWY_INLINE hn::Vec<D> Entry(D d, const double (&table)[16], VU index) {
   if constexpr (hn::MaxLanes(D()) == 8)
     return hn::Vec<D>{_mm512_permutex2var_pd(_mm512_load_pd(table), index.raw, _mm512_load_pd(table + 8))};
 #elif HWY_TARGET == HWY_AVX2
-  // The compiler must not see that the mask is full: it would leave the destination undefined, and the instruction
-  // waits for what was in that register last, which ties each vector to the one before.
+  // Four loads take less time than a gather.
   if constexpr (hn::MaxLanes(D()) == 4) {
-    __m256d all = _mm256_castsi256_pd(_mm256_set1_epi64x(-1));
-    asm("" : "+x"(all));
-    const __m256i entry = _mm256_and_si256(index.raw, _mm256_set1_epi64x(15));
-    return hn::Vec<D>{_mm256_mask_i64gather_pd(_mm256_setzero_pd(), table, entry, all, 8)};
+    const __m128i low = _mm256_castsi256_si128(index.raw), high = _mm256_extracti128_si256(index.raw, 1);
+    const auto two = [&](__m128i at) HWY_ATTR {
+      const __m128d first = _mm_load_sd(table + (_mm_cvtsi128_si32(at) & 15));
+      return _mm_loadh_pd(first, table + (_mm_extract_epi32(at, 2) & 15));
+    };
+    return hn::Vec<D>{_mm256_insertf128_pd(_mm256_castpd128_pd256(two(low)), two(high), 1)};
   }
 #endif
   const hn::RebindToSigned<D> di;
@@ -214,6 +217,11 @@ class AtPiece {
 };
 #endif
 
+template <class D, class R>
+HWY_INLINE AtPiece<D, R> PieceAt(D d, const R& rows, hn::Vec<hn::RebindToUnsigned<D>> index) {
+  return AtPiece<D, R>(d, rows, index);
+}
+
 // c[0] + c[1] x + ..., by Horner's rule. The coefficients interpolate at Chebyshev nodes of the reduced range; errors
 // are noted relative to the result. Recursion instead of a loop, which GCC 12 leaves a loop.
 template <size_t kNext, class D, class V, size_t N>
@@ -244,7 +252,8 @@ template <class D, class V>
 HWY_INLINE Two<V> ExpOfStep(D d, V shifted_steps, V r, V low) {
   const auto step = hn::BitCast(hn::RebindToUnsigned<D>(), shifted_steps);
   const V rest = hn::MulAdd(hn::Mul(r, r), ExpSeries(d, r), low);
-  const V high = Entry(d, tables::kExp64[0], step), tiny = Entry(d, tables::kExp64[1], step);
+  const auto at = PieceAt(d, TESSERA_PIECES(kExp64), step);
+  const V high = at.template row<0>(), tiny = at.template row<1>();
   const Two<V> p = Product(d, high, r), s = FastSum(high, p.hi);
   return FastSum(s.hi, hn::Add(s.lo, hn::Add(p.lo, hn::MulAdd(high, rest, hn::MulAdd(tiny, r, tiny)))));
 }
@@ -302,7 +311,8 @@ TESSERA_MATH_PART LogParts<V> SplitLog(D d, V x, V low, V more) {
   V k;
   const V m = SplitDouble(d, x, k);
   const auto piece = hn::ShiftRight<48>(hn::BitCast(du, m));
-  const V factor = Entry(d, tables::kLog64[0], piece);
+  const auto at = PieceAt(d, TESSERA_PIECES(kLog64), piece);
+  const V factor = at.template row<0>();
   const Two<V> product = Product(d, m, factor);
   V lost = product.lo;
   if constexpr (kWithLow) {
@@ -311,7 +321,7 @@ TESSERA_MATH_PART LogParts<V> SplitLog(D d, V x, V low, V more) {
   }
   const Two<V> r = FastSum(hn::Sub(product.hi, hn::Set(d, 1.0)), lost);
   k = hn::Add(k, more);
-  V high = Entry(d, tables::kLog64[1], piece), rest = Entry(d, tables::kLog64[2], piece);
+  V high = at.template row<1>(), rest = at.template row<2>();
   if constexpr (kNatural) {
     high = hn::MulAdd(k, hn::Set(d, 0x1.62e42fefa3800p-1), high);  // both multiples of 2^-42
     rest = hn::MulAdd(k, hn::Set(d, 0x1.ef35793c76730p-45), rest);
@@ -403,31 +413,6 @@ TESSERA_MATH_PART Two<V> PieceTwo(D d, const R& rows, VU piece, Two<V> t) {
       hn::MulAdd(hn::Mul(t.hi, t.hi), PieceRest<4, AtPiece<D, R>::kCount>(at, t.hi), hn::MulAdd(slope, t.lo, p.lo));
   return FastSum(a.hi, hn::Add(a.lo, hn::Add(curved, hn::MulAdd(at.template row<3>(), t.hi, at.template row<1>()))));
 }
-template <class D, class V>
-TESSERA_MATH_PART V ErfDouble(D d, V x) {  // a nan stays
-  const V a = hn::Min(hn::Set(d, 5.95), hn::Abs(x)),
-          shifted = hn::Min(hn::Set(d, 6755399441055744.0 + 15), ShiftedSteps(d, a, 2.6666666666666667)),
-          t = hn::NegMulAdd(Unshifted(d, shifted), hn::Set(d, 0.375), a);
-  return hn::CopySign(
-      PieceTwo(d, TESSERA_PIECES(kErf64), hn::BitCast(hn::RebindToUnsigned<D>(), shifted), Two<V>{t, hn::Zero(d)}).hi,
-      x);
-}
-// e^(a^2) erfc(a) for 0 <= a <= 28, by pieces in t = 3 / (3 + a).
-template <class D, class V>
-HWY_NOINLINE Two<V> ScaledErfc(D d, Two<V> a) {
-  const V three = hn::Set(d, 3.0);
-  const Two<V> sum = Sum(three, a.hi),
-               t = Quotient(d, Two<V>{three, hn::Zero(d)}, Two<V>{sum.hi, hn::Add(sum.lo, a.lo)});
-  const V shifted = ShiftedSteps(d, t.hi, 16), near = hn::NegMulAdd(Unshifted(d, shifted), hn::Set(d, 0.0625), t.hi);
-  return PieceTwo(d, TESSERA_PIECES(kScaledErfc64), hn::BitCast(hn::RebindToUnsigned<D>(), shifted),
-                  Two<V>{near, t.lo});
-}
-// erfc(a) = 2^n times the result.
-template <class D, class V>
-HWY_INLINE Two<V> ErfcTwo(D d, Two<V> a, Two<V> square, V& n) {
-  return Product(d, ExpTwo<true>(d, hn::Neg(square.hi), hn::Neg(square.lo), n), ScaledErfc(d, a));
-}
-
 // atan(y / x), 0 <= y <= x, x positive: that of c, y / x about, and of (y - c x) / (x + c y).
 template <class D, class V>
 TESSERA_MATH_PART Two<V> AtanTwo(D d, V y, V x) {

@@ -1,5 +1,5 @@
-// Circular and hyperbolic functions and their inverses, gamma functions, the inverse error function and their like on
-// vectors, float32 and float64. Included inside foreach_target.h's passes.
+// Circular and hyperbolic functions and their inverses, gamma functions and their like on vectors, float32 and float64.
+// Included inside foreach_target.h's passes.
 #if defined(TESSERA_TENSOR_CPU_MATH_TRIG_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_TENSOR_CPU_MATH_TRIG_INL_H_
 #undef TESSERA_TENSOR_CPU_MATH_TRIG_INL_H_
@@ -10,7 +10,7 @@
 #include <cmath>
 
 #include "hwy/highway.h"
-#include "tensor/cpu/math/math-inl.h"
+#include "tensor/cpu/math/math_error-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
@@ -473,167 +473,6 @@ HWY_INLINE V Hypot(D d, V x, V y) {
     r = hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::IsNaN(y)), hn::NaN(d), r);
   }
   return hn::IfThenElse(hn::Or(hn::Eq(ax, inf), hn::Eq(ay, inf)), inf, r);
-}
-
-// erfinv(y) / y by pieces in w = -log(1 - y^2): the number of the piece and w's distance from the middle of it.
-template <class D, class V>
-HWY_INLINE Two<V> ErfinvPiece(D d, V w, hn::Vec<hn::RebindToUnsigned<D>>& piece) {
-  const hn::RebindToUnsigned<D> du;
-  const auto bits = hn::BitCast(du, hn::MulAdd(w, hn::Set(d, 0.8), hn::Set(d, 2.0)));
-  piece = hn::ShiftRight<50>(bits);
-  const V middle = hn::BitCast(d, hn::Or(hn::ShiftLeft<50>(piece), hn::Set(du, uint64_t{1} << 49)));
-  return Sum(w, hn::Neg(hn::MulSub(middle, hn::Set(d, 1.25), hn::Set(d, 2.5))));
-}
-// The first rows, kEnd of them, without the low parts of value and slope.
-template <size_t kEnd, class D, class V>
-HWY_INLINE V ErfinvOfPiece(D d, hn::Vec<hn::RebindToUnsigned<D>> piece, V t) {
-  const auto& rows = TESSERA_PIECES(kErfinv64);
-  const AtPiece<D, std::remove_cvref_t<decltype(rows)>> at(d, rows, piece);
-  return hn::MulAdd(hn::MulAdd(PieceRest<4, kEnd>(at, t), t, at.template row<2>()), t, at.template row<0>());
-}
-template <class D, class V>
-TESSERA_MATH_PART V BriefErfinv(D d, V y) {
-  V k;
-  const V log = BriefLog(d, hn::NegMulAdd(y, y, hn::Set(d, 1.0)), hn::Zero(d), k),
-          w = hn::NegMulAdd(k, hn::Set(d, 0.69314718055994530942), hn::Neg(log));
-  hn::Vec<hn::RebindToUnsigned<D>> piece;
-  const V t = ErfinvPiece(d, hn::Max(w, hn::Zero(d)), piece).hi;
-  return hn::Mul(y, ErfinvOfPiece<11>(d, piece, t));
-}
-template <class D, class V>
-HWY_NOINLINE V ErfinvDouble(D d, V y) {
-  const Two<V> square = Product(d, y, y), rest = Sum(hn::Set(d, 1.0), hn::Neg(square.hi)),
-               u = FastSum(rest.hi, hn::Sub(rest.lo, square.lo)), log = LogTwo(d, u);
-  hn::Vec<hn::RebindToUnsigned<D>> piece;
-  const Two<V> near = ErfinvPiece(d, hn::Max(hn::Neg(log.hi), hn::Zero(d)), piece),
-               f = PieceTwo(d, TESSERA_PIECES(kErfinv64), piece, Two<V>{near.hi, hn::Sub(near.lo, log.lo)}),
-               r = Product(d, y, f.hi);
-  return hn::Add(r.hi, hn::MulAdd(y, f.lo, r.lo));
-}
-template <class D, class V>
-HWY_INLINE V Erfinv(D d, V y) {
-  const V a = hn::Abs(y), one = hn::Set(d, hn::TFromD<D>{1});
-  const auto inside = hn::Lt(a, one);
-  V r = hn::IfThenElseZero(inside, a);
-  if constexpr (sizeof(hn::TFromD<D>) == 4)
-    r = InDouble(d, TESSERA_IN_DOUBLE(BriefErfinv), r);
-  else
-    r = ErfinvDouble(d, r);
-  return hn::CopySign(hn::IfThenElse(inside, r, hn::IfThenElse(hn::Eq(a, one), hn::Inf(d), hn::NaN(d))), y);
-}
-
-// log |Gamma(x)| in double for float32 results: Stirling's series from 8 on; eight factors less where x is smaller;
-// below 0 by reflection.
-template <class D, class V>
-HWY_NOINLINE V BriefLgamma(D d, V x) {
-  const V one = hn::Set(d, 1.0), zero = hn::Zero(d), a = hn::Abs(x), eight = hn::Set(d, 8.0);
-  const auto near = hn::Lt(a, eight);
-  const V q = hn::MulAdd(a, a, hn::Mul(a, hn::Set(d, 7.0)));  // a (a + 7), and so on inwards
-  const V factors = hn::Mul(hn::Mul(q, hn::Add(q, hn::Set(d, 6.0))),
-                            hn::Mul(hn::Add(q, hn::Set(d, 10.0)), hn::Add(q, hn::Set(d, 12.0))));
-  const V z = hn::IfThenElse(near, hn::Add(a, eight), a), t = hn::Div(one, z);
-  constexpr double kC[] = {0.0833333333333333,     -0.002777777777606244, 0.0007936506649488252,
-                           -0.0005952025951802712, 0.0008372834512071336, -0.0016526004455595122};  // to 5e-18
-  const V series = hn::MulAdd(t, Polynomial(d, hn::Mul(t, t), kC), hn::Set(d, 0.91893853320467274178));
-  V r = hn::Add(hn::MulSub(hn::Sub(z, hn::Set(d, 0.5)), Log(d, z), z), series);
-  r = hn::Sub(r, Log(d, hn::IfThenElse(near, factors, one)));
-  r = hn::IfThenZeroElse(hn::Or(hn::Eq(a, one), hn::Eq(a, hn::Set(d, 2.0))), r);
-  const auto below = hn::Lt(x, zero);
-  if (HWY_UNLIKELY(!hn::AllFalse(d, below))) {
-    const V part = hn::Mul(hn::Sub(a, hn::Round(a)), hn::Set(d, 3.14159265358979323846)),
-            sine = hn::Abs(SinShifted<0>(d, part));
-    r = hn::IfThenElse(below, hn::Sub(Log(d, hn::Div(hn::Set(d, 3.14159265358979323846), hn::Mul(a, sine))), r), r);
-  }
-  return hn::IfThenElse(hn::Eq(a, hn::Inf(d)), a, r);
-}
-// The same as sums, for finite x from 5/2 on, where it has no zeros; smaller x take the C library's.
-template <class D, class V>
-HWY_NOINLINE V LgammaDouble(D d, V x) {
-  const V one = hn::Set(d, 1.0), zero = hn::Zero(d), eight = hn::Set(d, 8.0), huge = hn::Set(d, 1e280);
-  const auto near = hn::Lt(x, eight);
-  const V a = hn::IfThenElse(near, x, one);
-  const Two<V> square = Product(d, a, a), seven = Product(d, a, hn::Set(d, 7.0)), whole = Sum(square.hi, seven.hi),
-               q = FastSum(whole.hi, hn::Add(whole.lo, hn::Add(square.lo, seven.lo)));
-  Two<V> factors = q;
-  for (const double c : {6.0, 10.0, 12.0}) {
-    const Two<V> sum = Sum(q.hi, hn::Set(d, c));
-    factors = Product(d, factors, Two<V>{sum.hi, hn::Add(sum.lo, q.lo)});
-  }
-  const Two<V> shifted = Sum(x, eight), z = {hn::IfThenElse(near, shifted.hi, x), hn::IfThenElseZero(near, shifted.lo)},
-               over = Sum(z.hi, hn::Set(d, -0.5));
-  const Two<V> log = LogTwo(d, z), product = Product(d, Two<V>{over.hi, hn::Add(over.lo, z.lo)}, log),
-               less = LogTwo(d, Choose(near, factors, Two<V>{one, zero}));
-  const V t = hn::Div(one, z.hi);
-  constexpr double kC[] = {0.08333333333333333,   -0.002777777777773982,  0.0007936507897492187, -0.0005952365838084739,
-                           0.0008414700110573563, -0.0018903792026145536, 0.005065830821990134};  // to 7e-20
-  const V series = hn::MulAdd(t, Polynomial(d, hn::Mul(t, t), kC),
-                              hn::Set(d, -3.878294158067242e-17));  // and the rest of log(2 pi) / 2
-  const Two<V> first = Sum(product.hi, hn::Neg(z.hi)), second = Sum(first.hi, hn::Neg(less.hi)),
-               sum = Sum(second.hi, hn::Set(d, 0.91893853320467278));
-  const V lows = hn::Add(hn::Add(hn::Sub(product.lo, z.lo), hn::Sub(first.lo, less.lo)), hn::Add(second.lo, sum.lo));
-  const Two<V> slope = FastSum(log.hi, hn::Neg(one));  // x (log x - 1) where x log x may be infinite
-  const V far = hn::MulAdd(x, slope.hi, hn::Mul(x, hn::Add(slope.lo, log.lo)));
-  return hn::IfThenElse(hn::Gt(x, huge), far, hn::Add(sum.hi, hn::Add(lows, series)));
-}
-template <class D, class V>
-HWY_INLINE V Lgamma(D d, V x) {
-  using T = hn::TFromD<D>;
-  if constexpr (sizeof(T) == 4) {
-    return InDouble(d, TESSERA_IN_DOUBLE(BriefLgamma), x);
-  } else {
-    const auto plain = hn::And(hn::Ge(x, hn::Set(d, 2.5)), hn::Lt(x, hn::Inf(d)));
-    V r = x;
-    if (HWY_LIKELY(!hn::AllFalse(d, plain))) r = LgammaDouble(d, hn::IfThenElse(plain, x, hn::Set(d, 8.0)));
-    return SomeLanes(d, hn::Not(plain), x, r, [](auto v) HWY_ATTR { return scalar::lgamma(v); });
-  }
-}
-
-// The derivative of log Gamma: the asymptotic series from 8 on; eight terms 1 / (x + k) less where x is smaller; below
-// 0 by reflection.
-template <class D, class V>
-HWY_NOINLINE V DigammaDouble(D d, V x) {
-  const V one = hn::Set(d, 1.0), zero = hn::Zero(d), eight = hn::Set(d, 8.0);
-  const auto below = hn::Lt(x, zero);
-  const V y = hn::IfThenElse(below, hn::Sub(one, x), x);
-  const auto near = hn::Lt(y, eight);
-  // The terms in pairs (2 y + 7) / (q + k (7 - k)), q = y (y + 7), as sums: they nearly cancel the logarithm.
-  const V small = hn::IfThenElse(near, y, one);
-  const Two<V> over = Sum(hn::Add(small, small), hn::Set(d, 7.0)), square = Product(d, small, small),
-               seven = Product(d, small, hn::Set(d, 7.0)), q = Sum(square.hi, seven.hi);
-  Two<V> terms = {zero, zero};
-  for (const double c : {12.0, 10.0, 6.0, 0.0}) {
-    const Two<V> below_over = Sum(q.hi, hn::Set(d, c)),
-                 term = Quotient(
-                     d, over,
-                     Two<V>{below_over.hi, hn::Add(below_over.lo, hn::Add(q.lo, hn::Add(square.lo, seven.lo)))});
-    const Two<V> sum = Sum(term.hi, terms.hi);
-    terms = {sum.hi, hn::Add(sum.lo, hn::Add(term.lo, terms.lo))};
-  }
-  const Two<V> shifted = Sum(y, eight), z = {hn::IfThenElse(near, shifted.hi, y), hn::IfThenElseZero(near, shifted.lo)};
-  const V t = hn::Div(one, z.hi), w = hn::Mul(t, t);
-  constexpr double kC[] = {0.08333333333333333,  -0.008333333333278636, 0.0039682539119537084, -0.0041666448230497,
-                           0.007571689620283902, -0.020697987372370493, 0.06362150587634356};  // to 2e-19
-  const V series = hn::MulAdd(t, hn::Set(d, 0.5), hn::Mul(w, Polynomial(d, w, kC)));
-  const auto plain = hn::And(hn::Gt(y, zero), hn::Lt(y, hn::Inf(d)));
-  const Two<V> log = LogTwo(d, z), sum = Sum(log.hi, hn::IfThenElseZero(near, hn::Neg(terms.hi)));
-  V r = hn::Add(sum.hi, hn::Sub(hn::Add(sum.lo, hn::Sub(log.lo, hn::IfThenElseZero(near, terms.lo))), series));
-  r = hn::IfThenElse(plain, r, y);
-  if (HWY_UNLIKELY(!hn::AllFalse(d, below))) {
-    const V whole = hn::Round(x), pi = hn::Set(d, 3.14159265358979323846);
-    V sine, cosine;
-    SinAndCos(d, hn::Mul(hn::Sub(x, whole), pi), sine, cosine);
-    const V reflected = hn::Sub(r, hn::Div(hn::Mul(pi, cosine), sine));
-    r = hn::IfThenElse(below, hn::IfThenElse(hn::Eq(x, whole), hn::NaN(d), reflected), r);
-  }
-  const auto pole = hn::Lt(hn::Abs(x), hn::Set(d, 5.5e-309));  // or so near that -1 / x is infinite
-  return hn::IfThenElse(pole, hn::CopySign(hn::Inf(d), hn::Neg(x)), r);
-}
-template <class D, class V>
-HWY_INLINE V Digamma(D d, V x) {
-  if constexpr (sizeof(hn::TFromD<D>) == 4)
-    return InDouble(d, TESSERA_IN_DOUBLE(DigammaDouble), x);
-  else
-    return DigammaDouble(d, x);
 }
 
 // Horner's rule for a polynomial and its derivative.

@@ -12,6 +12,7 @@
 #define HWY_TARGET_INCLUDE "tensor/cpu/pointwise/ops_special.cc"
 #include "hwy/foreach_target.h"
 #include "tensor/cpu/math/math_bessel-inl.h"
+#include "tensor/cpu/math/math_gamma-inl.h"
 #include "tensor/cpu/pointwise/pointwise-inl.h"
 #include "tensor/cpu/pointwise/through_double-inl.h"
 
@@ -34,12 +35,22 @@ namespace HWY_NAMESPACE {
   };
 TESSERA_FUNCTION1(Erf)
 TESSERA_FUNCTION1(Erfc)
-TESSERA_FUNCTION1(Erfinv)
 TESSERA_FUNCTION1(Lgamma)
 TESSERA_FUNCTION1(Digamma)
 TESSERA_FUNCTION1(I0)
 TESSERA_FUNCTION1(I1)
 #undef TESSERA_FUNCTION1
+struct Erfinv {
+  static constexpr bool kStaged = true;
+  template <class D, class V>
+  static HWY_INLINE V First(D d, const KernelParam*, V x) {
+    return math::ErfinvLog(d, x);
+  }
+  template <class D, class V>
+  static HWY_INLINE V Second(D d, const KernelParam*, V log, V x) {
+    return math::ErfinvByLog(d, log, x);
+  }
+};
 struct Logit {
   template <class D, class V>
   static HWY_INLINE V Call(D d, const KernelParam* p, V x) {

@@ -1,7 +1,9 @@
 // Highway loops of the float32 and float64 block kernels. Included by ops_*.cc inside foreach_target.h's passes.
 //
 // A functor has `template <class D, class V> static V Call(D d, const KernelParam* p, V x...)` and returns a vector, or
-// a mask for ops with bool results.
+// a mask for ops with bool results. One that is long and has two parts, each a chain of steps that wait for another,
+// may have `static V First(d, p, x...)` and `static V Second(d, p, V first, x...)` for the types T of which kStaged<T>
+// is true: a processor looks ahead by a hundred instructions or two, and keeps busy with many short chains only.
 #if defined(TESSERA_TENSOR_CPU_POINTWISE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_TENSOR_CPU_POINTWISE_INL_H_
 #undef TESSERA_TENSOR_CPU_POINTWISE_INL_H_
@@ -9,6 +11,7 @@
 #define TESSERA_TENSOR_CPU_POINTWISE_INL_H_
 #endif
 
+#include <algorithm>
 #include <utility>
 
 #include "hwy/highway.h"
@@ -95,8 +98,47 @@ constexpr bool kLight = requires {
   F::kLight;
 };
 
+template <class F>
+constexpr bool kStaged = requires {
+  F::kStaged;
+};
+
+// By chunks of a few vectors: the first part of them all, then the second.
 template <class T, class F, int kParams, size_t... I>
-HWY_INLINE void Loop(TESSERA_KERNEL_PARAMETERS, std::index_sequence<I...>) {
+HWY_INLINE void StagedLoop(TESSERA_KERNEL_PARAMETERS, std::index_sequence<I...>) {
+  constexpr int64_t kVectors = 8;
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), chunk = kVectors * lanes;
+  HWY_ALIGN T between[kVectors * hn::MaxLanes(d)];
+  HWY_ALIGN T ends[sizeof...(I) + 1][kVectors * hn::MaxLanes(d)];  // of rows that end inside a vector
+  KernelParam p[kMaxKernelParams];
+  for (int k = 0; k < kParams; ++k) p[k] = params[k];
+  const bool stream = stream_results && reinterpret_cast<uintptr_t>(outs[0]) % 64 == 0;
+  for (int64_t begin = 0; begin < n; begin += chunk) {
+    const int64_t count = std::min(chunk, n - begin), whole = (count + lanes - 1) / lanes * lanes;
+    const T* in[] = {static_cast<const T*>(ins[I]) + begin...};
+    T* out = static_cast<T*>(outs[0]) + begin;
+    if (HWY_UNLIKELY(whole != count)) {
+      for (size_t k = 0; k < sizeof...(I); ++k) {
+        std::fill(std::copy_n(in[k], count, ends[k]), ends[k] + whole, T{0});
+        in[k] = ends[k];
+      }
+      out = ends[sizeof...(I)];
+    }
+    for (int64_t i = 0; i < whole; i += lanes) hn::Store(F::First(d, p, hn::LoadU(d, in[I] + i)...), d, between + i);
+    for (int64_t i = 0; i < whole; i += lanes) {
+      const auto result = F::Second(d, p, hn::Load(d, between + i), hn::LoadU(d, in[I] + i)...);
+      if (HWY_UNLIKELY(stream && whole == count))
+        hn::Stream(result, d, out + i);
+      else
+        hn::StoreU(result, d, out + i);
+    }
+    if (HWY_UNLIKELY(whole != count)) std::copy_n(out, count, static_cast<T*>(outs[0]) + begin);
+  }
+}
+
+template <class T, class F, int kParams, size_t... I>
+HWY_INLINE void PlainLoop(TESSERA_KERNEL_PARAMETERS, std::index_sequence<I...>) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   KernelParam p[kMaxKernelParams];
@@ -135,6 +177,14 @@ HWY_INLINE void Loop(TESSERA_KERNEL_PARAMETERS, std::index_sequence<I...>) {
     const size_t rest = static_cast<size_t>(n - i);
     StoreTail(F::Call(d, p, LoadTail(d, in[I] + i, rest)...), d, out + i, rest);
   }
+}
+
+template <class T, class F, int kParams, size_t... I>
+HWY_INLINE void Loop(TESSERA_KERNEL_PARAMETERS, std::index_sequence<I...> inputs) {
+  if constexpr (kStaged<F>)
+    StagedLoop<T, F, kParams>(TESSERA_KERNEL_ARGUMENTS, inputs);
+  else
+    PlainLoop<T, F, kParams>(TESSERA_KERNEL_ARGUMENTS, inputs);
 }
 
 template <class T, class F, int kParams, size_t... I>
