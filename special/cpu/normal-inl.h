@@ -124,24 +124,62 @@ HWY_NOINLINE V FarQuantile(D d, V p) {
   }
   return x;
 }
-// sqrt(2) erfinv(2 p - 1), whose pieces go by -log(1 - (2 p - 1)^2) = -log(4 p (1 - p)).
+// sqrt(2) erfinv(2 p - 1), whose pieces go by w = -log(1 - (2 p - 1)^2) = -log(4 p (1 - p)). The logarithm needs no
+// more digits: the function grows as its square root.
+template <class D>
+inline constexpr double kLeastQuantile = sizeof(hn::TFromD<D>) == 4 ? 4e-10 : 1.2e-16;
+// p where it is among the pieces, 1/2 elsewhere.
 template <class D, class V>
-HWY_NOINLINE V Quantile(D d, V p) {
-  const V zero = hn::Zero(d), one = hn::Set(d, 1.0), least = hn::Set(d, 1.2e-16);
-  const auto inside = hn::And(hn::Gt(p, zero), hn::Lt(p, one)), far = hn::And(inside, hn::Lt(p, least));
-  const V limited = hn::IfThenElse(hn::And(inside, hn::Not(far)), p, hn::Set(d, 0.5));
-  // The logarithm needs no more digits: the function grows as its square root.
-  const V y = hn::Sub(hn::Add(limited, limited), one),
-          w = hn::Neg(LogOf(d, hn::Mul(hn::Mul(limited, hn::Set(d, 4.0)), hn::Sub(one, limited))));
-  hn::Vec<hn::RebindToUnsigned<D>> piece;
-  const V t = math::ErfinvPiece(d, hn::Max(w, zero), piece);
-  constexpr size_t kRows = kForFloat<D> ? 11 : sizeof(tables::kErfinv64) / sizeof(tables::kErfinv64[0]);
-  V r = math::ErfinvOfPiece<kRows>(d, piece, t);
-  r = hn::Mul(hn::Mul(y, hn::Set(d, 1.4142135623730951)), r);
-  if (HWY_UNLIKELY(!hn::AllFalse(d, far))) r = hn::IfThenElse(far, FarQuantile(d, hn::Min(least, p)), r);
+HWY_INLINE V QuantileArgument(D d, V p) {
+  using T = hn::TFromD<D>;
+  const auto near = hn::And(hn::Ge(p, hn::Set(d, static_cast<T>(kLeastQuantile<D>))), hn::Lt(p, hn::Set(d, T{1})));
+  return hn::IfThenElse(near, p, hn::Set(d, static_cast<T>(0.5)));
+}
+template <class D, class V>
+HWY_INLINE V QuantileLog(D d, V p) {
+  using T = hn::TFromD<D>;
+  const V q = QuantileArgument(d, p), square = hn::Mul(hn::Mul(q, hn::Set(d, T{4})), hn::Sub(hn::Set(d, T{1}), q));
+  V log;
+  if constexpr (sizeof(T) == 4)
+    log = math::Log(d, square);
+  else
+    log = LogOf(d, square);
+  return hn::Max(hn::Neg(log), hn::Zero(d));
+}
+template <class D, class V>
+HWY_INLINE V QuantileByLog(D d, V w, V p) {
+  using T = hn::TFromD<D>;
+  const V q = QuantileArgument(d, p), one = hn::Set(d, T{1}), zero = hn::Zero(d), twice = hn::Add(q, q),
+          y = hn::Sub(twice, one), least = hn::Set(d, static_cast<T>(kLeastQuantile<D>));
+  const auto far = hn::And(hn::Gt(p, zero), hn::Lt(p, least));
+  V r;
+  if constexpr (sizeof(T) == 4) {
+    const Two<V> f = math::ErfinvRatio(d, w), product = math::Product(d, y, f.hi);
+    const V y_low = hn::Sub(twice, hn::Add(y, one)), root = hn::Set(d, 1.41421354f),
+            low = hn::MulAdd(y, f.lo, hn::MulAdd(y_low, f.hi, product.lo));
+    r = hn::MulAdd(product.hi, root, hn::MulAdd(product.hi, hn::Set(d, 2.42032323e-08f), hn::Mul(low, root)));
+  } else {
+    hn::Vec<hn::RebindToUnsigned<D>> piece;
+    const V t = math::ErfinvPiece(d, w, piece);
+    constexpr size_t kRows = kForFloat<D> ? 11 : sizeof(tables::kErfinv64) / sizeof(tables::kErfinv64[0]);
+    r = hn::Mul(hn::Mul(y, hn::Set(d, 1.4142135623730951)), math::ErfinvOfPiece<kRows>(d, piece, t));
+  }
+  if (HWY_UNLIKELY(!hn::AllFalse(d, far))) {
+    V tail;
+    if constexpr (sizeof(T) == 4)
+      tail = math::InDouble(
+          d, [](auto dd, auto v) HWY_ATTR { return FarQuantile(ForFloat<decltype(dd)>(), v); }, hn::Min(least, p));
+    else
+      tail = FarQuantile(d, hn::Min(least, p));
+    r = hn::IfThenElse(far, tail, r);
+  }
   const V outside =
       hn::IfThenElse(hn::Eq(p, zero), hn::Neg(hn::Inf(d)), hn::IfThenElse(hn::Eq(p, one), hn::Inf(d), hn::NaN(d)));
-  return hn::IfThenElse(inside, r, outside);
+  return hn::IfThenElse(hn::And(hn::Gt(p, zero), hn::Lt(p, one)), r, outside);
+}
+template <class D, class V>
+HWY_NOINLINE V Quantile(D d, V p) {
+  return QuantileByLog(d, QuantileLog(d, p), p);
 }
 
 }  // namespace special
@@ -151,11 +189,11 @@ HWY_AFTER_NAMESPACE();
 
 // X(constant, functor, inputs, what it computes, dtypes): see kernels-inl.h.
 // clang-format off
-#define TESSERA_NORMAL_OPS(X) \
+#define TESSERA_PLAIN_NORMAL_OPS(X) \
   X(erfcx, Erfcx, 1, ScaledErrorFunction, SINGLE_AND_DOUBLE) \
   X(ndtr, Ndtr, 1, NormalCdf, HALVES_TOO) \
-  X(log_ndtr, LogNdtr, 1, LogNormalCdf, SINGLE_AND_DOUBLE) \
-  X(ndtri, Ndtri, 1, Quantile, SINGLE_AND_DOUBLE)
+  X(log_ndtr, LogNdtr, 1, LogNormalCdf, SINGLE_AND_DOUBLE)
+#define TESSERA_NORMAL_OPS(X) TESSERA_PLAIN_NORMAL_OPS(X) X(ndtri, Ndtri, 1, Quantile, SINGLE_AND_DOUBLE)
 // clang-format on
 
 #endif  // per-target include guard

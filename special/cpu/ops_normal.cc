@@ -17,7 +17,20 @@ namespace special {
 template <>
 inline constexpr bool kInFloat<Ndtr> = true;
 }  // namespace special
-TESSERA_NORMAL_OPS(TESSERA_SPECIAL_KERNELS)
+TESSERA_PLAIN_NORMAL_OPS(TESSERA_SPECIAL_KERNELS)
+
+struct Ndtri {
+  static constexpr bool kStaged = true;
+  template <class D, class V>
+  static HWY_INLINE V First(D d, const KernelParam*, V p) {
+    return special::QuantileLog(d, p);
+  }
+  template <class D, class V>
+  static HWY_INLINE V Second(D d, const KernelParam*, V log, V p) {
+    return special::QuantileByLog(d, log, p);
+  }
+};
+TESSERA_DEFINE_LONG_KERNELS(Ndtri, 1, 0)
 }  // namespace HWY_NAMESPACE
 }  // namespace tessera::cpu
 HWY_AFTER_NAMESPACE();

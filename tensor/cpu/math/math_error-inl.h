@@ -139,7 +139,8 @@ HWY_INLINE V Erf(D d, V x) {
 }
 
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-// e^(-z^2) e^(z^2) erfc(z) of z = a (factor + factor_low) up to 11, where square = -z^2 as a sum: 2^n times the result.
+// erfc(z) = e^(-z^2) (e^(z^2) erfc(z)), the latter by pieces, of z = a (factor + factor_low) from 0 to 11, where
+// minus_square = -z^2 as a sum: 2^n times the result.
 template <class D, class V>
 HWY_INLINE V ErfcOfFloat(D d, V a, float factor, float factor_low, Two<V> minus_square, V& n) {
   const V z = hn::Mul(a, hn::Set(d, factor));
@@ -218,24 +219,25 @@ HWY_INLINE V ErfinvLog(D d, V y) {
     log = Log(d, u);
   return hn::Max(hn::Zero(d), hn::Neg(log));
 }
-// erfinv y from that w.
+// erfinv(y) / y from that w; of float32 from 0 to 22, for full vectors.
 template <class D, class V>
-HWY_INLINE V ErfinvByLog(D d, V w, V y) {
-  using T = hn::TFromD<D>;
-  const V a = hn::Abs(y), one = hn::Set(d, T{1});
-  Two<V> f;  // erfinv(y) / y
-  if constexpr (sizeof(T) == 8) {
+HWY_INLINE Two<V> ErfinvRatio(D d, V w) {
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
     hn::Vec<hn::RebindToUnsigned<D>> piece;
     const V t = ErfinvPiece(d, w, piece);
-    f = PieceTwo(d, TESSERA_PIECES(kErfinv64), piece, Two<V>{t, hn::Zero(d)});
+    return PieceTwo(d, TESSERA_PIECES(kErfinv64), piece, Two<V>{t, hn::Zero(d)});
   } else {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
     const auto piece = hn::ShiftRight<22>(hn::BitCast(hn::RebindToUnsigned<D>(), hn::Add(w, hn::Set(d, 2.0f))));
     const V t = hn::Sub(w, EntryOf8(tables::kErfinv[0], piece)), first = EntryOf8(tables::kErfinv[1], piece);
-    f = FastSum(first, hn::Mul(StepsOf8<2>(tables::kErfinv, piece, t), t));
+    return FastSum(first, hn::Mul(StepsOf8<2>(tables::kErfinv, piece, t), t));
 #endif
   }
-  const Two<V> p = Product(d, a, f.hi);
+}
+template <class D, class V>
+HWY_INLINE V ErfinvByLog(D d, V w, V y) {
+  const V a = hn::Abs(y), one = hn::Set(d, hn::TFromD<D>{1});
+  const Two<V> f = ErfinvRatio(d, w), p = Product(d, a, f.hi);
   const V r = hn::Add(p.hi, hn::MulAdd(a, f.lo, p.lo));
   return hn::CopySign(hn::IfThenElse(hn::Lt(a, one), r, hn::IfThenElse(hn::Eq(a, one), hn::Inf(d), hn::NaN(d))), y);
 }
