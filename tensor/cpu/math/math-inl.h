@@ -1,11 +1,11 @@
 // Elementary and special functions on vectors, float32 and float64. Included inside foreach_target.h's passes.
 //
 // Largest errors in units of the last place (benchmarks/math_ulp; the bounds of pointwise_test.cc and math_test.cc),
-// with AVX-512, in brackets without, where that differs: float32 0.50 to 0.55, but asin and acos 0.62 (1.1), erf 0.7,
-// erfc, ndtr, ndtri and erfinv 1.1, rsqrt 1.0 (1.5), exp and exp2 (0.75), log (0.8), log1p 0.75 (0.85), expm1 0.8 (0.9),
-// tanh (2.1), gelu 1 for x > -3 (7); float64 0.50 to 0.52, but exp, exp2, log, log2 and log10 0.55, erf 0.58, asin and
-// acos 0.62, digamma from 2 on 0.7, pow 0.75, erfc, erfinv and mish 1, i0 2.7 (3.3), lgamma 0.51, of negative numbers
-// 4.1.
+// with AVX-512, in brackets without, where that differs: float32 0.50 to 0.55, but asin and acos 0.62 (1.1), erf
+// 0.7, erfc, ndtr, ndtri and erfinv 1.1, rsqrt 1.0 (1.5), exp and exp2 (0.75), log (0.8), log1p 0.75 (0.85), expm1
+// 0.8 (0.9), tanh (2.1), gelu 1 for x > -3 (7); float64 0.50 to 0.52, but exp, exp2, log, log2 and log10 0.55, erf
+// 0.58, asin and acos 0.62, digamma from 2 on 0.7, pow 0.75, erfc, erfinv and mish 1, i0 2.7 (3.3), lgamma 0.51, of
+// negative numbers 4.1.
 //
 // Names with Two give sums of two numbers (math_double-inl.h), names with Brief are of doubles and accurate enough for
 // float32 results.
