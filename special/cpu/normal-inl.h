@@ -193,7 +193,9 @@ HWY_AFTER_NAMESPACE();
   X(erfcx, Erfcx, 1, ScaledErrorFunction, SINGLE_AND_DOUBLE) \
   X(ndtr, Ndtr, 1, NormalCdf, HALVES_TOO) \
   X(log_ndtr, LogNdtr, 1, LogNormalCdf, SINGLE_AND_DOUBLE)
-#define TESSERA_NORMAL_OPS(X) TESSERA_PLAIN_NORMAL_OPS(X) X(ndtri, Ndtri, 1, Quantile, SINGLE_AND_DOUBLE)
+#define TESSERA_NORMAL_OPS(X) \
+  TESSERA_PLAIN_NORMAL_OPS(X) \
+  X(ndtri, Ndtri, 1, Quantile, SINGLE_AND_DOUBLE)
 // clang-format on
 
 #endif  // per-target include guard
