@@ -162,7 +162,8 @@ HWY_INLINE V QuantileByLog(D d, V w, V p) {
     hn::Vec<hn::RebindToUnsigned<D>> piece;
     const V t = math::ErfinvPiece(d, w, piece);
     constexpr size_t kRows = kForFloat<D> ? 11 : sizeof(tables::kErfinv64) / sizeof(tables::kErfinv64[0]);
-    r = hn::Mul(hn::Mul(y, hn::Set(d, 1.4142135623730951)), math::ErfinvOfPiece<kRows>(d, piece, t));
+    r = hn::Mul(hn::Mul(y, hn::Set(d, 1.4142135623730951)),
+                math::BriefPiece<kRows>(d, TESSERA_PIECES(kErfinv64), piece, t));
   }
   if (HWY_UNLIKELY(!hn::AllFalse(d, far))) {
     V tail;

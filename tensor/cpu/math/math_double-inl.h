@@ -413,6 +413,13 @@ TESSERA_MATH_PART Two<V> PieceTwo(D d, const R& rows, VU piece, Two<V> t) {
       hn::MulAdd(hn::Mul(t.hi, t.hi), PieceRest<4, AtPiece<D, R>::kCount>(at, t.hi), hn::MulAdd(slope, t.lo, p.lo));
   return FastSum(a.hi, hn::Add(a.lo, hn::Add(curved, hn::MulAdd(at.template row<3>(), t.hi, at.template row<1>()))));
 }
+// The first kEnd rows of a table of pieces, without the low parts of value and slope.
+template <size_t kEnd, class D, class R, class V, class VU>
+HWY_INLINE V BriefPiece(D d, const R& rows, VU piece, V t) {
+  const auto at = PieceAt(d, rows, piece);
+  return hn::MulAdd(hn::MulAdd(PieceRest<4, kEnd>(at, t), t, at.template row<2>()), t, at.template row<0>());
+}
+
 // atan(y / x), 0 <= y <= x, x positive: that of c, y / x about, and of (y - c x) / (x + c y).
 template <class D, class V>
 TESSERA_MATH_PART Two<V> AtanTwo(D d, V y, V x) {

@@ -195,12 +195,6 @@ HWY_INLINE V ErfinvPiece(D d, V w, hn::Vec<hn::RebindToUnsigned<D>>& piece) {
   const V middle = hn::BitCast(d, hn::Or(hn::ShiftLeft<50>(piece), hn::Set(du, uint64_t{1} << 49)));
   return hn::Sub(w, hn::MulSub(middle, hn::Set(d, 1.25), hn::Set(d, 2.5)));
 }
-// The first rows, kEnd of them, without the low parts of value and slope.
-template <size_t kEnd, class D, class V>
-HWY_INLINE V ErfinvOfPiece(D d, hn::Vec<hn::RebindToUnsigned<D>> piece, V t) {
-  const auto at = PieceAt(d, TESSERA_PIECES(kErfinv64), piece);
-  return hn::MulAdd(hn::MulAdd(PieceRest<4, kEnd>(at, t), t, at.template row<2>()), t, at.template row<0>());
-}
 // w = -log(1 - y^2) for |y| < 1, else 0. Its absolute error counts, where it is small: one of half a unit in the last
 // place of 1 - y^2 is enough.
 template <class D, class V>

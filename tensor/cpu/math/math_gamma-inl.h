@@ -25,13 +25,6 @@ HWY_INLINE V GammaPiece(D d, V y, M next, hn::Vec<hn::RebindToUnsigned<D>>& piec
   const V middle = hn::BitCast(d, hn::Or(hn::ShiftLeft<50>(piece), hn::Set(du, uint64_t{1} << 49)));
   return hn::Sub(y, hn::Sub(middle, one));
 }
-// The first kEnd rows of a table of pieces, without the low parts of value and slope.
-template <size_t kEnd, class D, class R, class V, class VU>
-HWY_INLINE V BriefPiece(D d, const R& rows, VU piece, V t) {
-  const auto at = PieceAt(d, rows, piece);
-  return hn::MulAdd(hn::MulAdd(PieceRest<4, kEnd>(at, t), t, at.template row<2>()), t, at.template row<0>());
-}
-
 // log |Gamma(x)| is (x - 1) (x - 2) times a function by pieces from 1/2 to 8, where the factors keep the digits next to
 // its zeros; that of x + 1 less log |x| around 0; Stirling's series from 8 on. Below, log(pi / |x sin(pi x)|) less that
 // of -x (NIST DLMF 5.5.3); what nearly cancels there is computed by the C library.

@@ -2,8 +2,9 @@
 //
 // A functor has `template <class D, class V> static V Call(D d, const KernelParam* p, V x...)` and returns a vector, or
 // a mask for ops with bool results. One that is long and has two parts, each a chain of steps that wait for another,
-// may have `static V First(d, p, x...)` and `static V Second(d, p, V first, x...)` for the types T of which kStaged<T>
-// is true: a processor looks ahead by a hundred instructions or two, and keeps busy with many short chains only.
+// may have `static V First(d, p, x...)` and `static V Second(d, p, V first, x...)` instead and say so, `static
+// constexpr bool kStaged = true`: a processor looks ahead by a hundred instructions or two, and keeps busy with many
+// short chains.
 #if defined(TESSERA_TENSOR_CPU_POINTWISE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_TENSOR_CPU_POINTWISE_INL_H_
 #undef TESSERA_TENSOR_CPU_POINTWISE_INL_H_
